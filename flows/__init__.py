@@ -1,0 +1,1 @@
+"""IN WHAT ORDER: the Prefect flows and the command line."""

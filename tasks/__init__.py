@@ -1,0 +1,1 @@
+"""HOW each step is done: resolve, launch, watch, scrape, verify, diff, publish."""

@@ -1,0 +1,418 @@
+"""The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
+
+from typing import Any, Literal
+
+import polars as pl
+from pydantic import Field, field_serializer, field_validator
+
+from configs.schema import Frozen
+
+Verdict = Literal["same", "improved", "regressed", "unknown"]
+Better = Literal["higher", "lower", "equal"]
+
+# ---------------------------------------------------------------- plan and handle
+
+
+class RunPlan(Frozen):
+    """One run, fully resolved. `identity` hashes everything that decides its outcome, so that a rerun resumes it."""
+
+    comparison: str
+    case: str
+    arm: str
+    repeat: int
+    trainer: str
+    target: str
+    backend: Literal["local"]
+    config: dict[str, Any]
+    origins: dict[str, str]  # key -> "configs/base.yml:12" or "command line"
+    commit: str | None  # of the trainer's checkout; None outside a git checkout
+    dirty: bool
+    versions: dict[str, str]  # package -> version that the run will import
+    environment: dict[str, str]  # what the launcher sets on top of the caller's environment
+    argv: tuple[str, ...]
+    time_limit_s: int
+    run_name: str
+    directory: str  # the run's folder in the store
+    identity: str  # hex
+
+
+class RunHandle(Frozen):
+    """Where a launched run lives: enough to attach to it again after the flow died."""
+
+    backend: Literal["local"]
+    job_name: str
+    pid: int  # the supervisor, leader of the run's process group
+    created: float  # the supervisor's start in seconds since the epoch: a reused pid is not the same process
+    log: str
+
+
+# ---------------------------------------------------------------- what one log says
+
+
+class Source(Frozen):
+    """Where in a log a value stands: 1-based line, 0-based byte offset, both of the file as it was given."""
+
+    line: int
+    offset: int
+
+
+class LogError(Frozen):
+    """What ended a run, as its log tells it."""
+
+    type: str
+    message: str
+    line: int
+    offset: int
+
+
+class Environment(Frozen):
+    """The software and hardware lines of a log; None for what it does not say."""
+
+    jax: str | None = None
+    jaxlib: str | None = None
+    backend: str | None = None
+    device_kind: str | None = None
+    num_devices: int | None = None
+    mesh: dict[str, int] | None = None  # axes larger than 1, by name where the log names them
+    process_index: int | None = None
+
+
+class DeviceMemory(Frozen):
+    """One `Using (GB) …` line."""
+
+    device: str
+    used_gb: float
+    limit_gb: float
+    percent: float
+    line: int
+    offset: int
+
+
+class Memory(Frozen):
+    """The compiler's forecast in GB as printed, and the devices' own figures."""
+
+    total_gb: float | None = None
+    output_gb: float | None = None
+    temp_gb: float | None = None
+    argument_gb: float | None = None
+    host_temp_gb: float | None = None
+    source: Source | None = None
+    devices: tuple[DeviceMemory, ...] = ()
+    unavailable: str | None = None  # the reason of `Memstats unavailable, error: …`
+
+
+class ParameterArray(Frozen):
+    """One array of the parameter dump."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    logical: str | None = None
+    physical: str | None = None
+
+
+class Parameters(Frozen):
+    """The printed parameter count (`printed` is the text behind `count`) and the dump's arrays."""
+
+    count: int | None = None
+    printed: str | None = None
+    source: Source | None = None
+    arrays: tuple[ParameterArray, ...] = ()
+
+
+class Flops(Frozen):
+    """The `Per train step:` block."""
+
+    total_tflops: float | None = None
+    weight_pct: float | None = None
+    attention_pct: float | None = None
+
+
+class CheckpointEvent(Frozen):
+    """One checkpoint's life as the log tells it.
+
+    `committed` is True only when the log shows the commit, False when it shows that the run ended without one where
+    it would have been visible, None when this host would not print it.
+    """
+
+    step: int
+    path: str | None = None
+    started: str | None = None  # ISO 8601
+    blocking_s: float | None = None
+    background_s: float | None = None
+    committed: bool | None = None
+    arrays: int | None = None
+    line: int
+    offset: int
+    committed_line: int | None = None
+
+
+class Stall(Frozen):
+    """A step that took far longer than its neighbours, and why, if the log tells."""
+
+    step: int
+    seconds: float
+    cause: str  # "checkpoint", "compile", "dispatch" or "unexplained"
+    line: int
+    offset: int
+
+
+class Coverage(Frozen):
+    """The receipt of a reading: how much of what looks like data was understood."""
+
+    step_lines_seen: int = 0
+    step_lines_parsed: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()  # (first, last) missing step
+    rewinds: int = 0
+    glued_lines: int = 0
+    truncated: bool = False
+    unknown_keys: tuple[str, ...] = ()
+    complete: bool = False
+
+
+STEP_SCHEMA: dict[str, Any] = {
+    "step": pl.Int64,
+    "seconds": pl.Float64,
+    "tflops_per_device": pl.Float64,
+    "tokens_per_s_per_device": pl.Float64,
+    "total_weights": pl.Int64,
+    "loss": pl.Float64,
+    # then every other field of the line, by its own key, and last where it stood:
+    "time": pl.String,  # ISO 8601 of the line's prefix, or null
+    "line": pl.Int64,
+    "offset": pl.Int64,
+}
+
+
+class RunReading(Frozen):
+    """Everything one log says of one run. The tables are polars frames; `line` and `offset` lead back to the log."""
+
+    name: str
+    format: str
+    branch: str | None = None
+    commit: str | None = None
+    exit_code: int | None = None
+    started: str | None = None  # ISO 8601
+    ended: str | None = None
+    error: LogError | None = None
+    steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
+    evals: tuple[dict[str, Any], ...] = ()
+    environment: Environment = Environment()
+    memory: Memory = Memory()
+    parameters: Parameters = Parameters()
+    flops: Flops = Flops()
+    checkpoints: tuple[CheckpointEvent, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    config: dict[str, str] = {}
+    ranks: tuple[dict[str, Any], ...] = ()
+    schedule: tuple[dict[str, Any], ...] = ()
+    source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
+    span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
+    coverage: Coverage = Coverage()
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _frame_from_rows(cls, value: Any) -> pl.DataFrame:
+        if isinstance(value, pl.DataFrame):
+            return value
+        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
+        if not rows:
+            return pl.DataFrame(schema=STEP_SCHEMA)
+        keys = list(dict.fromkeys(k for row in rows for k in row))
+        return pl.DataFrame(rows, schema={k: STEP_SCHEMA.get(k) for k in keys}, infer_schema_length=None)
+
+    @field_serializer("steps")
+    def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
+        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+
+
+class LogReading(Frozen):
+    """A log file: its dialect and the runs in it. `page` holds the rows of the MaxView table around it, if any."""
+
+    format: str
+    runs: tuple[RunReading, ...]
+    page: dict[str, Any] | None = None
+
+
+def number_to_json(value: Any) -> Any:
+    """NaN and infinities as "nan", "inf", "-inf"; anything else as it is."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return "nan" if value != value else ("inf" if value > 0 else "-inf")
+    return value
+
+
+def number_from_json(value: Any) -> Any:
+    """The inverse of `number_to_json`."""
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+# ---------------------------------------------------------------- proof of a checkpoint
+
+
+class Problem(Frozen):
+    """One thing that is wrong with a checkpoint: which check found it, in which file, and what to do."""
+
+    check: Literal["commit", "metadata", "ranges", "manifest", "values"]
+    path: str
+    message: str
+
+
+class CheckpointProof(Frozen):
+    """What was verified of one checkpoint step, and when. `ok` only if every check that ran found nothing."""
+
+    step: int | None
+    path: str
+    ok: bool
+    checks: tuple[str, ...]  # those that ran, e.g. ("commit", "metadata", "ranges", "manifest")
+    problems: tuple[Problem, ...] = ()
+    arrays: int = 0
+    files: int = 0
+    bytes: int = 0
+    manifest: str | None = None  # path of the crc32c manifest that was recorded or checked
+    tree_digest: str | None = None  # hash over (path, shape, dtype) of every array: equal trees, equal digest
+    seconds: float = 0.0
+    verified_at: str = ""  # ISO 8601
+
+
+# ---------------------------------------------------------------- what one run did
+
+
+class RunRecord(Frozen):
+    """What a run did. Written once, atomically, when the run is over; its presence means "do not run this again"."""
+
+    plan: RunPlan | None  # None for an ingested log
+    arm: str
+    label: str  # how pages call it, e.g. "linen · 147168c3a"
+    commit: str | None
+    log: str  # path of the log
+    reading: RunReading
+    proofs: tuple[CheckpointProof, ...] = ()
+    metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
+    program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:
+        if value is None or isinstance(value, pl.DataFrame):
+            return value
+        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @field_serializer("metrics")
+    def _rows_of_frame(self, frame: pl.DataFrame | None) -> list[dict[str, Any]] | None:
+        if frame is None:
+            return None
+        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+
+
+# ---------------------------------------------------------------- the comparison
+
+
+class Evidence(Frozen):
+    """What one arm shows for a finding."""
+
+    arm: str
+    value: str
+    source: Source | None = None
+
+
+class Finding(Frozen):
+    """Something about the two arms that blocks or qualifies the verdict, or is only worth knowing."""
+
+    kind: str  # e.g. "same-commit", "jax-version", "host-process", "incomplete-log", "died"
+    effect: Literal["blocks", "qualifies", "note"]
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+class MetricDiff(Frozen):
+    """One row of the table. The texts are what surfaces print; they never format numbers themselves."""
+
+    metric: str
+    title: str
+    unit: str
+    better: Better
+    rule: str  # how the value was made, e.g. "last step, 3 decimals"
+    group: Literal["maxview", "ours"]
+    baseline: float | None
+    candidate: float | None
+    baseline_text: str
+    candidate_text: str
+    difference: float | None  # candidate − baseline
+    difference_text: str
+    threshold: float | None
+    verdict: Verdict
+    reason: str
+    baseline_source: Source | None = None
+    candidate_source: Source | None = None
+
+
+class Curve(Frozen):
+    """One line of a chart."""
+
+    metric: str  # "loss" or "step_time_s"
+    arm: str
+    run_name: str
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    lines: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+class FirstDivergence(Frozen):
+    """The first step at which a metric that should be equal is not."""
+
+    metric: str
+    step: int
+    baseline: str
+    candidate: str
+    precision: str  # "3 decimals" or "float32, bit for bit"
+
+
+class Floor(Frozen):
+    """One floor of the equality proof: same program, same bits, same checkpoint. None: could not be tried."""
+
+    name: Literal["same program", "same bits", "same checkpoint"]
+    holds: bool | None
+    evidence: str
+
+
+class ArmSummary(Frozen):
+    """One side of the comparison."""
+
+    name: str
+    label: str
+    branch: str | None
+    commit: str | None
+    jax: str | None
+    exit_code: int | None
+    cause_of_death: LogError | None
+    started: str | None
+    runs: tuple[str, ...]  # run names
+    logs: tuple[str, ...]  # paths
+    checkpoints: tuple[CheckpointEvent, ...] = ()
+    proofs: tuple[CheckpointProof, ...] = ()
+    coverage: Coverage = Coverage()
+    spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
+
+
+class ComparisonRecord(Frozen):
+    """The answer for one case: every surface draws this record and computes nothing."""
+
+    id: str
+    comparison: str
+    case: str
+    target: str
+    created: str
+    question: str
+    baseline: ArmSummary
+    candidate: ArmSummary
+    verdict: Verdict
+    headline: str  # one sentence that says the verdict and why
+    findings: tuple[Finding, ...]
+    rows: tuple[MetricDiff, ...]
+    floors: tuple[Floor, ...] = ()
+    divergence: FirstDivergence | None = None
+    curves: tuple[Curve, ...] = ()
+    stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
+    next_command: str = ""
