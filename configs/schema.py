@@ -87,7 +87,7 @@ class TrainConfig(Frozen):
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
         if self.base_num_query_heads != self.base_num_kv_heads:
-            raise ValueError("base_num_kv_heads must equal base_num_query_heads: grouped-query attention is not built yet")
+            raise ValueError("base_num_kv_heads must equal base_num_query_heads (no grouped-query attention)")
         if self.head_dim % 2:
             raise ValueError("head_dim must be even: rotary embeddings turn pairs of channels")
         if [self.ici_data_parallelism, self.ici_fsdp_parallelism, self.ici_tensor_parallelism].count(-1) > 1:
