@@ -343,6 +343,7 @@ class MetricDiff(Frozen):
     threshold: float | None
     verdict: Verdict
     reason: str
+    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"; empty: the row decides nothing
     baseline_source: Source | None = None
     candidate_source: Source | None = None
 
@@ -394,6 +395,7 @@ class ArmSummary(Frozen):
     proofs: tuple[CheckpointProof, ...] = ()
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
+    environment: Environment = Environment()  # versions, devices and mesh of the first run
 
 
 class ComparisonRecord(Frozen):
