@@ -1,0 +1,17 @@
+"""Turns an output folder into the run and comparison directories that hold everything, and reads them back."""
+
+from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.directories import ComparisonDirectory, RunDirectory
+from tasks.store.folder import Store, open_store
+from tasks.store.names import check_name, safe_name
+
+__all__ = [
+    "ComparisonDirectory",
+    "RunDirectory",
+    "Store",
+    "StoreError",
+    "check_name",
+    "open_store",
+    "safe_name",
+    "write_atomically",
+]

@@ -1,0 +1,136 @@
+"""Turns the folder of a run or of a comparison into the paths in it, and writes and reads the records there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.documents import (
+    load_json,
+    model_from_json,
+    model_to_json,
+    read_document,
+    run_record_from_json,
+    run_record_to_json,
+)
+from tasks.store.names import check_name
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One run's folder, `<out>/runs/<run_name>`. Making the object touches no file; every write is atomic."""
+
+    path: Path
+
+    @property
+    def run_name(self) -> str:
+        return self.path.name
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yml"
+
+    @property
+    def handle(self) -> Path:
+        return self.path / "handle.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def program(self) -> Path:
+        return self.path / "program.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def manifests(self) -> Path:
+        return self.path / "manifests"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "record.json"
+
+    def manifest(self, step: int) -> Path:
+        """Where the crc32c manifest of the checkpoint of `step` belongs."""
+        return self.manifests / f"{step}.json"
+
+    def create(self) -> "RunDirectory":
+        """Makes the folder; StoreError if that is not possible."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: cannot be made ({error.strerror or error}); choose another --out"
+            ) from error
+        return self
+
+    def write_plan(self, plan: RunPlan) -> Path:
+        return write_atomically(self.plan, model_to_json(plan))
+
+    def read_plan(self) -> RunPlan | None:
+        """The plan, or None if none was written; StoreError if the file is damaged."""
+        return read_document(self.plan, model_from_json(RunPlan))
+
+    def write_config(self, text: str) -> Path:
+        return write_atomically(self.config, text)
+
+    def write_handle(self, handle: RunHandle) -> Path:
+        return write_atomically(self.handle, model_to_json(handle))
+
+    def read_handle(self) -> RunHandle | None:
+        """The handle, or None if the run was never launched; StoreError if the file is damaged."""
+        return read_document(self.handle, model_from_json(RunHandle))
+
+    def read_program(self) -> dict[str, Any] | None:
+        """The trainer's own proof, or None if it wrote none; StoreError if the file is damaged."""
+        return read_document(self.program, load_json)
+
+    def write_record(self, record: RunRecord) -> Path:
+        """The last thing written of a run: from here on it counts as done and is not run again."""
+        return write_atomically(self.record, run_record_to_json(record))
+
+    def read_record(self) -> RunRecord | None:
+        """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged."""
+        return read_document(self.record, run_record_from_json)
+
+
+@dataclass(frozen=True)
+class ComparisonDirectory:
+    """One comparison's folder, `<out>/comparisons/<comparison>/<case>/<id>`."""
+
+    path: Path
+
+    @property
+    def comparison(self) -> Path:
+        return self.path / "comparison.json"
+
+    @property
+    def page(self) -> Path:
+        return self.path / "index.html"
+
+    def file(self, name: str) -> Path:
+        """The path of any further file of the page; StoreError if `name` is not a plain file name."""
+        return self.path / check_name(name, "file")
+
+    def write_comparison(self, record: ComparisonRecord) -> Path:
+        return write_atomically(self.comparison, model_to_json(record))
+
+    def read_comparison(self) -> ComparisonRecord | None:
+        """The comparison, or None if none was written; StoreError if the file is damaged."""
+        return read_document(self.comparison, model_from_json(ComparisonRecord))
+
+    def write_file(self, name: str, text: str) -> Path:
+        return write_atomically(self.file(name), text)

@@ -1,0 +1,149 @@
+"""Turns the frozen records into strict JSON texts and back without losing a bit, and says which file is damaged.
+
+A run record is `{"document", "version", "record", "frames", "not_finite"}`: the record without its tables, the tables
+by column with their types, and JSON pointers to those strings of the record that stand for NaN or an infinity.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import BaseModel, ValidationError
+
+from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
+from tasks.store.atomic import StoreError
+from tasks.store.frames import frame_from_json, frame_to_json
+
+VERSION = 1
+_REMEDY = "move it away to have it made again"
+_DOCUMENT = "maxview run record"
+
+
+def run_record_to_json(record: RunRecord) -> str:
+    """The text of `record.json`."""
+    not_finite: list[str] = []
+    fields = record.model_dump(exclude={"reading": {"steps"}, "metrics": True})
+    document = {
+        "document": _DOCUMENT,
+        "version": VERSION,
+        "record": _without_non_finite(fields, "", not_finite),
+        "frames": {
+            "steps": frame_to_json(record.reading.steps),
+            "metrics": None if record.metrics is None else frame_to_json(record.metrics),
+        },
+        "not_finite": not_finite,
+    }
+    return dump_json(document, indent=None)
+
+
+def run_record_from_json(text: str, name: str) -> RunRecord:
+    """The record in `text`; StoreError naming the file `name` if the text is no whole record of this version."""
+    document = load_json(text, name)
+    if document.get("document") != _DOCUMENT:
+        raise StoreError(f"{name}: is not a run record; {_REMEDY}")
+    if document.get("version") != VERSION:
+        raise StoreError(
+            f"{name}: is a run record of version {document.get('version')!r}, "
+            f"this maxview reads version {VERSION}; {_REMEDY}"
+        )
+    try:
+        fields: dict[str, Any] = document["record"]
+        for pointer in document["not_finite"]:
+            _restore_number(fields, pointer)
+        metrics = document["frames"]["metrics"]
+        fields["reading"]["steps"] = frame_from_json(document["frames"]["steps"])
+        fields["metrics"] = None if metrics is None else frame_from_json(metrics)
+        return RunRecord.model_validate(fields)
+    except ValidationError as error:
+        raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {_REMEDY}") from error
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{name}: is damaged ({type(error).__name__}: {error}); {_REMEDY}") from error
+
+
+def model_to_json(model: BaseModel) -> str:
+    """The text of any other record. NaN and infinities are strings, which only fields of the type float read back as
+    numbers: a plan that holds one in its free-form config is refused with StoreError."""
+    not_finite: list[str] = []
+    text = dump_json(_without_non_finite(model.model_dump(), "", not_finite))
+    if isinstance(model, RunPlan) and not_finite:
+        raise StoreError(f"{not_finite[0][1:].replace('/', '.')} is not a finite number: give it a finite value")
+    return text
+
+
+def model_from_json[M: BaseModel](model: type[M]) -> Callable[[str, str], M]:
+    """The function that reads what `model_to_json` wrote: (text, file name) → record, or StoreError."""
+
+    def parse(text: str, name: str) -> M:
+        try:
+            return model.model_validate(load_json(text, name))
+        except ValidationError as error:
+            raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {_REMEDY}") from error
+
+    return parse
+
+
+def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
+    """What `parse(text, file name)` makes of a file, or None if there is none; StoreError if it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path}: is damaged: no UTF-8 text at byte {error.start}; {_REMEDY}") from error
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror or error}); check the folder's rights") from error
+    return parse(text, str(path))
+
+
+def dump_json(value: Any, indent: int | None = 1) -> str:
+    """Strict JSON in ASCII with a final line break; ValueError for a NaN or infinity that is no string yet."""
+    return json.dumps(value, indent=indent, allow_nan=False) + "\n"
+
+
+def load_json(text: str, name: str) -> dict[str, Any]:
+    """The JSON object in `text`; StoreError naming the file `name` and the place where it breaks off."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise StoreError(f"{name}: is not whole JSON ({error}); {_REMEDY}") from error
+    except RecursionError as error:
+        raise StoreError(f"{name}: is nested too deeply to be one of our files; {_REMEDY}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{name}: holds a {type(value).__name__}, not an object; {_REMEDY}")
+    return value
+
+
+def describe(error: ValidationError) -> str:
+    """The first three things pydantic found, each as `key: message`."""
+    details = error.errors(include_url=False)
+    texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]
+    return "; ".join(texts) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
+
+
+def _without_non_finite(value: Any, pointer: str, found: list[str]) -> Any:
+    """`value` with NaN and infinities as strings; their JSON pointers (RFC 6901) are appended to `found`."""
+    if isinstance(value, float):
+        written = number_to_json(value)
+        if isinstance(written, str):
+            found.append(pointer)
+        return written
+    if isinstance(value, dict):
+        return {k: _without_non_finite(v, f"{pointer}/{_escape(str(k))}", found) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_non_finite(v, f"{pointer}/{i}", found) for i, v in enumerate(value)]
+    return value
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _restore_number(fields: Any, pointer: str) -> None:
+    keys = [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+    parent = fields
+    for key in keys[:-1]:
+        parent = parent[int(key)] if isinstance(parent, list) else parent[key]
+    last: Any = int(keys[-1]) if isinstance(parent, list) else keys[-1]
+    parent[last] = number_from_json(parent[last])

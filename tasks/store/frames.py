@@ -1,0 +1,81 @@
+"""Turns a polars table into JSON by column, with the type of each column, and back to the same bits and types."""
+
+from typing import Any
+
+import polars as pl
+
+from tasks.records import number_from_json, number_to_json
+
+_FLAT: dict[str, pl.DataType] = {
+    str(dtype): dtype
+    for dtype in (
+        *(pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt8(), pl.UInt16(), pl.UInt32(), pl.UInt64()),
+        *(pl.Float32(), pl.Float64(), pl.String(), pl.Boolean(), pl.Null()),
+    )
+}
+
+
+def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
+    """`{"rows": n, "types": {column: type}, "columns": {column: [values]}}`; NaN and infinities become strings.
+
+    Raises TypeError for a column whose type JSON cannot carry back (dates, binary, categories).
+    """
+    return {
+        "rows": frame.height,  # a table without columns still has a height
+        "types": {name: _type_to_json(name, dtype) for name, dtype in frame.schema.items()},
+        "columns": {column.name: _map_floats(column.to_list(), column.dtype, number_to_json) for column in frame},
+    }
+
+
+def frame_from_json(value: dict[str, Any]) -> pl.DataFrame:
+    """The inverse of `frame_to_json`; KeyError, TypeError, ValueError or a PolarsError for anything else."""
+    types = {name: _type_from_json(dtype) for name, dtype in value["types"].items()}
+    columns = value["columns"]
+    if list(columns) != list(types):
+        raise ValueError(f"columns {list(columns)} do not match their types {list(types)}")
+    series = [
+        pl.Series(name, _map_floats(columns[name], dtype, number_from_json), dtype=dtype, strict=True)
+        for name, dtype in types.items()
+    ]
+    for column in series:
+        if len(column) != value["rows"]:
+            raise ValueError(f"column {column.name} has {len(column)} of {value['rows']} rows")
+    return pl.DataFrame(series)
+
+
+def _type_to_json(name: str, dtype: pl.DataType) -> Any:
+    if isinstance(dtype, pl.List):
+        return {"list": _type_to_json(name, dtype.inner)}  # type: ignore[arg-type]
+    if isinstance(dtype, pl.Struct):
+        return {"struct": {field.name: _type_to_json(name, field.dtype) for field in dtype.fields}}  # type: ignore[arg-type]
+    if str(dtype) not in _FLAT:
+        raise TypeError(f"column {name!r} has the type {dtype}, which a record cannot hold")
+    return str(dtype)
+
+
+def _type_from_json(value: Any) -> pl.DataType:
+    if isinstance(value, dict):
+        if set(value) == {"list"}:
+            return pl.List(_type_from_json(value["list"]))
+        if set(value) == {"struct"}:
+            return pl.Struct({k: _type_from_json(v) for k, v in value["struct"].items()})
+    if not isinstance(value, str) or value not in _FLAT:
+        raise ValueError(f"unknown column type {value!r}")
+    return _FLAT[value]
+
+
+def _map_floats(values: list[Any] | None, dtype: Any, change: Any) -> Any:
+    """`values` with `change` applied to what the type says are floats, at any depth; nothing else is touched."""
+    if values is None:
+        return None
+    if dtype.is_float():
+        return [change(value) for value in values]
+    if isinstance(dtype, pl.List):
+        return [_map_floats(value, dtype.inner, change) for value in values]
+    if isinstance(dtype, pl.Struct):
+        return [None if v is None else _map_struct(v, dtype, change) for v in values]
+    return values
+
+
+def _map_struct(value: dict[str, Any], dtype: pl.Struct, change: Any) -> dict[str, Any]:
+    return {field.name: _map_floats([value[field.name]], field.dtype, change)[0] for field in dtype.fields}

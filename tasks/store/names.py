@@ -1,0 +1,37 @@
+"""Turns names that come from users, branches and logs into single path components that cannot leave the store."""
+
+import hashlib
+import re
+
+from tasks.store.atomic import StoreError
+
+MAX_LENGTH = 100  # leaves room for a temporary file's prefix and suffix within the 255 bytes of a file name
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_OTHER = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+def check_name(name: str, what: str) -> str:
+    """`name` itself if it can be a folder of the store; StoreError saying what is wrong with it otherwise."""
+    if not isinstance(name, str) or not _SAFE.fullmatch(name):
+        raise StoreError(
+            f"{what} {name!r} cannot name a folder: begin with a letter or digit and use only letters, digits "
+            "and . _ + - (no slash, no space)"
+        )
+    if len(name) > MAX_LENGTH:
+        raise StoreError(
+            f"{what} {name[:20]!r}… has {len(name)} characters, at most {MAX_LENGTH} are possible: shorten it"
+        )
+    return name
+
+
+def safe_name(text: str) -> str:
+    """A folder name for any text, e.g. `feat/x` → `feat-x-3b5c7d1f`; a text that is already one stays as it is.
+
+    Whatever had to be changed carries eight hex digits of the text's SHA-256, so two branches never share a folder.
+    """
+    if _SAFE.fullmatch(text) and len(text) <= MAX_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    words = _OTHER.sub("-", text).strip("-._+")[: MAX_LENGTH - 9].rstrip("-._+")
+    return f"{words}-{digest}" if words else f"x-{digest}"
