@@ -146,7 +146,7 @@ def merge_layers(layers: list[Layer]) -> tuple[TrainConfig, dict[str, Value]]:
 def validate(values: dict[str, Any], origins: Mapping[str, str]) -> TrainConfig:
     """Check values against the schema. Raises ConfigError naming where each bad value was set."""
     try:
-        return TrainConfig.model_validate(values, strict=False)
+        return TrainConfig.model_validate(values, strict=True)
     except ValidationError as error:
         raise ConfigError(explain(error, origins)) from error
 

@@ -172,7 +172,8 @@ def resolve(
                         target=target.name,
                         backend=target.backend,
                         config=values,
-                        origins={key: value.origin for key, value in resolved.values.items()},
+                        origins={key: value.origin for key, value in resolved.values.items()}
+                        | dict.fromkeys(("run_name", "base_output_directory"), "the run's identity"),
                         commit=commit,
                         dirty=dirty,
                         versions=versions,

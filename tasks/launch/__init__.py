@@ -1,0 +1,1 @@
+"""Starts a planned run as a job, attaches to it again, and ends it."""
