@@ -1,0 +1,229 @@
+"""Turns one step's folder into the proof that its checkpoint is there, whole and unchanged, or into what is wrong."""
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from etils import epath
+
+from tasks.records import CheckpointProof, Problem
+from tasks.verify.commit import check_commit, check_unfinished
+from tasks.verify.index import ArraySpec, Index
+from tasks.verify.layout import (
+    STEP_METADATA,
+    CheckpointError,
+    DamagedFile,
+    FoundStep,
+    Item,
+    find_items,
+    find_steps,
+    list_files,
+    read_json,
+)
+from tasks.verify.manifest import (
+    check_manifest,
+    checksum_files,
+    manifest_path,
+    missing_manifest,
+    read_manifest,
+    write_manifest,
+)
+from tasks.verify.metadata import MetadataCheck
+from tasks.verify.ocdbt import read_index
+from tasks.verify.ranges import check_ranges
+from tasks.verify.values import check_values, decoded_bytes
+
+Mode = Literal["record", "check", "none"]
+Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
+
+
+def verify_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    manifest: Path | None = None,
+    mode: Mode = "none",
+    deep: bool = False,
+    on_progress: Progress | None = None,
+) -> CheckpointProof:
+    """Verifies one step: commit marks, metadata, byte ranges; on demand the crc32c manifest and, `deep`, all values.
+
+    `manifest` is where the checksums are recorded or looked up, by default `RUN/manifests/<step>.json`. A manifest is
+    recorded only for a checkpoint without problems, and never over one of the same save: that one is checked instead.
+    `on_progress` may be called from other threads. Paths of problems are relative to the step's folder.
+
+    Raises CheckpointError if `path` is not the folder of a step, or if mode "check" finds no manifest. An unfinished or
+    damaged checkpoint raises nothing: it is a proof that is not `ok`.
+    """
+    steps = find_steps(path)
+    if len(steps) > 1:
+        names = ", ".join(found.path.name for found in steps[:5])
+        raise CheckpointError(
+            f"{path}: holds {len(steps)} checkpoints ({names}{', …' if len(steps) > 5 else ''}); give one"
+        )
+    return _Verification(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress).run()
+
+
+def verify_checkpoints(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = "none",
+    deep: bool = False,
+    on_progress: Progress | None = None,
+) -> tuple[CheckpointProof, ...]:
+    """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step."""
+    return tuple(
+        _Verification(found, manifest_path(found.path), mode, deep, on_progress).run() for found in find_steps(path)
+    )
+
+
+@dataclass
+class _Verification:
+    found: FoundStep
+    manifest: Path
+    mode: Mode
+    deep: bool
+    on_progress: Progress | None
+
+    def run(self) -> CheckpointProof:
+        started = time.monotonic()
+        self.checks: list[str] = []
+        self.problems: list[Problem] = []
+        self.recorded: Path | None = None
+        self.indexes: list[tuple[Item, Index]] = []
+        folder = self.found.path
+        self.files = {} if ".orbax-checkpoint-tmp" in folder.name else list_files(folder)
+        self._check(folder)
+        if self.problems and not folder.exists():
+            message = (
+                "was removed while it was being verified (a checkpoint manager keeps only its newest ones), "
+                "so nothing can be said about it"
+            )
+            self.problems = [Problem(check="commit", path=".", message=message)]
+        arrays = {spec.name: spec for _, index in self.indexes for spec in index.arrays.values()}
+        return CheckpointProof(
+            step=self.found.step,
+            path=str(folder),
+            ok=not self.problems,
+            checks=tuple(self.checks),
+            problems=tuple(self.problems),
+            arrays=sum(len(index.arrays) for _, index in self.indexes),
+            files=len(self.files),
+            bytes=sum(self.files.values()),
+            manifest=str(self.recorded) if self.recorded else None,
+            tree_digest=self._tree_digest() if arrays else None,
+            seconds=round(time.monotonic() - started, 6),
+            verified_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _check(self, folder: epath.Path) -> None:
+        self.checks.append("commit")
+        unfinished = check_unfinished(folder, self.files)
+        if unfinished:
+            self.problems.append(unfinished)
+            return
+        metadata: dict[str, Any] | None = None
+        try:
+            metadata = read_json(folder / STEP_METADATA)
+        except DamagedFile as damage:
+            self.problems.append(Problem(check="commit", path=STEP_METADATA, message=str(damage)))
+        handlers = (metadata or {}).get("item_handlers")
+        items = find_items(handlers, self.files)
+        self.problems += check_commit(folder, self.files, items, metadata)
+        if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
+            return  # still being written, or never finished: every further finding would only say so again
+        self._check_metadata_and_ranges(folder, items)
+        commit_time = (metadata or {}).get("commit_timestamp_nsecs")
+        if self.mode != "none":
+            self._check_manifest(folder, commit_time if isinstance(commit_time, int) else None)
+        if self.deep:
+            self.checks.append("values")
+            total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
+            count = self._counter("values", total)
+            for item, index in self.indexes:
+                self._add(item, check_values(folder / item.prefix, index, count))
+
+    def _check_metadata_and_ranges(self, folder: epath.Path, items: list[Item]) -> None:
+        self.checks += ["metadata", "ranges"]
+        ranges: list[tuple[Item, list[Problem]]] = []
+        for item in items:
+            files = {
+                name.removeprefix(item.prefix): n for name, n in self.files.items() if name.startswith(item.prefix)
+            }
+            if not files:
+                message = "is missing, though the checkpoint's metadata names it"
+                self.problems.append(Problem(check="metadata", path=item.prefix, message=message))
+            elif item.is_tree:
+                index = read_index(folder / item.prefix, files)
+                self.indexes.append((item, index))
+                self._add(item, MetadataCheck(folder / item.prefix, files, index).run())
+                ranges.append((item, check_ranges(index, files)))
+        if not items:
+            self.problems.append(Problem(check="metadata", path=".", message="holds no item: all arrays are gone"))
+        for item, problems in ranges:
+            self._add(item, problems)
+
+    def _check_manifest(self, folder: epath.Path, commit_time: int | None) -> None:
+        recorded: dict[str, Any] | None = None
+        try:
+            recorded = read_manifest(self.manifest)
+        except DamagedFile as damage:
+            self.problems.append(Problem(check="manifest", path=str(self.manifest), message=str(damage)))
+            self.checks.append("manifest")
+            return
+        if self.mode == "check" and recorded is None:
+            raise missing_manifest(self.manifest)
+        # A resumed run may have saved the step again: a manifest of another save says nothing about this one.
+        stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != commit_time
+        if self.mode == "record" and (recorded is None or stale):
+            if self.problems:
+                return  # checksums of a damaged checkpoint would vouch for the damage
+            sums = checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
+            self.recorded = write_manifest(self.manifest, self.found.step, commit_time, sums)
+            self.checks.append("manifest")
+            return
+        self.checks.append("manifest")
+        self.recorded = self.manifest
+        sums = checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
+        self.problems += check_manifest(recorded or {}, sums)
+
+    def _add(self, item: Item, problems: list[Problem]) -> None:
+        self.problems += [p.model_copy(update={"path": item.prefix + p.path}) for p in problems]
+
+    def _counter(self, check: str, total: int) -> Callable[[int], None] | None:
+        progress = self.on_progress
+        if progress is None:
+            return None
+        done = 0
+        lock = threading.Lock()
+
+        def count(size: int) -> None:
+            nonlocal done
+            with lock:
+                done += size
+                progress(check, done, total)
+
+        return count
+
+    def _tree_digest(self) -> str | None:
+        if not all(index.whole for _, index in self.indexes):
+            return None
+        several = len(self.indexes) > 1
+        arrays = {
+            (item.prefix if several else "") + spec.name: spec
+            for item, index in self.indexes
+            for spec in index.arrays.values()
+        }
+        return tree_digest(arrays)
+
+
+def tree_digest(arrays: Mapping[str, ArraySpec]) -> str:
+    """SHA-256 over (path, shape, dtype) of every array, sorted by path: how it is cut into chunks does not matter."""
+    rows = [[path, list(spec.shape), spec.dtype] for path, spec in sorted(arrays.items())]
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,114 @@
+"""Turns the keys of an item, from an OCDBT database or plain zarr files, into its arrays and where their chunks lie.
+
+Sources: TensorStore's `tensorstore.ocdbt.dump` for the database, the zarr v2 and v3 specifications for the metadata.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tasks.records import Problem
+
+_SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """Bytes [offset, offset + length) of a file, by its path below the item."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array as zarr describes it: `write_shape` lies under one key, `read_shape` is decoded at once."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    zarr_format: int
+    write_shape: tuple[int, ...]
+    read_shape: tuple[int, ...]
+    separator: str
+
+    def chunk_count(self) -> int:
+        return math.prod(math.ceil(size / step) for size, step in zip(self.shape, self.write_shape, strict=True))
+
+    def chunk_keys(self) -> Iterator[str]:
+        """The keys under which the chunks lie, in C order."""
+        grid = [range(math.ceil(size / step)) for size, step in zip(self.shape, self.write_shape, strict=True)]
+        for index in itertools.product(*grid):
+            parts = [str(i) for i in index]
+            if self.zarr_format == 3:
+                yield f"{self.name}/" + self.separator.join(["c", *parts])
+            else:
+                yield f"{self.name}/" + (self.separator.join(parts) or "0")
+
+
+@dataclass
+class Index:
+    """What an item's keys say: arrays by name, chunks by key (None: they stand in the B-tree itself), B-tree nodes."""
+
+    arrays: dict[str, ArraySpec] = field(default_factory=dict)
+    chunks: dict[str, FileRange | None] = field(default_factory=dict)
+    nodes: list[FileRange] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    whole: bool = True  # False if a part of it could not be read, so that nothing can be concluded from absence
+
+    def add_metadata(self, key: str, text: bytes | str, path: str) -> None:
+        """Takes the zarr metadata under `key`; what cannot be understood becomes a problem of the file `path`."""
+        try:
+            spec = parse_array(key, text)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            self.whole = False
+            message = (
+                f"holds metadata of the array at {key} that cannot be understood ({type(error).__name__}: {error})"
+            )
+            self.problems.append(Problem(check="ranges", path=path, message=message))
+            return
+        self.arrays[spec.name] = spec
+
+
+def array_name(key: str) -> str | None:
+    """The array whose metadata lies under `key`, or None for any other key."""
+    for suffix in _SUFFIXES:
+        if key.endswith(suffix):
+            return key.removesuffix(suffix)
+    return None
+
+
+def parse_array(key: str, text: bytes | str) -> ArraySpec:
+    """The array that the zarr metadata `text` under `key` describes; ValueError, KeyError or TypeError for nonsense."""
+    suffix = next(s for s in _SUFFIXES if key.endswith(s))
+    name, zarr_format = key.removesuffix(suffix), _SUFFIXES[suffix]
+    metadata: Mapping[str, Any] = json.loads(text)
+    shape = tuple(int(size) for size in metadata["shape"])
+    if zarr_format == 2:
+        write_shape = read_shape = tuple(int(size) for size in metadata["chunks"])
+        separator = metadata.get("dimension_separator", ".")
+        dtype = metadata["dtype"]
+    else:
+        write_shape = read_shape = tuple(int(size) for size in metadata["chunk_grid"]["configuration"]["chunk_shape"])
+        codec = metadata["codecs"][0]
+        if codec["name"] == "sharding_indexed":
+            read_shape = tuple(int(size) for size in codec["configuration"]["chunk_shape"])
+        separator = metadata["chunk_key_encoding"].get("configuration", {}).get("separator", "/")
+        dtype = metadata["data_type"]
+    if not len(shape) == len(write_shape) == len(read_shape) or min((*write_shape, *read_shape), default=1) < 1:
+        raise ValueError(f"shape {shape} with chunks {write_shape} and {read_shape}")
+    return ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator)
+
+
+def _dtype_name(dtype: str) -> str:
+    """zarr v2's `<f4` and v3's `float32` are the same type."""
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return str(dtype)  # a type that numpy alone does not know, such as float8_e4m3fn

@@ -1,0 +1,169 @@
+"""Turns a path into the Orbax checkpoint steps that lie there, and a step into its items and files."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from etils import epath
+
+TMP_MARK = ".orbax-checkpoint-tmp"
+COMMIT_MARKER = "commit_success.txt"
+STEP_METADATA = "_CHECKPOINT_METADATA"
+TREE_METADATA = "_METADATA"
+OCDBT_MANIFEST = "manifest.ocdbt"
+
+_MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
+_STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # Orbax writes `9`, and `checkpoint_9` or `00000009` where asked to
+_TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler")
+
+
+class CheckpointError(ValueError):
+    """The path is no checkpoint at all, or no manifest was recorded for it; the message says what to give instead."""
+
+
+class DamagedFile(ValueError):
+    """A small file of the checkpoint cannot be read; the message continues a sentence that begins with its path."""
+
+
+@dataclass(frozen=True)
+class FoundStep:
+    """One step's folder; `step` is None where the folder's name is no number."""
+
+    step: int | None
+    path: epath.Path
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item of a step: its path below the step, "" or ending in "/", and whether it holds a tree of arrays."""
+
+    prefix: str
+    is_tree: bool
+
+
+def open_path(path: str | os.PathLike[str]) -> epath.Path:
+    """`path` made absolute if it is local; gs:// paths stay as they are."""
+    text = os.fspath(path)
+    return epath.Path(text) if "://" in text else epath.Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def step_number(name: str) -> int | None:
+    """The step that a folder's name says, also for the folder of an unfinished save; None if it says none."""
+    match = _STEP_NAME.fullmatch(name.split(TMP_MARK)[0])
+    return int(match[1]) if match else None
+
+
+def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
+    """The checkpoint steps at `path`, by step: a run's folder, its `checkpoints` folder, or the folder of one step.
+
+    Folders of unfinished saves (`*.orbax-checkpoint-tmp*`) are left out, except when `path` itself is one. Raises
+    CheckpointError if there is no checkpoint at all.
+    """
+    root = open_path(path)
+    names = _list_names(root)
+    if TMP_MARK in root.name or names & _MARKS:
+        return [FoundStep(step_number(root.name), root)]
+    if not names:
+        if step_number(root.name) is not None:
+            return [FoundStep(step_number(root.name), root)]  # Orbax still lists an emptied step
+        raise CheckpointError(f"{root}: is an empty folder, not a checkpoint; give the folder of a step, or of a run")
+    folder = root / "checkpoints" if "checkpoints" in names else root
+    unfinished: list[str] = []
+    steps: list[FoundStep] = []
+    for child in folder.iterdir():
+        if TMP_MARK in child.name:
+            unfinished.append(child.name)
+        elif child.is_dir() and step_number(child.name) is not None and _can_be_step(child):
+            steps.append(FoundStep(step_number(child.name), child))
+    if steps:
+        return sorted(steps, key=lambda found: (found.step or 0, found.path.name))
+    if unfinished:
+        raise CheckpointError(
+            f"{folder}: holds only unfinished saves ({', '.join(sorted(unfinished)[:3])}): the run is "
+            "still saving, or was killed while it did; there is no checkpoint to verify yet"
+        )
+    raise CheckpointError(
+        f"{folder}: holds no Orbax checkpoint (no folder of a step with {STEP_METADATA} or items/); give the folder of "
+        "a step such as …/checkpoints/9, a checkpoints folder, or a run's folder"
+    )
+
+
+def _list_names(root: epath.Path) -> set[str]:
+    try:
+        if not root.exists():
+            raise CheckpointError(f"{root}: does not exist; give the folder of a checkpoint, or of a run")
+        if not root.is_dir():
+            raise CheckpointError(f"{root}: is a file, not the folder of a checkpoint; give the folder")
+        return {child.name for child in root.iterdir()}
+    except OSError as error:
+        raise CheckpointError(
+            f"{root}: cannot be read ({error.strerror or error}); check the path and its rights"
+        ) from error
+
+
+def _can_be_step(folder: epath.Path) -> bool:
+    names = {child.name for child in folder.iterdir()}
+    return not names or bool(names & _MARKS)
+
+
+def list_files(root: epath.Path) -> dict[str, int]:
+    """Every file below `root`: path relative to it, with "/" → size in bytes. What vanishes meanwhile is left out."""
+    files: dict[str, int] = {}
+    folders = [("", root)]
+    while folders:
+        prefix, folder = folders.pop()
+        try:
+            children = list(folder.iterdir())
+        except FileNotFoundError:
+            continue
+        for child in children:
+            if child.is_dir():
+                folders.append((f"{prefix}{child.name}/", child))
+                continue
+            try:
+                files[prefix + child.name] = int(child.stat().length)
+            except FileNotFoundError:
+                continue
+    return files
+
+
+def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
+    """The items of a step, from `item_handlers` of its metadata and from the files that are there.
+
+    A step that a StandardCheckpointer or Checkpointer wrote is its own single item, with the prefix "".
+    """
+    if isinstance(handlers, str) or TREE_METADATA in files or OCDBT_MANIFEST in files:
+        return [Item("", not isinstance(handlers, str) or handlers.endswith(_TREE_HANDLERS))]
+    declared = handlers if isinstance(handlers, dict) else {}
+    names = set(declared) | {name.split("/")[0] for name in files if "/" in name}
+    items = []
+    for name in sorted(name for name in names if TMP_MARK not in name):
+        is_tree = str(declared.get(name, "")).endswith(_TREE_HANDLERS)
+        items.append(
+            Item(f"{name}/", is_tree or bool({f"{name}/{TREE_METADATA}", f"{name}/{OCDBT_MANIFEST}"} & set(files)))
+        )
+    return items
+
+
+def read_json(path: epath.Path) -> dict[str, Any]:
+    """The JSON object in a small file; DamagedFile if it is missing, empty, cut off or something else."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError as error:
+        raise DamagedFile("is missing") from error
+    except UnicodeDecodeError as error:
+        raise DamagedFile(f"is damaged: byte {error.start} is no text") from error
+    except OSError as error:
+        raise DamagedFile(f"cannot be read ({error.strerror or error})") from error
+    if not text:
+        raise DamagedFile("is empty")
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DamagedFile(f"is damaged: no whole JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise DamagedFile(f"is damaged: holds a {type(value).__name__}, not an object")
+    return value

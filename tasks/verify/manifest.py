@@ -1,0 +1,116 @@
+"""Turns every file of a checkpoint into a crc32c, records them outside the checkpoint, and finds what changed since.
+
+Orbax's payload carries no checksum of its own (zstd runs without, crc32c covers the index alone), so a flipped byte in
+an array is restored without a word; only checksums that were taken right after the commit can tell.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+from etils import epath
+
+from tasks.records import Problem
+from tasks.store import write_atomically
+from tasks.store.documents import dump_json
+from tasks.verify.layout import CheckpointError, DamagedFile, open_path, read_json
+
+VERSION = 1
+_DOCUMENT = "maxview checkpoint manifest"
+_BLOCK = 4 << 20
+_WORKERS = 2  # two cores read faster than most disks deliver, and a trainer runs beside us
+
+
+def manifest_path(step: epath.Path) -> Path:
+    """Where a step's manifest belongs: `RUN/manifests/<step>.json` for `RUN/checkpoints/<step>`, else beside it."""
+    if step.parent.name == "checkpoints":
+        return Path(str(step.parent.parent), "manifests", f"{step.name}.json")
+    return Path(str(step.parent), f"{step.name}.manifest.json")
+
+
+def checksum_files(
+    folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
+) -> dict[str, tuple[int, str]]:
+    """File → (bytes, crc32c in hex); a file that vanished meanwhile is left out. Memory: one block per worker."""
+
+    def checksum(name: str) -> tuple[str, tuple[int, str] | None]:
+        crc = size = 0
+        block = bytearray(_BLOCK)
+        view = memoryview(block)
+        try:
+            with (folder / name).open("rb") as file:
+                while count := file.readinto(block):
+                    crc = google_crc32c.extend(crc, bytes(view[:count]) if count < _BLOCK else block)
+                    size += count
+                    if on_bytes:
+                        on_bytes(count)
+        except FileNotFoundError:
+            return name, None
+        return name, (size, f"{crc:08x}")
+
+    # the largest first, so that the workers end together
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="crc32c") as pool:
+        found = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
+        return {name: entry for name, entry in found if entry is not None}
+
+
+def write_manifest(
+    path: Path, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
+) -> Path:
+    """Writes the manifest atomically. `commit_time` (ns) ties it to this save of the step; StoreError if it cannot."""
+    document = {
+        "document": _DOCUMENT,
+        "version": VERSION,
+        "step": step,
+        "commit_timestamp_nsecs": commit_time,
+        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "algorithm": "crc32c",
+        "files": {name: {"bytes": size, "crc32c": crc} for name, (size, crc) in sorted(checksums.items())},
+    }
+    return write_atomically(path, dump_json(document))
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest, None if none was recorded; DamagedFile if it is not whole."""
+    if not path.exists():
+        return None
+    manifest = read_json(open_path(path))
+    if manifest.get("document") != _DOCUMENT or manifest.get("version") != VERSION:
+        raise DamagedFile(f"is no checkpoint manifest of version {VERSION}")
+    try:
+        for entry in manifest["files"].values():
+            int(entry["bytes"]), int(entry["crc32c"], 16)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFile(f"is damaged: {type(error).__name__}: {error}") from error
+    return manifest
+
+
+def check_manifest(manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]]) -> list[Problem]:
+    """One problem for every file that is missing, new, or not what it was when the manifest was recorded."""
+    recorded = manifest["files"]
+    problems = []
+    for name in sorted(set(recorded) | set(checksums)):
+        message = _difference(recorded.get(name), checksums.get(name))
+        if message:
+            problems.append(Problem(check="manifest", path=name, message=message))
+    return problems
+
+
+def _difference(recorded: Mapping[str, Any] | None, found: tuple[int, str] | None) -> str | None:
+    if recorded is None:
+        return "was not there when the manifest was recorded"
+    if found is None:
+        return f"is missing: it had {recorded['bytes']:,} bytes when the manifest was recorded"
+    if found[0] != recorded["bytes"]:
+        return f"has {found[0]:,} bytes, {recorded['bytes']:,} when the manifest was recorded"
+    if found[1] != recorded["crc32c"]:
+        return f"has changed since the manifest was recorded: crc32c {found[1]} instead of {recorded['crc32c']}"
+    return None
+
+
+def missing_manifest(path: Path) -> CheckpointError:
+    """The error for a check without anything to check against."""
+    return CheckpointError(f"{path}: no manifest was recorded there; record one with `maxview verify … --record` first")

@@ -1,0 +1,145 @@
+"""Turns the descriptions of the arrays that Orbax keeps side by side into the places where they contradict each other.
+
+`_METADATA` names every leaf of the tree, `array_metadatas/process_*` the chunks of every jax.Array, `_sharding` their
+layout over devices, and the keys of the data what is really there. Orbax itself believes `_METADATA` alone: a leaf that
+is missing there is left out of a restore without a word.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from etils import epath
+
+from tasks.records import Problem
+from tasks.verify.index import Index
+from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
+
+_JAX_ARRAY = "jax.Array"
+
+
+class MetadataCheck:
+    """The check of one item; `problems` carry paths below the item."""
+
+    def __init__(self, folder: epath.Path, files: Mapping[str, int], index: Index) -> None:
+        self.folder, self.files, self.index = folder, files, index
+        self.problems: list[Problem] = []
+        self.leaves: dict[str, Mapping[str, Any]] = {}
+
+    def run(self) -> list[Problem]:
+        """All contradictions, in the order of the files."""
+        tree = self._read(TREE_METADATA)
+        if tree is not None:
+            try:
+                self.leaves = _leaves(tree)
+            except (KeyError, TypeError, AttributeError) as error:
+                self._report(TREE_METADATA, f"is damaged: {type(error).__name__}: {error}")
+                tree = None
+        described = self._read_array_metadatas()
+        if tree is not None:
+            self._compare_with_data(bool(tree.get("store_array_data_equal_to_fill_value")))
+            self._compare_array_metadatas(described)
+            self._check_sharding()
+            if any(leaf["value_type"] == "string" for leaf in self.leaves.values()):
+                self._read("_strings.json")
+        return self.problems
+
+    def _compare_with_data(self, chunks_all_stored: bool) -> None:
+        index = self.index
+        named = {name for name, leaf in self.leaves.items() if leaf["value_type"] != "string"}
+        if index.whole and named - set(index.arrays):
+            self._report(TREE_METADATA, f"names {_some(named - set(index.arrays))}, which the data does not hold")
+        if set(index.arrays) - named:
+            message = f"does not name {_some(set(index.arrays) - named)}: a restore leaves that out without a word"
+            self._report(TREE_METADATA, message)
+        expected = {key for spec in index.arrays.values() for key in spec.chunk_keys()}
+        if index.whole and chunks_all_stored and expected - set(index.chunks):
+            self._report("manifest.ocdbt", f"does not list the chunks {_some(expected - set(index.chunks))}")
+        if index.whole and set(index.chunks) - expected:
+            self._report("manifest.ocdbt", f"lists {_some(set(index.chunks) - expected)}, which belong to no array")
+
+    def _read_array_metadatas(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Array → (file that describes it, its description), of all processes."""
+        described: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        for path in sorted(name for name in self.files if name.startswith("array_metadatas/")):
+            content = self._read(path)
+            try:
+                for entry in [] if content is None else content["array_metadatas"]:
+                    metadata = entry["array_metadata"]
+                    described[metadata["param_name"]] = path, {key: list(metadata[key]) for key in _SHAPES}
+            except (KeyError, TypeError) as error:
+                self._report(path, f"is damaged: {type(error).__name__}: {error}")
+        return described
+
+    def _compare_array_metadatas(self, described: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+        files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
+        # Orbax copies write_shape from array_metadatas into _METADATA: where it stands, they were written.
+        missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
+        if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
+            self._report(files[0], f"does not describe {_some(missing)}" if described else "is missing")
+        if set(described) - set(self.leaves):
+            message = f"does not name {_some(set(described) - set(self.leaves))}, which {files[0]} describes"
+            self._report(TREE_METADATA, message)
+        for name, (path, metadata) in described.items():
+            spec = self.index.arrays.get(name)
+            if spec is None:
+                continue
+            for key, found in zip(_SHAPES, (spec.write_shape, spec.read_shape), strict=True):
+                if metadata[key] != list(found):
+                    self._report(path, f"says {key} {metadata[key]} of {name}, the data says {list(found)}")
+        for name, leaf in self.leaves.items():
+            spec = self.index.arrays.get(name)
+            written = leaf.get("write_shape")
+            if spec is not None and written is not None and list(written) != list(spec.write_shape):
+                message = f"says write_shape {written} of {name}, the data says {list(spec.write_shape)}"
+                self._report(TREE_METADATA, message)
+
+    def _check_sharding(self) -> None:
+        arrays = {name for name, leaf in self.leaves.items() if leaf["value_type"] == _JAX_ARRAY}
+        if not arrays and "_sharding" not in self.files:
+            return
+        content = self._read("_sharding")
+        if content is None:
+            return
+        try:
+            names = {base64.urlsafe_b64decode(key).decode() for key in content}
+        except (binascii.Error, UnicodeDecodeError) as error:
+            self._report("_sharding", f"is damaged: a key is no base64 name ({error})")
+            return
+        if arrays - names:
+            self._report("_sharding", f"has no layout for {_some(arrays - names)}")
+        if names - set(self.leaves):
+            self._report(TREE_METADATA, f"does not name {_some(names - set(self.leaves))}, which _sharding lays out")
+
+    def _read(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            return read_json(self.folder / path)
+        except DamagedFile as damage:
+            self._report(path, str(damage))
+            return None
+
+    def _report(self, path: str, message: str) -> None:
+        self.problems.append(Problem(check="metadata", path=path, message=message))
+
+
+_SHAPES = ("write_shape", "chunk_shape")
+
+
+def _leaves(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Name → value metadata of the leaves that have data; None, {} and [] are kept in the tree alone."""
+    leaves: dict[str, Mapping[str, Any]] = {}
+    for entry in tree["tree_metadata"].values():
+        value = entry["value_metadata"]
+        if not value["skip_deserialize"]:
+            leaves[".".join(str(key["key"]) for key in entry["key_metadata"])] = {
+                "value_type": value["value_type"],
+                **value,
+            }
+    return leaves
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first three of the names, and how many more there are."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

@@ -1,0 +1,139 @@
+"""Turns an item's files into an `Index` without reading a payload: the OCDBT database, or plain zarr files."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import tensorstore as ts
+from etils import epath
+
+from tasks.records import Problem
+from tasks.verify.index import FileRange, Index, array_name
+from tasks.verify.layout import OCDBT_MANIFEST
+
+_LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
+
+
+def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
+    """TensorStore's name for a folder."""
+    text = str(folder)
+    return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
+
+
+def read_index(folder: epath.Path, files: Mapping[str, int]) -> Index:
+    """The index of the item in `folder`, whose `files` (path below the item → bytes) were listed before.
+
+    Problems carry the check "ranges" and paths below the item. TensorStore checks the crc32c of the manifest and of
+    every B-tree node that is read here.
+    """
+    if OCDBT_MANIFEST not in files and any(array_name(name) for name in files):
+        return _index_plain_files(folder, files)
+    return _Walk(folder, files).run()
+
+
+def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
+    index = Index()
+    for name in files:
+        if array_name(name):
+            try:
+                index.add_metadata(name, (folder / name).read_text(), name)
+            except (OSError, UnicodeDecodeError) as error:
+                index.whole = False
+                index.problems.append(Problem(check="ranges", path=name, message=f"cannot be read ({error})"))
+    for spec in index.arrays.values():
+        for key in spec.chunk_keys():
+            index.chunks[key] = FileRange(key, 0, 1)  # a plain file does not say how long it should be
+    return index
+
+
+class _Walk:
+    """One reading of a database, from the manifest down."""
+
+    def __init__(self, folder: epath.Path, files: Mapping[str, int]) -> None:
+        self.folder, self.files = folder, files
+        self.index = Index()
+        self.seen: set[str] = set()
+
+    def run(self) -> Index:
+        if OCDBT_MANIFEST not in self.files:
+            self._fail(OCDBT_MANIFEST, "is missing: nothing in the checkpoint can be found without it")
+            return self.index
+        # TensorStore takes an emptied manifest for a new database
+        if not self.files[OCDBT_MANIFEST]:
+            self._fail(OCDBT_MANIFEST, "is empty: nothing in the checkpoint can be found without it")
+            return self.index
+        try:
+            self.store = ts.KvStore.open(kvstore_spec(self.folder)).result()
+            manifest = ts.ocdbt.dump(self.store).result()
+            root = manifest["versions"][-1]["root"]
+        except (ValueError, OSError, KeyError, IndexError, TypeError) as error:
+            self._fail(OCDBT_MANIFEST, f"is damaged: {shorten(error)}")
+            return self.index
+        if "location" in root:
+            self._read_node(root["location"], b"")
+        return self.index
+
+    def _read_node(self, location: str, prefix: bytes) -> None:
+        place = _parse_location(location)
+        if place is None:
+            self._fail(OCDBT_MANIFEST, f"refers to something unknown: {location[:120]!r}")
+            return
+        if location in self.seen:
+            self._fail(place.file, f"refers to itself at byte {place.offset}: the database is damaged")
+            return
+        self.seen.add(location)
+        self.index.nodes.append(place)
+        if self.files.get(place.file, -1) < place.offset + place.length:
+            self.index.whole = False  # the check of the ranges says so, once, with every other range in that file
+            return
+        try:
+            node = ts.ocdbt.dump(self.store, location).result()
+        except (ValueError, OSError) as error:
+            self._fail(
+                place.file, f"is damaged: the B-tree node at byte {place.offset} cannot be read: {shorten(error)}"
+            )
+            return
+        prefix += node.get("excluded_prefix", b"")
+        for entry in node["entries"]:
+            key = prefix + entry["key"]
+            if "location" in entry:
+                self._read_node(entry["location"], prefix + entry.get("subtree_common_prefix", b""))
+            else:
+                self._take_value(key.decode("utf-8", "replace"), entry, place.file)
+
+    def _take_value(self, key: str, entry: Mapping[str, Any], node_file: str) -> None:
+        place = None
+        if "indirect_value" in entry:
+            place = _parse_location(entry["indirect_value"])
+            if place is None:
+                self._fail(node_file, f"refers to something unknown: {entry['indirect_value'][:120]!r}")
+                return
+        if array_name(key) is None:
+            self.index.chunks[key] = place
+        elif place is None:
+            self.index.add_metadata(key, entry["inline_value"], node_file)
+        else:
+            self.index.nodes.append(place)
+            if self.files.get(place.file, -1) < place.offset + place.length:
+                self.index.whole = False
+                return
+            self.index.add_metadata(key, ts.ocdbt.dump(self.store, entry["indirect_value"]).result(), place.file)
+
+    def _fail(self, path: str, message: str) -> None:
+        self.index.whole = False
+        self.index.problems.append(Problem(check="ranges", path=path, message=message))
+
+
+def _parse_location(location: str) -> FileRange | None:
+    match = _LOCATION.fullmatch(location)
+    if match is None:
+        return None
+    return FileRange(unquote(match[2]) + unquote(match[3]), int(match[4]), int(match[5]))
+
+
+def shorten(error: BaseException, length: int = 200) -> str:
+    """The first line of TensorStore's message without the places in its own source."""
+    text = re.sub(r"\s*\[(?:source locations|tensorstore_spec|.*_version)=.*", "", str(error), flags=re.DOTALL)
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"

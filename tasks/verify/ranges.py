@@ -1,0 +1,31 @@
+"""Turns the byte ranges that an item's index refers to into the files that are missing or too short."""
+
+from collections.abc import Mapping
+
+from tasks.records import Problem
+from tasks.verify.index import FileRange, Index
+
+
+def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """What could not be read of the index, then one problem for every file that lacks bytes; paths below the item."""
+    problems = list(index.problems)
+    needed: dict[str, int] = {}
+    users: dict[str, list[tuple[str, FileRange]]] = {}
+    for key, place in [("the index itself", node) for node in index.nodes] + list(index.chunks.items()):
+        if place is not None:
+            needed[place.file] = max(needed.get(place.file, 0), place.offset + place.length)
+            users.setdefault(place.file, []).append((key, place))
+    for file, length in sorted(needed.items()):
+        size = files.get(file)
+        if size is not None and size >= length:
+            continue
+        lost = [key for key, place in users[file] if place.offset + place.length > (size or 0)]
+        what = lost[0] if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more"
+        if size is None:
+            message = f"is missing: it holds {what}"
+        elif size == 0:
+            message = f"is empty: it should hold {what}"
+        else:
+            message = f"is cut off: {size:,} of at least {length:,} bytes are there; lost: {what}"
+        problems.append(Problem(check="ranges", path=file, message=message))
+    return problems

@@ -1,0 +1,106 @@
+"""Turns every chunk of an item's arrays into numbers, a few at a time, and reports what is not decodable or finite."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+from etils import epath
+
+from tasks.records import Problem
+from tasks.verify.index import ArraySpec, Index
+from tasks.verify.layout import OCDBT_MANIFEST
+from tasks.verify.ocdbt import kvstore_spec, shorten
+
+_BUDGET = 512 << 20  # bytes of decoded chunks held at once; a single larger chunk is decoded alone
+_WORKERS = 2  # a trainer runs beside us
+
+
+def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
+    """One problem for every array that cannot be decoded or holds NaN or infinities; paths below the item."""
+    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}, "data_copy_concurrency": {"limit": _WORKERS}})
+    problems = []
+    for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
+        problem = _check_array(folder, index, spec, context, on_bytes)
+        if problem:
+            problems.append(problem)
+    return problems
+
+
+def decoded_bytes(spec: ArraySpec) -> int:
+    """The array's size in memory; 4-byte elements are assumed for a type that numpy alone does not know."""
+    return math.prod(spec.shape) * _itemsize(spec)
+
+
+def _itemsize(spec: ArraySpec) -> int:
+    try:
+        return np.dtype(spec.dtype).itemsize
+    except TypeError:
+        return 4
+
+
+def _check_array(
+    folder: epath.Path, index: Index, spec: ArraySpec, context: ts.Context, on_bytes: Callable[[int], None] | None
+) -> Problem | None:
+    keys = [key for key in spec.chunk_keys() if index.chunks.get(key) is not None]
+    place = index.chunks[keys[0]] if keys else None
+    path = place.file if place else OCDBT_MANIFEST
+    try:
+        store = ts.open(_array_spec(folder, spec), open=True, context=context).result()
+        chunk = math.prod(spec.read_shape) * _itemsize(spec)
+        workers = max(1, min(_WORKERS, _BUDGET // max(chunk, 1)))
+        bad = 0
+        first: tuple[int, ...] | None = None
+        with ThreadPoolExecutor(workers, thread_name_prefix="values") as pool:
+            for count, where, size in pool.map(lambda box: _check_chunk(store, box), _boxes(spec)):
+                bad += count
+                first = first or where
+                if on_bytes:
+                    on_bytes(size)
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:
+        return Problem(check="values", path=path, message=f"{spec.name} cannot be decoded: {shorten(error)}")
+    if bad:
+        message = (
+            f"{spec.name} holds {bad:,} of {math.prod(spec.shape):,} values that are NaN or infinite, first at {first}"
+        )
+        return Problem(check="values", path=path, message=message)
+    return None
+
+
+def _array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
+    base = kvstore_spec(folder)
+    kvstore: Any
+    if (folder / OCDBT_MANIFEST).exists():
+        kvstore = {"driver": "ocdbt", "base": base, "path": f"{spec.name}/"}
+    elif isinstance(base, str):
+        kvstore = f"{base}{spec.name}/"
+    else:
+        kvstore = {**base, "path": f"{base['path']}{spec.name}/"}
+    driver = "zarr3" if spec.zarr_format == 3 else "zarr"
+    # a chunk that is missing must not be read as zeros
+    return {"driver": driver, "kvstore": kvstore, "fill_missing_data_reads": False}
+
+
+def _boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
+    """The part of the array that each decoded chunk covers."""
+    steps = spec.read_shape
+    grid = [range(math.ceil(size / step)) for size, step in zip(spec.shape, steps, strict=True)]
+    for index in itertools.product(*grid):
+        ranges = zip(index, steps, spec.shape, strict=True)
+        yield tuple(slice(i * step, min((i + 1) * step, size)) for i, step, size in ranges)
+
+
+def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:
+    """(values that are not finite, index of the first in the whole array, bytes)."""
+    values = np.asarray((store[box] if box else store).read().result())
+    if not values.dtype.name.startswith(("float", "bfloat", "complex")):
+        return 0, None, values.nbytes
+    finite = np.isfinite(values)
+    if finite.all():
+        return 0, None, values.nbytes
+    where = np.unravel_index(int(np.argmin(finite)), values.shape) if values.shape else ()
+    first = tuple(int(i) + part.start for i, part in zip(where, box, strict=True))
+    return int(values.size - np.count_nonzero(finite)), first, values.nbytes
