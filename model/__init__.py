@@ -1,1 +1,11 @@
-""
+"""A decoder-only transformer, written once in Flax Linen and once in Flax NNX, and the one trainer that trains either.
+
+Array names end in one letter per axis:
+
+    B  sequences in the batch          L  tokens in a sequence (M = L + 1: inputs and targets overlap by all but one)
+    E  width of the residual stream    F  width inside the MLP
+    H  attention heads                 K  width of one head
+    V  tokens in the vocabulary        N  decoder layers, the axis that scanned parameters have in addition
+
+Queries stand at positions L and keys at positions S of the same sequence.
+"""

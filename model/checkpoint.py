@@ -1,0 +1,75 @@
+"""Turns a training state into a committed checkpoint and back, with Orbax, in MaxText's layout."""
+
+import time
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging
+from etils import epath
+from orbax.checkpoint import checkpoint_managers
+
+from configs.schema import TrainConfig
+from model.step import TrainState
+
+ITEM = "items"
+
+
+def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
+    """Where a run keeps its checkpoints."""
+    return run_directory / "checkpoints"
+
+
+def make_manager(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointManager:
+    """The manager of a run's own checkpoints. Unfinished ones, of a run that was killed, are removed first."""
+    logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
+    manager = ocp.CheckpointManager(
+        directory,
+        item_names=(ITEM,),
+        item_handlers={ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)},
+        options=ocp.CheckpointManagerOptions(
+            create=True,
+            cleanup_tmp_directories=True,
+            enable_async_checkpointing=config.async_checkpointing,
+            save_decision_policy=checkpoint_managers.FixedIntervalPolicy(config.checkpoint_period),
+            preservation_policy=checkpoint_managers.LatestN(n=None),
+        ),
+        logger=None,
+    )
+    logging.info("Checkpoint manager created!")
+    return manager
+
+
+def make_reader(directory: epath.Path) -> ocp.CheckpointManager:
+    """A manager of somebody else's checkpoints: it reads and changes nothing."""
+    return ocp.CheckpointManager(
+        directory,
+        item_names=(ITEM,),
+        item_handlers={ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)},
+        options=ocp.CheckpointManagerOptions(create=False, read_only=True),
+    )
+
+
+def save(manager: ocp.CheckpointManager, step: int, state: TrainState, *, force: bool = False) -> bool:
+    """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already."""
+    if step in manager.all_steps() or not (force or manager.should_save(step)):
+        return False
+    logging.info("Waiting for step %d to finish before checkpoint...", step)
+    started = time.time()
+    jax.block_until_ready(state)
+    waited = time.time() - started
+    logging.info("Waited %s seconds for step %d to finish before starting checkpointing.", waited, step)
+    saved = manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(state)), force=force)
+    if saved:
+        logging.info("Started an asynchronous checkpoint save for step %d", step)
+    return bool(saved)
+
+
+def restore(manager: ocp.CheckpointManager, step: int, abstract: TrainState) -> TrainState:
+    """The state after `step`, placed as `abstract` says."""
+    restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
+    restored: Any = manager.restore(
+        step, args=ocp.args.Composite(items=ocp.args.PyTreeRestore(item=abstract, restore_args=restore_args))
+    )
+    state: TrainState = restored[ITEM]
+    return state

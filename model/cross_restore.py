@@ -1,0 +1,95 @@
+"""Turns another run's first checkpoint into a proof: restored here and trained on, does it end where that run ended?"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+from etils import epath
+
+from configs.schema import TrainConfig
+from model.checkpoint import ITEM, checkpoint_directory, make_reader, restore
+from model.digest import digest
+from model.metrics import read_losses
+from model.params import flatten
+from model.program import read_program
+from model.step import Program, TrainState
+
+
+def cross_restore(config: TrainConfig, program: Program, batch: jax.Array, other: epath.Path) -> dict[str, Any]:
+    """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
+
+    Every loss is compared with the other run's metrics, and the final state with its `program.json`. This proves
+    nothing about training itself, so it never raises: what could not be tried has `holds: None` and a reason.
+    """
+    result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
+    try:
+        result |= _continue_other(config, program, batch, other)
+    except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
+        logging.exception("cross restore: %s could not be continued", other)
+        result["evidence"] = f"could not be tried: {type(error).__name__}: {str(error).splitlines()[0]}"
+    verdict = {True: "holds", False: "does not hold", None: "unknown"}[result["holds"]]
+    logging.info("cross restore of %s: %s: %s", other, verdict, result["evidence"])
+    return result
+
+
+def _continue_other(config: TrainConfig, program: Program, batch: jax.Array, other: epath.Path) -> dict[str, Any]:
+    record = read_program(other)
+    if record is None:
+        return {"evidence": f"{other} has no program.json: the run did not get as far as compiling"}
+    known = {"implementation": record["implementation"]}
+    directory = checkpoint_directory(other)
+    if not directory.exists():
+        return known | {"evidence": f"{other} has no checkpoints (set enable_checkpointing: true)"}
+    reader = make_reader(directory)
+    try:
+        steps = reader.all_steps()
+        if not steps:
+            return known | {"evidence": f"{directory} has no committed checkpoint"}
+        first = min(steps)
+        known["restored_step"] = first
+        difference = _shape_difference(reader.item_metadata(first)[ITEM], program.abstract_state)
+        if difference:
+            return known | {"evidence": f"the trees differ: {difference}"}
+        state = restore(reader, first, program.abstract_state)
+    finally:
+        reader.close()
+    theirs = read_losses(Path(record["metrics_file"]))
+    for step in range(int(state.step), config.steps):
+        state, metrics = program.run(state, batch)
+        loss = np.float32(jax.device_get(metrics["loss"]))
+        known["steps"] = step - first
+        if step not in theirs:
+            return known | {"evidence": f"its metrics have no step {step}"}
+        if loss.tobytes() != theirs[step].tobytes():
+            evidence = f"step {step}: loss {loss} here, {theirs[step]} there"
+            return known | {"holds": False, "evidence": evidence}
+    if record["state"] is None:
+        return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
+    return known | _compare_states(digest(state), record["state"], known["steps"], first)
+
+
+def _shape_difference(metadata: Any, abstract: TrainState) -> str | None:
+    """The first array that the two trees do not have in common, None if there is none."""
+    theirs = {path: (tuple(leaf.shape), str(leaf.dtype)) for path, leaf in flatten(metadata).items()}
+    ours = {path: (tuple(leaf.shape), str(leaf.dtype)) for path, leaf in flatten(abstract).items()}
+    for path in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(path) != ours.get(path):
+            return f"{path} is {ours.get(path, 'absent')} here, {theirs.get(path, 'absent')} there"
+    return None
+
+
+def _compare_states(here: dict[str, Any], there: dict[str, Any], steps: int, first: int) -> dict[str, Any]:
+    """The verdict after all losses were equal."""
+    if here["digest"] == there["digest"]:
+        arrays = len(here["arrays"])
+        return {
+            "holds": True,
+            "evidence": f"its checkpoint of step {first}, trained on for {steps} steps here, gives the same losses and "
+            f"the same bits in all {arrays} arrays",
+        }
+    arrays = here["arrays"].keys() | there["arrays"].keys()
+    differing = sorted(path for path in arrays if here["arrays"].get(path) != there["arrays"].get(path))
+    evidence = f"the losses are equal, but {len(differing)} arrays differ at the end, first {differing[0]}"
+    return {"holds": False, "evidence": evidence}

@@ -1,0 +1,68 @@
+"""Turns each step's numbers into one line of JSON in full precision, on disk before the next step starts."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Self
+
+import numpy as np
+
+from configs.load import ConfigError
+
+type Number = int | float | np.float32
+
+
+def to_json(value: Number) -> int | float | str:
+    """A number as JSON can hold it: a float32 as the shortest decimal that reads back to the same bits."""
+    if isinstance(value, int):
+        return value
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return float(str(value)) if isinstance(value, np.float32) else float(value)
+
+
+class MetricsFile:
+    """The JSON lines of a run. A resumed run appends; the lines of steps that it repeats come later and count."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            drop_torn_line(path)
+            self.file: IO[str] = path.open("a", encoding="utf-8")
+        except OSError as error:
+            message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
+            raise ConfigError([message]) from error
+
+    def write(self, record: Mapping[str, Number]) -> None:
+        """Append one step."""
+        self.file.write(json.dumps({key: to_json(value) for key, value in record.items()}) + "\n")
+        self.file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off a last line that a killed run left half-written."""
+    if not path.exists():
+        return
+    text = path.read_bytes()
+    if text and not text.endswith(b"\n"):
+        os.truncate(path, text.rfind(b"\n") + 1)
+
+
+def read_losses(path: Path) -> dict[int, np.float32]:
+    """The loss of every step; of a repeated step the last."""
+    losses = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        losses[int(record["step"])] = np.float32(record["loss"])
+    return losses

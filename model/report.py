@@ -1,0 +1,129 @@
+"""Turns what happens in training into MaxText's log lines, so that whatever reads MaxText reads this."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.extend.backend
+import jax.lib
+import numpy as np
+from absl import logging
+from jax.sharding import Mesh
+
+from configs.schema import TrainConfig
+from model.flops import StepFlops, step_flops
+from model.params import count_params, flatten, is_spec
+from model.sharding import mesh_spec
+
+GIB = 2**30
+
+
+def print_line(text: str) -> None:
+    """One line without the logger's prefix. Flushed, because launchers merge this stream with the logger's."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def log_config(config: TrainConfig, derived: Mapping[str, object]) -> None:
+    """One line per config value."""
+    for key, value in sorted({**config.model_dump(), **derived}.items()):
+        logging.info("Config param %s: %s", key, value)
+
+
+def log_system() -> None:
+    """The software that runs. This starts JAX's backend."""
+    logging.info("System Information: Jax Version: %s", jax.__version__)
+    logging.info("System Information: Jaxlib Version: %s", jax.lib.__version__)
+    logging.info("System Information: Jax Backend: %s", jax.extend.backend.get_backend().platform_version)
+
+
+def log_devices(mesh: Mesh) -> None:
+    """How many devices there are and how they are laid out: (data, fsdp, tensor)."""
+    logging.info("Num_devices: %d, shape %s", mesh.size, tuple(mesh.shape.values()))
+
+
+def log_mesh(mesh: Mesh) -> None:
+    """The mesh axes that split anything."""
+    for axis, size in mesh.shape.items():
+        if size > 1:
+            print_line(f"{axis}: {size}")
+
+
+def log_parameters(shapes: Any, axes: Any, mesh: Mesh) -> None:
+    """Path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
+    specs = flatten(axes, is_leaf=is_spec)
+    for path, leaf in flatten(shapes).items():
+        physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(specs[path]))
+        logging.info(
+            " params/%s\n    Shape:     %s[%s]\n    Logical:   %s\n    Physical:  %s",
+            path,
+            leaf.dtype,
+            ",".join(str(size) for size in leaf.shape),
+            f"P{tuple(specs[path])!r}",
+            physical,
+        )
+    print_line("")
+
+
+def log_compiled_memory(stats: Any) -> None:
+    """The compiler's forecast per device. Arguments and outputs share memory where the state is updated in place."""
+    if stats is None:
+        return
+    output, temp, argument, alias, host_temp = (
+        getattr(stats, f"{name}_size_in_bytes") / GIB for name in ("output", "temp", "argument", "alias", "host_temp")
+    )
+    logging.info(
+        "Total memory size: %.1f GB, Output size: %.1f GB, Temp size: %.1f GB, Argument size: %.1f GB, "
+        "Host temp size: %.1f GB.",
+        output + temp + argument - alias,
+        output,
+        temp,
+        argument,
+        host_temp,
+    )
+
+
+def log_parameter_count(shapes: Any) -> None:
+    """How many parameters are trained."""
+    logging.info("number parameters: %.3f billion", count_params(shapes) / 1e9)
+
+
+def log_device_memory(label: str) -> None:
+    """What each local device holds, or why it does not say."""
+    logging.info("\nMemstats: %s:", label)
+    for device in jax.local_devices():
+        stats = device.memory_stats()
+        if not stats or "bytes_limit" not in stats:
+            logging.info("\tMemstats unavailable, error: the %s backend reports none", device.platform)
+            return
+        used, limit = round(stats["bytes_in_use"] / GIB, 2), round(stats["bytes_limit"] / GIB, 2)
+        logging.info("\tUsing (GB) %s / %s (%s) on %s", used, limit, f"{used / limit:%}", device)
+
+
+def log_step(config: TrainConfig, *, step: int, seconds: float, total_weights: int, loss: np.float32) -> None:
+    """The line of one step, as MaxText 0.2.4 prints it."""
+    tokens = config.per_device_batch_size * config.max_target_length
+    with np.errstate(over="ignore"):  # a diverged loss has a perplexity of inf
+        perplexity = np.exp(loss)
+    logging.info(
+        "completed step: %d, seconds: %.3f, TFLOP/s/device: %.3f, Tokens/s/device: %.3f, total_weights: %d, "
+        "loss: %.3f, lm_loss: %.3f, perplexity: %.3f",
+        step,
+        seconds,
+        step_flops(config).total_t / seconds,
+        tokens / seconds,
+        total_weights,
+        loss,
+        loss,
+        perplexity,
+    )
+
+
+def log_flops(flops: StepFlops) -> None:
+    """The block that ends MaxText's logs."""
+    print_line(
+        f"Per train step:\n Total TFLOPs: {flops.total_t:.2f} \n"
+        f" split as {100 * flops.weights_t / flops.total_t:.2f}% learnable weight flops"
+        f" and {100 * flops.attention_t / flops.total_t:.2f}% attention flops"
+    )
