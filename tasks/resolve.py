@@ -14,6 +14,7 @@ from configs.comparison import (
     Comparison,
     Target,
     arm_layer,
+    list_names,
     load_comparison,
     load_layer,
     load_target,
@@ -118,35 +119,40 @@ def hash_identity(facts: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def resolve(
-    comparison_name: str,
-    out: Path,
-    *,
-    cases: Sequence[str] = (),
-    target_name: str | None = None,
-    model: str | None = None,
-    repeats: int | None = None,
-    overrides: Sequence[str] = (),
-    fresh: str = "",
-) -> list[RunPlan]:
+class Request(Frozen):
+    """What the user asked for: a comparison's name and what they want different from its file."""
+
+    comparison: str
+    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case there is
+    target: str | None = None
+    model: str | None = None
+    repeats: int | None = None
+    overrides: tuple[str, ...] = ()  # key=value
+    fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
+
+
+def resolve(request: Request, out: Path) -> list[RunPlan]:
     """The plans of a comparison in the order they should run: case by case, repeats interleaved A B A B.
 
-    `fresh` is any text that makes the runs new ones even if equal runs have finished before. Raises ConfigError.
+    Raises ConfigError with every problem of the input.
     """
-    comparison = load_comparison(comparison_name)
-    target = load_target(target_name or comparison.target)
+    comparison = load_comparison(request.comparison)
+    target = load_target(request.target or comparison.target)
     root = CONFIG_ROOT.parent
     commit, dirty = trainer_commit(root)
     source = source_digest(root)
     versions = installed_versions()
-    count = comparison.repeats if repeats is None else repeats
+    count = comparison.repeats if request.repeats is None else request.repeats
     if count < 1:
         raise ConfigError([f"--repeats must be at least 1, got {count}"])
     plans = []
-    for case in dict.fromkeys(cases or comparison.cases):
+    wanted = list_names("cases") if "all" in request.cases else request.cases or comparison.cases
+    for case in dict.fromkeys(wanted):
         for repeat in range(count):
             for arm in comparison.arms:
-                resolved = resolve_config(comparison, target, case=case, arm=arm.name, overrides=overrides, model=model)
+                resolved = resolve_config(
+                    comparison, target, case=case, arm=arm.name, overrides=request.overrides, model=request.model
+                )
                 values = resolved.config.model_dump()
                 identity = hash_identity(
                     {
@@ -156,7 +162,7 @@ def resolve(
                         "source": source,
                         "versions": versions,
                         "repeat": repeat,
-                        "fresh": fresh,
+                        "fresh": request.fresh,
                     }
                 )
                 run_name = f"{case}-{arm.name}-r{repeat}-{identity[:10]}"

@@ -6,6 +6,7 @@ starts in milliseconds and can run with `python -I -S`.
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Callable
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
 PR_SET_PDEATHSIG = 1
 TIMED_OUT = 124  # as timeout(1) and xpk
+LOCKED = 75  # EX_TEMPFAIL
 
 
 def stamp() -> str:
@@ -35,6 +37,10 @@ def die_with_parent() -> None:
 def main(argv: list[str]) -> int:
     """Run argv[2:] with its output appended to argv[0], for at most argv[1] seconds; return its exit code."""
     log = os.open(argv[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:  # held by the command too, which inherits the file: two runs can never write one log
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return LOCKED
 
     def say(line: str) -> None:
         os.write(log, f"{line}\n".encode())

@@ -1,0 +1,274 @@
+"""The command line `maxview`. Slow imports happen inside the commands that need them."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+app = cyclopts.App(
+    name="maxview",
+    help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
+    "Exit status: 0 nothing regressed; 1 something regressed or an arm failed; 2 the input is wrong; "
+    "3 unknown or not comparable; 130 interrupted.",
+    version_flags=["--version"],
+)
+
+Out = Annotated[Path, Parameter(name="--out", help="Folder for runs, records and pages.")]
+Case = Annotated[
+    list[str] | None, Parameter(name="--case", help="A case, again for more; all: every case.", negative="")
+]
+Set = Annotated[list[str] | None, Parameter(name="--set", help="key=value for both arms, again for more.", negative="")]
+Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
+
+DEFAULT_OUT = Path("maxview-out")
+
+
+@app.command
+def compare(
+    name: str,
+    /,
+    *,
+    case: Case = None,
+    target: str | None = None,
+    model: str | None = None,
+    repeats: int | None = None,
+    set_: Set = None,
+    out: Out = DEFAULT_OUT,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    json_: Json = False,
+) -> int:
+    """Train both arms of a comparison and say what differs.
+
+    Parameters
+    ----------
+    name
+        A comparison: a file in configs/comparisons, for example linen-vs-nnx.
+    target
+        Where to run (cpu, cpu-8, …); the comparison's own by default.
+    model
+        The model file; the target's own by default.
+    repeats
+        Runs per arm, interleaved.
+    fresh
+        Train again even if equal runs have finished before.
+    """
+    from tasks.resolve import Request, resolve
+
+    # the input is checked here too: a mistake should not cost the start of a server
+    request = Request(
+        comparison=name,
+        cases=tuple(case or ()),
+        target=target,
+        model=model,
+        repeats=repeats,
+        overrides=tuple(set_ or ()),
+    )
+    resolve(request, out)
+    _check_out(out)
+
+    def run() -> Any:
+        from flows.compare import compare as flow
+
+        return flow(
+            comparison=name,
+            cases=list(case or []),
+            target=target,
+            model=model,
+            repeats=repeats,
+            overrides=list(set_ or []),
+            out=str(out.absolute()),
+            fresh=fresh,
+            return_state=True,
+        )
+
+    return _run_flow(run, as_json=json_)
+
+
+@app.command
+def ingest(
+    logs: Annotated[list[Path], Parameter(help="Two logs, baseline first, or one saved MaxView page with both.")],
+    /,
+    *,
+    case: str | None = None,
+    out: Out = DEFAULT_OUT,
+    aa: Annotated[bool, Parameter(help="The two are meant to be the same commit.", negative="")] = False,
+    json_: Json = False,
+) -> int:
+    """Compare runs from the logs that they left.
+
+    Parameters
+    ----------
+    case
+        The case's name, where the logs do not tell it.
+    """
+    from tasks.ingest import read_pair
+
+    read_pair(logs)
+    _check_out(out)
+
+    def run() -> Any:
+        from flows.ingest import ingest as flow
+
+        return flow(
+            logs=[str(path.absolute()) for path in logs], case=case, out=str(out.absolute()), aa=aa, return_state=True
+        )
+
+    return _run_flow(run, as_json=json_)
+
+
+@app.command
+def scrape(
+    log: Path,
+    /,
+    *,
+    format_: Annotated[Literal["table", "json", "parquet"], Parameter(name="--format")] = "table",
+    output: Annotated[
+        Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
+    ] = None,
+) -> int:
+    """Read one log into tables."""
+    from tasks.scrape import scrape as read
+
+    from flows.show import show_reading
+
+    show_reading(read(log), format_, output)
+    return 0
+
+
+@app.command
+def verify(
+    checkpoints: list[Path],
+    /,
+    *,
+    deep: Annotated[bool, Parameter(help="Decode every chunk and look for NaN and infinities.", negative="")] = False,
+    record: Annotated[bool, Parameter(help="Write a crc32c manifest of each sound checkpoint.", negative="")] = False,
+    check: Annotated[bool, Parameter(help="Compare with the manifest that was recorded.", negative="")] = False,
+    json_: Json = False,
+) -> int:
+    """Prove that checkpoints are really there: a step's folder, a checkpoints folder, or a run's folder."""
+    from flows.show import show_proofs
+    from tasks.verify import verify_checkpoints
+
+    if record and check:
+        raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
+    mode: Literal["record", "check", "none"] = "record" if record else "check" if check else "none"
+    proofs = [proof for path in checkpoints for proof in verify_checkpoints(path, mode=mode, deep=deep)]
+    show_proofs(proofs, as_json=json_)
+    return 0 if all(proof.ok for proof in proofs) else 1
+
+
+@app.command(name="resolve")
+def resolve_command(
+    case: str,
+    /,
+    *,
+    comparison: str = "linen-vs-nnx",
+    arm: str | None = None,
+    target: str | None = None,
+    model: str | None = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> int:
+    """Show the resolved config of a case with the origin of every value.
+
+    Parameters
+    ----------
+    case
+        A case, for example 03_dropout.
+    arm
+        One arm of the comparison; its first by default.
+    """
+    from configs.comparison import load_comparison, load_target
+    from flows.show import show_config
+    from tasks.resolve import find_arm, resolve_config
+
+    spec = load_comparison(comparison)
+    name = find_arm(spec, arm) if arm else spec.arms[0].name
+    place = load_target(target or spec.target)
+    show_config(resolve_config(spec, place, case=case, arm=name, overrides=set_ or (), model=model), as_json=json_)
+    return 0
+
+
+@app.command
+def cases(*, json_: Json = False) -> int:
+    """Show the cases, targets, models and comparisons there are."""
+    from flows.show import show_matrix
+
+    show_matrix(as_json=json_)
+    return 0
+
+
+@app.command
+def doctor(*, out: Out = DEFAULT_OUT) -> int:
+    """Show what works and what is missing on this machine."""
+    from flows.doctor import examine
+
+    return examine(out)
+
+
+def _check_out(out: Path) -> None:
+    from tasks.store import open_store
+
+    open_store(out)
+
+
+def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
+    """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
+    from flows import environment
+
+    environment.prepare()
+    from flows.report import reporting_to
+    from flows.terminal import TerminalReport
+    from tasks.diff import exit_status
+    from tasks.publish.terminal import render_terminal
+
+    errors = Console(stderr=True)
+    with TerminalReport(errors) as report, reporting_to(report):
+        state = run()
+    records = [record for record, _ in report.comparisons]
+    if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
+        raise FlowError(state.message or "the flow did not finish")
+    if as_json:
+        print(json.dumps([record.model_dump(mode="json") for record in records], indent=1))
+    else:
+        console = Console()
+        for record, page in report.comparisons:
+            console.print(render_terminal(record, page=page))
+    return exit_status(records)
+
+
+class FlowError(RuntimeError):
+    """The flow itself failed, not one of the arms; the message says where."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse, run, and turn every outcome into an exit status."""
+    sys.exit(call(argv))
+
+
+def call(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; errors of input are one message on standard error."""
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    try:
+        result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
+    except cyclopts.CycloptsError:
+        return 2  # cyclopts has printed what is wrong
+    except ValueError as error:
+        errors.print(f"maxview: {error}")
+        return 2
+    except FlowError as error:
+        errors.print(f"maxview: {error}")
+        return 2
+    except KeyboardInterrupt:
+        errors.print("maxview: interrupted; the same command goes on from here")
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

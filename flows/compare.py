@@ -1,0 +1,137 @@
+"""The flow `compare`: resolve → launch → watch and verify → scrape → diff → publish."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+from prefect import flow
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed, State
+from pydantic import Field
+from tasks.scrape import CheckpointCommitted
+
+from configs.comparison import list_names
+from flows.report import Report, current_report
+from tasks.diff import exit_status
+from tasks.diff.case import CaseRuns
+from tasks.launch import local
+from tasks.record import is_finished, unverified_steps
+from tasks.records import CheckpointProof, ComparisonRecord, RunPlan, RunRecord
+from tasks.resolve import Request
+from tasks.steps import (
+    diff_step,
+    launch_step,
+    publish_step,
+    resolve_step,
+    scrape_step,
+    summarise_step,
+    verify_step,
+    watch_step,
+)
+from tasks.store import Store, open_store
+
+
+def _choices(kind: str) -> dict[str, Any]:
+    """A dropdown in the run form. The names are checked again when they are resolved, with a suggestion."""
+    return {"enum": list(list_names(kind))}
+
+
+def name_run() -> str:
+    """The flow run's name: what is compared, in which cases, where."""
+    wanted = flow_run.parameters
+    cases = " ".join(wanted.get("cases") or []) or "default cases"
+    target = wanted.get("target")
+    return f"{wanted['comparison']}: {cases}{f' on {target}' if target else ''}"
+
+
+@flow(name="compare", flow_run_name=name_run, description="Train both arms of a comparison and say what differs.")
+def compare(
+    comparison: Annotated[
+        str,
+        Field(description="What to compare: a file in configs/comparisons", json_schema_extra=_choices("comparisons")),
+    ] = "linen-vs-nnx",
+    cases: Annotated[
+        list[str], Field(description="Cases, for example 03_dropout; empty: those of the comparison; all: every case")
+    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
+    model: Annotated[str | None, Field(description="Model file; empty: the target's own model")] = None,
+    repeats: Annotated[
+        int | None, Field(ge=1, le=100, description="Runs per arm, interleaved; empty: as the comparison says")
+    ] = None,
+    overrides: Annotated[
+        list[str], Field(description="Config values for both arms, each key=value, for example steps=50")
+    ] = [],  # noqa: B006
+    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
+    fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
+) -> State[Any]:
+    """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
+    report = current_report()
+    store = open_store(out)
+    request = Request(
+        comparison=comparison,
+        cases=tuple(cases),
+        target=target,
+        model=model,
+        repeats=repeats,
+        overrides=tuple(overrides),
+        fresh=uuid4().hex if fresh else "",
+    )
+    plans = resolve_step(request, store)
+    report.planned(plans)
+    comparisons = []
+    for case, group in groupby(plans, key=lambda plan: plan.case):
+        records = list(run_all(list(group), store, report))
+        runs = CaseRuns(comparison=comparison, case=case, target=plans[0].target, runs=tuple(records))
+        result = diff_step(runs)
+        report.compared(result, publish_step(result, store))
+        comparisons.append(result)
+    summarise_step(comparisons, comparison)
+    return final_state(comparisons)
+
+
+def run_all(plans: list[RunPlan], store: Store, report: Report) -> Iterator[RunRecord]:
+    """Run the plans of a case one after another; each restores a checkpoint of the other arm before it, as a proof."""
+    before: RunPlan | None = None
+    for plan in plans:
+        other = store.run(before.run_name).path if before is not None and before.arm != plan.arm else None
+        yield run_one(plan, store, report, continue_from=other)
+        before = plan
+
+
+def run_one(plan: RunPlan, store: Store, report: Report, *, continue_from: Path | None) -> RunRecord:
+    """The record of one run: read if it has finished before, else launched, watched, verified and scraped."""
+    directory = store.run(plan.run_name)
+    finished = directory.read_record()
+    if finished is not None and is_finished(finished):
+        report.reused(plan)
+        return finished
+    handle = launch_step(plan, directory, continue_from)
+    report.launched(plan, handle)
+    proofs: list[PrefectFuture[CheckpointProof]] = []
+    try:
+        for event in watch_step(plan, handle):
+            report.saw(plan, event)
+            if isinstance(event, CheckpointCommitted):
+                path = directory.checkpoints / str(event.step)
+                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+    except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
+        report.stopping(plan)
+        local.stop(handle)
+        raise
+    done = [future.result() for future in proofs]
+    done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
+    report.verified(plan, done)
+    return scrape_step(plan, directory, done)
+
+
+def final_state(comparisons: list[ComparisonRecord]) -> State[Any]:
+    """The flow run's end: Failed if something regressed or an arm died, else Completed; its name is the verdict."""
+    status = exit_status(comparisons)
+    message = " · ".join(f"{record.case}: {record.headline}" for record in comparisons)[:1000]
+    if status == 1:
+        return Failed(name="Regressed", message=message)
+    names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
+    return Completed(name=names[status], message=message)

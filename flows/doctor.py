@@ -1,0 +1,94 @@
+"""Says what works and what is missing on this machine, and what to type about it."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import httpx
+import psutil
+from rich.console import Console
+from rich.markup import escape
+
+from configs.comparison import list_names, load_comparison, load_target
+from configs.load import ConfigError
+from tasks.store import StoreError, open_store
+
+State = Literal["ok", "optional", "missing"]
+SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
+NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "google-cloud-storage")
+LEAST_FREE_GB = 2.0
+
+
+def examine(out: Path) -> int:
+    """Print one line per check; 0 if everything that is needed is there, else 2."""
+    console = Console(highlight=False, soft_wrap=True)
+    worst = 0
+    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *_optional()]:
+        console.print(f"{SIGNS[state]} {escape(text)}")
+        worst = 2 if state == "missing" else worst
+    console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")
+    return worst
+
+
+def _packages() -> Iterator[tuple[State, str]]:
+    yield ("ok" if sys.version_info >= (3, 12) else "missing"), f"Python {sys.version.split()[0]}"
+    for package in NEEDED:
+        try:
+            yield "ok", f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            yield "missing", f"{package} is not installed: uv sync"
+
+
+def _machine(out: Path) -> Iterator[tuple[State, str]]:
+    memory = psutil.virtual_memory().available / 1e9
+    enough: State = "ok" if memory > LEAST_FREE_GB else "missing"
+    yield enough, f"{os.cpu_count()} cores, {memory:.0f} GB of memory free"
+    try:
+        store = open_store(out)
+    except StoreError as error:
+        yield "missing", str(error)
+        return
+    free = shutil.disk_usage(store.path).free / 1e9
+    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{store.path}: can be written, {free:.0f} GB free"
+
+
+def _prefect() -> Iterator[tuple[State, str]]:
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
+        return
+    try:
+        httpx.get(f"{url.rstrip('/')}/health", timeout=5).raise_for_status()
+        yield "ok", f"Prefect: server at {url}"
+    except httpx.HTTPError as error:
+        yield (
+            "missing",
+            f"Prefect: no server at {url} ({error}): start it (prefect server start) or unset PREFECT_API_URL",
+        )
+
+
+def _configs() -> Iterator[tuple[State, str]]:
+    try:
+        for name in list_names("comparisons"):
+            load_comparison(name)
+        for name in list_names("targets"):
+            load_target(name)
+        yield "ok", f"configs: {len(list_names('cases'))} cases, {len(list_names('comparisons'))} comparisons"
+    except ConfigError as error:
+        yield "missing", str(error)
+
+
+def _optional() -> Iterator[tuple[State, str]]:
+    for module, what, remedy in (
+        ("libtpu", "TPU compiler", "uv sync --extra tpu"),
+        ("prefect_kubernetes", "Kubernetes worker", "uv sync --extra k8s"),
+    ):
+        found = importlib.util.find_spec(module) is not None
+        yield ("ok" if found else "optional"), f"{what}: {'installed' if found else f'not installed ({remedy})'}"
+    git = shutil.which("git")
+    yield ("ok" if git else "optional"), "git: found" if git else "git: not found; commits will not be recorded"

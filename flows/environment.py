@@ -1,0 +1,23 @@
+"""Prefect's settings for a flow that the command line runs in its own process; the caller's settings win."""
+
+import os
+from collections.abc import MutableMapping
+
+SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # a cold start takes about 10 s on two quiet cores, and several times that under load
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # without these the embedded server forgets task runs when it ends
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "0.2",
+    # log lines of the runs go to the server; the terminal has its own view
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+}
+
+
+def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Fill in the settings; must run before Prefect is imported."""
+    for key, value in SETTINGS.items():
+        environment.setdefault(key, value)

@@ -1,0 +1,36 @@
+"""The flow `ingest`: the end of `compare`, from logs that exist."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect.states import State
+from pydantic import Field
+
+from flows.compare import final_state
+from flows.report import current_report
+from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
+from tasks.store import open_store
+
+
+def name_run() -> str:
+    """The flow run's name: the files that are compared."""
+    return " and ".join(Path(log).name for log in flow_run.parameters["logs"])
+
+
+@flow(name="ingest", flow_run_name=name_run, description="Compare two runs from the logs that they left.")
+def ingest(
+    logs: Annotated[list[str], Field(min_length=1, max_length=2, description="Two logs, or one saved MaxView page")],
+    case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
+    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
+    aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
+) -> State[Any]:
+    """Read both logs, archive them, and publish what differs."""
+    report = current_report()
+    store = open_store(out)
+    pair, records = scrape_pair_step([Path(log) for log in logs], store)
+    comparison = diff_pair_step(records, case or pair.case or "logs", aa)
+    report.compared(comparison, publish_step(comparison, store))
+    summarise_step([comparison], "ingest")
+    return final_state([comparison])

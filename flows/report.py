@@ -1,0 +1,52 @@
+"""What a flow tells whoever started it: nothing by default, a live view on a terminal for the command line."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
+
+
+class Report:
+    """Is told what happens, and says nothing: workers have Prefect's logs and artifacts."""
+
+    def planned(self, plans: Sequence[RunPlan]) -> None:
+        """The runs that will be needed, in order."""
+
+    def reused(self, plan: RunPlan) -> None:
+        """A run that had finished before."""
+
+    def launched(self, plan: RunPlan, handle: RunHandle) -> None:
+        """A run that has started or was attached to."""
+
+    def saw(self, plan: RunPlan, event: Any) -> None:
+        """Something new in the run's log."""
+
+    def stopping(self, plan: RunPlan) -> None:
+        """The run is being ended before its time."""
+
+    def verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
+        """The run is over and its checkpoints were looked at."""
+
+    def compared(self, record: ComparisonRecord, page: Path) -> None:
+        """A case has its verdict and its page."""
+
+
+_current: ContextVar[Report | None] = ContextVar("report", default=None)
+
+
+def current_report() -> Report:
+    """The report of whoever started this flow."""
+    return _current.get() or Report()
+
+
+@contextmanager
+def reporting_to(report: Report) -> Iterator[Report]:
+    """Make `report` the one that flows started inside this block talk to."""
+    token = _current.set(report)
+    try:
+        yield report
+    finally:
+        _current.reset(token)

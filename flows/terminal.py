@@ -1,0 +1,121 @@
+"""Shows a running comparison on a terminal: one line per run with its steps, loss, rate and checkpoints."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
+
+from flows.report import Report
+from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
+from tasks.watch import ProcessGone
+
+
+class TerminalReport(Report):
+    """A live view; where there is no terminal, a line when something starts, ends or dies."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self.comparisons: list[tuple[ComparisonRecord, Path]] = []
+        self._rows: dict[str, TaskID] = {}
+        self._checkpoints: dict[str, dict[int, str]] = {}
+        self._started: dict[str, float] = {}
+        self._progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=14),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._waiting: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._waiting = self._progress.add_task("starting Prefect", total=None, note="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for row in (self._waiting, *self._rows.values()):
+            if row is not None:
+                self._progress.stop_task(row)
+        self._progress.stop()
+
+    def planned(self, plans: Sequence[RunPlan]) -> None:
+        if self._waiting is not None:
+            self._progress.remove_task(self._waiting)
+            self._waiting = None
+        several = len({plan.repeat for plan in plans}) > 1
+        for plan in plans:
+            name = f"{plan.case} {plan.arm}" + (f" #{plan.repeat + 1}" if several else "")
+            steps = int(plan.config["steps"])
+            self._rows[plan.run_name] = self._progress.add_task(escape(name), total=steps, start=False, note="waiting")
+            self._checkpoints[plan.run_name] = {}
+
+    def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
+        marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
+        self._progress.update(self._rows[plan.run_name], note=escape(text + marks), **changes)
+
+    def _say(self, text: str) -> None:
+        if not self.console.is_terminal:
+            self.console.print(escape(text), soft_wrap=True)
+
+    def reused(self, plan: RunPlan) -> None:
+        self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))
+        self._say(f"{plan.run_name}: finished before (--fresh trains again)")
+
+    def launched(self, plan: RunPlan, handle: RunHandle) -> None:
+        self._started[plan.run_name] = time.monotonic()
+        self._progress.start_task(self._rows[plan.run_name])
+        self._note(plan, "starting")
+        self._say(f"{plan.run_name}: running, log {handle.log}")
+
+    def saw(self, plan: RunPlan, event: Any) -> None:
+        marks = self._checkpoints[plan.run_name]
+        match event:
+            case StepCompleted():
+                loss = "" if event.loss is None else f"loss {event.loss:.3f} "
+                rate = "" if event.seconds is None else f"{event.seconds:.3f} s/step"
+                self._note(plan, f"{loss}{rate}", completed=event.step + 1)
+            case CheckpointStarted():
+                marks[event.step] = "…"
+                self._note(plan, "saving")
+            case CheckpointCommitted():
+                marks[event.step] = " committed"
+                self._note(plan, "verifying")
+            case Died():
+                self._note(plan, f"died: {event.error.type}")
+                self._say(f"{plan.run_name}: died: {event.error.type}: {event.error.message}")
+            case ProcessGone():
+                self._note(plan, "gone: its processes were killed")
+                self._say(f"{plan.run_name}: its processes were killed")
+            case Ended() if event.exit_code:
+                self._note(plan, f"ended with exit code {event.exit_code}")
+                self._progress.stop_task(self._rows[plan.run_name])
+            case _:
+                pass
+
+    def stopping(self, plan: RunPlan) -> None:
+        self._note(plan, "stopping (it saves a checkpoint first)")
+        self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
+
+    def verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
+        for proof in proofs:
+            if proof.step is not None:
+                self._checkpoints[plan.run_name][proof.step] = "✓" if proof.ok else "✗"
+        took = time.monotonic() - self._started.get(plan.run_name, time.monotonic())
+        self._note(plan, "done")
+        self._progress.stop_task(self._rows[plan.run_name])
+        good = sum(proof.ok for proof in proofs)
+        self._say(f"{plan.run_name}: over after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
+
+    def compared(self, record: ComparisonRecord, page: Path) -> None:
+        self.comparisons.append((record, page))

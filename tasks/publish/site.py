@@ -1,0 +1,32 @@
+"""Writes a comparison into the store: its record and its page, with the logs that the record points into."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tasks.publish.page import write_page
+from tasks.records import ArmSummary, ComparisonRecord
+from tasks.scrape import display_lines
+from tasks.store import Store
+
+
+def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
+    """Write `comparison.json` and the page; returns the page's path. Writing it again replaces both."""
+    directory = store.comparison(record.comparison, record.case, record.id)
+    directory.write_comparison(record)
+    lines = {}
+    for arm in (record.baseline, record.candidate):
+        for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
+            lines[f"{arm.name}/{run}"] = read_lines(Path(log), span)
+        lines[arm.name] = first_lines(arm)
+    return write_page(record, directory.path, log_lines=lines, assets=store.path / "assets")
+
+
+def first_lines(arm: ArmSummary) -> Iterator[tuple[int, str]]:
+    """The lines of the arm's first run."""
+    return read_lines(Path(arm.logs[0]), arm.spans[0])
+
+
+def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
+    """(byte offset, text) of every line of a run; nothing if the log is no longer there."""
+    if log.is_file():
+        yield from display_lines(log.read_bytes(), span)

@@ -1,0 +1,129 @@
+"""The steps as Prefect tasks: thin shells that add tracking, and retries where there is I/O."""
+
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from prefect import task
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
+
+from tasks.diff.case import CaseRuns, compare_case
+from tasks.ingest import LogPair, archive, compare_pair, read_pair
+from tasks.launch import local
+from tasks.launch.job import launch_or_attach
+from tasks.publish.artifacts import artifact_key, summary_markdown, table_rows
+from tasks.publish.site import publish_comparison
+from tasks.record import build_record
+from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.resolve import Request, resolve
+from tasks.scrape import LogEvent, StepCompleted, scrape_run
+from tasks.store import RunDirectory, Store
+from tasks.verify import verify_checkpoint
+from tasks.watch import LogLine, ProcessGone, follow
+
+IO_RETRIES = {"retries": 2, "retry_delay_seconds": 2}
+PROGRESS_EVERY_S = 1.0
+
+
+@task(name="resolve", cache_policy=NO_CACHE)
+def resolve_step(request: Request, store: Store) -> list[RunPlan]:
+    """The plans of a comparison, in the order they run."""
+    return resolve(request, store.path)
+
+
+@task(name="launch", task_run_name="launch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
+def launch_step(plan: RunPlan, directory: RunDirectory, continue_from: Path | None) -> RunHandle:
+    """A running job, or the one an earlier flow left."""
+    return launch_or_attach(plan, directory, continue_from=continue_from)
+
+
+@task(name="watch", task_run_name="watch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
+def watch_step(plan: RunPlan, handle: RunHandle) -> Generator[LogEvent | LogLine | ProcessGone, None, None]:
+    """The job's events; its lines go to the run's Prefect logs and its steps to a progress artifact."""
+    logger = get_run_logger()
+    steps = int(plan.config["steps"])
+    key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
+    artifact = create_progress_artifact(progress=0.0, key=key, description=f"{plan.run_name}: steps of {steps}")
+    assert isinstance(artifact, UUID)  # a future only inside an async task
+    updated = time.monotonic()
+    done = 0
+    for event in follow(handle, local.is_alive):
+        if isinstance(event, LogLine):
+            logger.info("%s", event.text)
+        if isinstance(event, StepCompleted):
+            done = event.step + 1
+            if time.monotonic() - updated > PROGRESS_EVERY_S:
+                update_progress_artifact(artifact, progress=100.0 * done / steps)
+                updated = time.monotonic()
+        yield event
+    update_progress_artifact(artifact, progress=100.0 * done / steps)
+
+
+@task(
+    name="verify",
+    task_run_name="verify {path.parent.parent.name} step {path.name}",
+    cache_policy=NO_CACHE,
+    **IO_RETRIES,
+)
+def verify_step(path: Path, manifest: Path) -> CheckpointProof:
+    """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
+    return verify_checkpoint(path, manifest=manifest, mode="record")
+
+
+@task(name="scrape", task_run_name="scrape {plan.arm} {plan.case}", cache_policy=NO_CACHE, **IO_RETRIES)
+def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> RunRecord:
+    """The run's record, written to its folder: from here on the run counts as done."""
+    record = build_record(plan, directory, scrape_run(directory.log), proofs)
+    directory.write_record(record)
+    return record
+
+
+@task(name="scrape", cache_policy=NO_CACHE, **IO_RETRIES)
+def scrape_pair_step(logs: Sequence[Path], store: Store) -> tuple[LogPair, list[RunRecord]]:
+    """Two runs read from logs that exist, and their records in the store."""
+    pair = read_pair(logs)
+    return pair, archive(pair, store)
+
+
+@task(name="diff", cache_policy=NO_CACHE)
+def diff_pair_step(records: Sequence[RunRecord], case: str, aa: bool) -> ComparisonRecord:
+    """The comparison of two ingested runs."""
+    return compare_pair(records, case=case, aa=aa)
+
+
+@task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
+def diff_step(runs: CaseRuns) -> ComparisonRecord:
+    """The comparison of a case's two arms."""
+    return compare_case(runs)
+
+
+@task(name="publish", task_run_name="publish {comparison.case}", cache_policy=NO_CACHE, **IO_RETRIES)
+def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
+    """The page, and the artifacts that both Prefect UIs show."""
+    page = publish_comparison(comparison, store)
+    name = (comparison.comparison, comparison.case)
+    create_markdown_artifact(
+        key=artifact_key(*name), markdown=summary_markdown(comparison), description=comparison.headline[:200]
+    )
+    create_link_artifact(
+        key=artifact_key(*name, "page"), link=page.as_uri(), link_text=f"{' '.join(name)}: the page",
+        description=str(page),
+    )  # fmt: skip
+    return page
+
+
+@task(name="summarise", cache_policy=NO_CACHE, **IO_RETRIES)
+def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
+    """One table over every case of the comparison, what needs a look first."""
+    create_table_artifact(
+        key=artifact_key(name, "rows"), table=table_rows(comparisons), description="Every metric of every case"
+    )
