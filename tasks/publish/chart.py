@@ -1,0 +1,139 @@
+"""Turns the curves and rows of a comparison record into SVG charts on white, for places that draw only images."""
+
+import base64
+from collections.abc import Sequence
+from itertools import count
+from math import isfinite
+
+import pygal  # type: ignore[import-untyped]
+from pygal.style import Style  # type: ignore[import-untyped]
+
+from tasks.publish.curves import thin_out
+from tasks.publish.text import shorten, visible
+from tasks.publish.words import VERDICTS, name_verdict
+from tasks.records import ComparisonRecord, Curve, MetricDiff
+
+WIDTH = 760
+POINTS = 120  # per curve: more cannot be told apart at this width
+SIDE_COLOURS = ("#0969da", "#bc4c00")
+LIMIT = 3.0  # bars end here, in multiples of the threshold
+
+_STYLE = Style(
+    background="#ffffff",
+    plot_background="#ffffff",
+    foreground="#57606a",
+    foreground_strong="#24292f",
+    foreground_subtle="#d0d7de",
+    font_family="system-ui, -apple-system, 'Segoe UI', sans-serif",
+    label_font_size=12,
+    major_label_font_size=12,
+    legend_font_size=13,
+    title_font_size=15,
+    value_font_size=12,
+    value_label_font_size=12,
+    value_colors=("#24292f",) * 16,
+    guide_stroke_color="#eaeef2",
+    major_guide_stroke_color="#d0d7de",
+    guide_stroke_dasharray="1,0",
+    major_guide_stroke_dasharray="1,0",
+    colors=SIDE_COLOURS,
+    opacity="1",
+    opacity_hover="1",
+    stroke_opacity="1",
+    transition="0s",
+)
+
+
+def draw_loss(record: ComparisonRecord) -> str | None:
+    """The loss of every run per step as SVG text, baseline solid and candidate dashed; None if nothing was printed."""
+    curves = [curve for curve in record.curves if curve.metric == "loss" and _points(curve)]
+    if not curves:
+        return None
+    chart = pygal.XY(
+        _config(260),
+        style=_coloured([_side_colour(record, curve) for curve in curves]),
+        title="loss per step",
+        show_legend=True,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=1,
+        truncate_legend=90,
+        dots_size=2.5,
+        x_title="step",
+        x_value_formatter=lambda step: f"{step:g}",
+    )
+    for number, curve in zip(count(1), curves, strict=False):
+        dashed = curve.arm == record.candidate.name
+        stroke = {"width": 2, **({"dasharray": "7, 5"} if dashed else {})}
+        name = f"{'- - ' if dashed else '—— '}{visible(curve.arm)}"
+        repeat = f", run {number}" if len(curves) > 2 else ""
+        chart.add(shorten(name + repeat, 80), _points(curve), stroke_style=stroke)
+    return str(chart.render())
+
+
+def draw_changes(record: ComparisonRecord) -> str | None:
+    """Each metric's change in multiples of its threshold, better to the right, as SVG text; None if no row has both."""
+    rows = [row for row in record.rows if _scaled(row) is not None]
+    if not rows:
+        return None
+    chart = pygal.HorizontalBar(
+        _config(110 + 30 * len(rows)),
+        style=_STYLE,
+        title="change, in multiples of what would matter   (← worse · better →)",
+        show_legend=False,
+        range=(-LIMIT, LIMIT),
+        y_labels=[-3, -2, -1, 0, 1, 2, 3],
+        value_formatter=lambda value: f"{value:g} ×" if value else "0",
+    )
+    rows.reverse()  # pygal draws the first bar at the bottom
+    chart.x_labels = [_label(row) for row in rows]
+    chart.add("change", [{"value": _scaled(row), "color": VERDICTS[row.verdict].colour} for row in rows])
+    return str(chart.render())
+
+
+def to_data_uri(svg: str) -> str:
+    """The SVG as an address that Markdown and HTML take for an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _config(height: int) -> pygal.Config:
+    # js=[]: pygal otherwise links a script on a public host into every chart
+    return pygal.Config(
+        width=WIDTH,
+        height=height,
+        explicit_size=True,
+        js=[],
+        disable_xml_declaration=True,
+        no_data_text="nothing to draw",
+        max_scale=8,
+        margin=14,
+    )
+
+
+def _coloured(colours: Sequence[str]) -> Style:
+    return Style(**{**_STYLE.__dict__, "colors": tuple(colours)})
+
+
+def _side_colour(record: ComparisonRecord, curve: Curve) -> str:
+    return SIDE_COLOURS[curve.arm == record.candidate.name]
+
+
+def _points(curve: Curve) -> list[tuple[int, float]]:
+    kept = thin_out(curve.values, POINTS)
+    pairs = [(curve.steps[i], curve.values[i]) for i in kept]
+    return [(step, value) for step, value in pairs if value is not None and isfinite(value)]
+
+
+def _scaled(row: MetricDiff) -> float | None:
+    """The change over its threshold with better as plus, cut at LIMIT; None where a direction or figure is missing."""
+    if row.difference is None or row.threshold is None or not isfinite(row.difference) or row.better == "equal":
+        return None
+    if row.difference == 0:
+        return 0.0
+    ratio = abs(row.difference) / row.threshold if row.threshold > 0 else LIMIT
+    worse = (row.difference > 0) == (row.better == "lower")
+    return min(ratio, LIMIT) * (-1 if worse else 1)
+
+
+def _label(row: MetricDiff) -> str:
+    change = f" {shorten(visible(row.difference_text), 20)}" if row.difference_text else ""
+    return f"{shorten(visible(row.title), 28)}{change}  {name_verdict(row.verdict)}"

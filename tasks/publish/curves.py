@@ -1,0 +1,22 @@
+"""Turns the curves of a comparison record into the points and marks that a chart has room for."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+
+def thin_out(values: Sequence[float | None], limit: int) -> list[int]:
+    """The indices of at most about `limit` values that keep the shape: of each stretch its lowest and highest.
+
+    A stall is one step in thousands; taking every n-th value would lose it. Ends are kept. Stretches without a finite
+    value keep their first index, so that a gap stays a gap.
+    """
+    total = len(values)
+    if total <= limit:
+        return list(range(total))
+    kept = {0, total - 1}
+    stretches = max(1, limit // 2)
+    for number in range(stretches):
+        low, high = number * total // stretches, (number + 1) * total // stretches
+        finite = [(value, i) for i in range(low, high) if (value := values[i]) is not None and isfinite(value)]
+        kept |= {min(finite)[1], max(finite)[1]} if finite else {low}
+    return sorted(kept)

@@ -1,0 +1,204 @@
+"""Turns a comparison record into the report that a terminal shows: the verdict first, the next command last."""
+
+import os
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from tasks.publish.checkpoints import STATES, list_checkpoints
+from tasks.publish.text import visible
+from tasks.publish.words import EFFECTS, GROUPS, VERDICTS, cell_text, describe_coverage, facts_of, is_dead, name_verdict
+from tasks.publish.words import threshold_text as words_of_threshold
+from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
+
+LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
+
+
+def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None) -> RenderableType:
+    """The whole report as a rich renderable; legible at 80 columns and without colours.
+
+    `page` is the path that the closing lines name.
+    """
+    parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
+    parts += _deaths(record)
+    parts += _findings(record.findings)
+    parts += [Text(), _table(record)]
+    parts += _reasons(record)
+    parts += _divergence(record)
+    parts += _floors(record)
+    parts += _checkpoints(record)
+    parts += [Text(), *_closing(record, page)]
+    return Group(*parts)
+
+
+def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
+    word = VERDICTS[record.verdict]
+    title = Text(f"{word.sign} {record.verdict.upper()}", style=word.style)
+    title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}", style="default")
+    yield title
+    yield Text(visible(record.headline), overflow="fold")
+
+
+def _arms(record: ComparisonRecord) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for role, arm in _sides(record):
+        table.add_row(role, visible(arm.label))
+        # no-break spaces keep a name and its value on one line
+        facts = "  ".join(f"{name} {value}".replace(" ", "\u00a0") for name, value in facts_of(arm))
+        table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
+        table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
+    return table
+
+
+def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
+    for role, arm in _sides(record):
+        if not is_dead(arm):
+            continue
+        code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
+        line = Text("\n✗ ", style="bold red", overflow="fold")
+        line.append(f"{role} died{code}: ")
+        error = arm.cause_of_death
+        if error is None:
+            line.append("its log names no cause", style="default")
+        else:
+            line.append(visible(f"{error.type}: {error.message}"), style="default")
+            line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
+        yield line
+
+
+def _log_of(arm: ArmSummary) -> str:
+    return visible(arm.logs[0]) if arm.logs else "its log"
+
+
+def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
+    if not findings:
+        return
+    yield _section("Are the two comparable?")
+    order = list(EFFECTS)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=11)
+    table.add_column(overflow="fold")
+    for finding in sorted(findings, key=lambda f: order.index(f.effect)):
+        word = EFFECTS[finding.effect]
+        table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), visible(finding.message))
+        evidence = "; ".join(f"{visible(e.arm)}: {visible(e.value)}" for e in finding.evidence)
+        if evidence:
+            table.add_row("", Text(evidence, style="dim", overflow="fold"))
+    yield table
+
+
+def _table(record: ComparisonRecord) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
+    table.add_column("Metric", overflow="fold")
+    for role, arm in _sides(record):
+        name = visible(arm.name)
+        table.add_column(name if len(name) <= LONGEST_HEADING else role, justify="right", overflow="fold")
+    table.add_column("Difference", justify="right", overflow="fold")
+    table.add_column("Verdict", no_wrap=True)
+    for group, title in GROUPS.items():
+        rows = [row for row in record.rows if row.group == group]
+        if not rows:
+            continue
+        table.add_section()
+        if group != "maxview":
+            table.add_row(Text(title, style="dim"), "", "", "", "")
+        for row in rows:
+            table.add_row(
+                visible(row.title),
+                cell_text(row.baseline_text, record.baseline),
+                cell_text(row.candidate_text, record.candidate),
+                visible(row.difference_text) or "—",
+                Text(name_verdict(row.verdict), style=VERDICTS[row.verdict].style),
+            )
+    return table
+
+
+def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
+    """Why, for every row that is not simply the same; the page has the reasons of all."""
+    rows = [row for row in record.rows if row.verdict != "same"]
+    if not rows:
+        return
+    yield _section("Why")
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    table.add_column(overflow="fold")
+    for reason, titles in _group_by_reason(rows).items():
+        word = VERDICTS[titles[0].verdict]
+        text = Text(", ".join(visible(row.title) for row in titles), style="bold", overflow="fold")
+        text.append(f": {reason}", style="not bold")
+        table.add_row(Text(word.sign, style=word.style), text)
+    yield table
+
+
+def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
+    """Rows under the reason and threshold they share: a dead arm gives every row the same one."""
+    groups: dict[str, list[MetricDiff]] = {}
+    for row in rows:
+        threshold = words_of_threshold(row)
+        reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold else "")
+        groups.setdefault(reason, []).append(row)
+    return groups
+
+
+def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
+    if record.divergence is None:
+        return
+    first = record.divergence
+    yield Text(
+        f"\nFirst differing step: {first.step} ({visible(first.metric)}: {visible(first.baseline)} and "
+        f"{visible(first.candidate)}, known to {visible(first.precision)})",
+        overflow="fold",
+    )
+
+
+def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
+    if not record.floors:
+        return
+    yield _section("Are they the same by construction?")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for floor in record.floors:
+        sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
+        table.add_row(Text(f"{sign} {floor.name}", style=style), visible(floor.evidence))
+    yield table
+
+
+def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
+    lines = [(role, line) for role, arm in _sides(record) for line in list_checkpoints(arm)]
+    if not lines:
+        return
+    yield _section("Checkpoints")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for role, line in lines:
+        verdict, word = STATES[line.state]
+        state = Text(f"{VERDICTS[verdict].sign} {word}", style=VERDICTS[verdict].style)
+        table.add_row(f"{role} {line.step}", state, f"{line.proof}; {line.log}")
+        for problem in line.problems:
+            table.add_row("", "", Text(problem, style="red", overflow="fold"))
+    yield table
+
+
+def _closing(record: ComparisonRecord, page: str | os.PathLike[str] | None) -> Iterator[RenderableType]:
+    if page is not None:
+        yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
+    if record.next_command:
+        yield Text(f"next: {visible(record.next_command)}", style="bold", overflow="fold")
+
+
+def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
+    return ("baseline", record.baseline), ("candidate", record.candidate)
+
+
+def _section(title: str) -> RenderableType:
+    return Padding(Rule(title, align="left", style="dim", characters="─"), (1, 0, 0, 0))

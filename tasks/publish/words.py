@@ -1,0 +1,111 @@
+"""Turns a verdict into its sign, its colour and the words around it, the same on every surface."""
+
+import re
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.publish.text import visible
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+
+Effect = Literal["blocks", "qualifies", "note"]
+
+
+class Word(Frozen):
+    """A sign that needs no colour, the colour on white paper, and the style in a terminal."""
+
+    sign: str
+    colour: str
+    style: str
+
+
+VERDICTS: dict[Verdict, Word] = {
+    "same": Word(sign="=", colour="#0550ae", style="bold blue"),
+    "improved": Word(sign="✓", colour="#1a7f37", style="bold green"),
+    "regressed": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
+}
+
+EFFECTS: dict[Effect, Word] = {
+    "blocks": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "qualifies": Word(sign="!", colour="#9a6700", style="bold yellow"),
+    "note": Word(sign="·", colour="#57606a", style="dim"),
+}
+
+EFFECT_WORDS: dict[Effect, str] = {
+    "blocks": "blocks the verdict",
+    "qualifies": "qualifies the verdict",
+    "note": "worth knowing",
+}
+
+GROUPS: dict[Literal["maxview", "ours"], str] = {
+    "maxview": "MaxView's rows",
+    "ours": "What they do not tell",
+}
+
+
+def name_verdict(verdict: Verdict) -> str:
+    """`✗ regressed` and its kind."""
+    return f"{VERDICTS[verdict].sign} {verdict}"
+
+
+def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candidate"] | None:
+    """Which side of the comparison an arm is; None for a name that is neither."""
+    if arm == record.baseline.name:
+        return "baseline"
+    return "candidate" if arm == record.candidate.name else None
+
+
+def cell_text(text: str, arm: ArmSummary) -> str:
+    """A value as the record words it; where it has none, why: a blank cell would hide a dead run."""
+    if text.strip():
+        return visible(text)
+    return "died" if is_dead(arm) else "not in the log"
+
+
+def threshold_text(row: MetricDiff) -> str:
+    """The threshold as the record words it, or in the metric's own unit when it only has the number."""
+    if row.threshold_text or row.threshold is None:
+        return visible(row.threshold_text)
+    return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
+
+
+def is_dead(arm: ArmSummary) -> bool:
+    """Whether the arm's run did not end well."""
+    return arm.cause_of_death is not None or arm.exit_code not in (0, None)
+
+
+def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
+    """(name, value) of what identifies an arm: commit, versions, devices, start, exit; only what its log says."""
+    here = arm.environment
+    devices = " × ".join(part for part in (str(here.num_devices or ""), here.device_kind or "") if part)
+    mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
+    pairs = [
+        ("branch", arm.branch),
+        ("commit", arm.commit),
+        ("JAX", arm.jax or here.jax),
+        ("jaxlib", here.jaxlib if here.jaxlib != (arm.jax or here.jax) else None),
+        ("backend", here.backend),
+        ("devices", devices),
+        ("mesh", mesh),
+        ("host process", None if here.process_index is None else str(here.process_index)),
+        ("started", _moment(arm.started)),
+        ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
+    ]
+    return [(name, visible(value)) for name, value in pairs if value]
+
+
+def _moment(iso: str | None) -> str | None:
+    """An ISO 8601 moment as people write it; anything else as it is."""
+    return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
+
+
+def describe_coverage(arm: ArmSummary) -> str:
+    """How much of the arm's log was understood, as one line."""
+    cover = arm.coverage
+    parts = [f"{cover.step_lines_parsed} of {cover.step_lines_seen} step lines read"]
+    parts += [f"steps {first}–{last} missing" for first, last in cover.gaps]
+    parts += [f"{cover.rewinds} rewinds"] if cover.rewinds else []
+    parts += [f"{cover.glued_lines} glued lines"] if cover.glued_lines else []
+    parts += ["cut off"] if cover.truncated else []
+    parts += [f"unknown keys: {', '.join(map(visible, cover.unknown_keys))}"] if cover.unknown_keys else []
+    return "; ".join([*parts, "complete" if cover.complete else "not complete"])
