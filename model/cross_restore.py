@@ -14,10 +14,12 @@ from model.digest import digest
 from model.metrics import read_losses
 from model.params import flatten
 from model.program import read_program
-from model.step import Program, TrainState
+from model.step import Declaration, Program, TrainState
 
 
-def cross_restore(config: TrainConfig, program: Program, batch: jax.Array, other: epath.Path) -> dict[str, Any]:
+def cross_restore(
+    config: TrainConfig, declared: Declaration, program: Program, batch: jax.Array, other: epath.Path
+) -> dict[str, Any]:
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
     Every loss is compared with the other run's metrics, and the final state with its `program.json`. This proves
@@ -25,7 +27,7 @@ def cross_restore(config: TrainConfig, program: Program, batch: jax.Array, other
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
-        result |= _continue_other(config, program, batch, other)
+        result |= _continue_other(config, declared, program, batch, other)
     except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
         logging.exception("cross restore: %s could not be continued", other)
         result["evidence"] = f"could not be tried: {type(error).__name__}: {str(error).splitlines()[0]}"
@@ -34,7 +36,9 @@ def cross_restore(config: TrainConfig, program: Program, batch: jax.Array, other
     return result
 
 
-def _continue_other(config: TrainConfig, program: Program, batch: jax.Array, other: epath.Path) -> dict[str, Any]:
+def _continue_other(
+    config: TrainConfig, declared: Declaration, program: Program, batch: jax.Array, other: epath.Path
+) -> dict[str, Any]:
     record = read_program(other)
     if record is None:
         return {"evidence": f"{other} has no program.json: the run did not get as far as compiling"}
@@ -49,10 +53,10 @@ def _continue_other(config: TrainConfig, program: Program, batch: jax.Array, oth
             return known | {"evidence": f"{directory} has no committed checkpoint"}
         first = min(steps)
         known["restored_step"] = first
-        difference = _shape_difference(reader.item_metadata(first)[ITEM], program.abstract_state)
+        difference = _shape_difference(reader.item_metadata(first)[ITEM], declared.state)
         if difference:
             return known | {"evidence": f"the trees differ: {difference}"}
-        state = restore(reader, first, program.abstract_state)
+        state = restore(reader, first, declared.state)
     finally:
         reader.close()
     theirs = read_losses(Path(record["metrics_file"]))

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from model.params import flatten
 
@@ -21,6 +20,7 @@ def mix(word: jax.Array) -> jax.Array:
     return word ^ (word >> 16)
 
 
+@jax.jit
 def checksum(x: jax.Array) -> jax.Array:
     """Two 32-bit words over the bits of an array and where each stands.
 
@@ -37,16 +37,11 @@ def checksum(x: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sum(first, dtype=jnp.uint32), jnp.sum(second, dtype=jnp.uint32)])
 
 
-@jax.jit
-def checksums(leaves: list[jax.Array]) -> jax.Array:
-    """The checksums of many arrays as one array of shape (arrays, 2)."""
-    return jnp.stack([checksum(leaf) for leaf in leaves])
-
-
 def digest(tree: Tree) -> dict[str, Any]:
     """`{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
     leaves = flatten(tree)
-    sums = np.asarray(checksums(list(leaves.values())))
+    # one program per shape: parameters and their moments share them
+    sums = jax.device_get([checksum(leaf) for leaf in leaves.values()])
     arrays = {path: f"{int(a):08x}{int(b):08x}" for path, (a, b) in zip(leaves, sums, strict=True)}
     whole = hashlib.sha256()
     for path in sorted(arrays):

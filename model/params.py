@@ -1,16 +1,16 @@
 """Turns the declared shapes of a decoder into its first weights, drawn by path so that every dialect draws the same."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from jax.nn import initializers
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from configs.schema import TrainConfig
 from model.core import site_number
-from model.sharding import named_shardings
 
 type Initializer = Callable[..., jax.Array]
 type Tree = Any  # nested dicts with arrays, shapes or shardings at the leaves
@@ -49,41 +49,57 @@ def initializer_of(path: tuple[str, ...]) -> Initializer:
     return INITIALIZERS["norm" if path[-1] == "scale" else path[-2]]
 
 
-def draw(seed_key: jax.Array, path: tuple[str, ...], shape: tuple[int, ...], dtype: Any, scan_axis: int) -> jax.Array:
-    """The first value of one parameter: its key is the seed, its path without layer numbers, then its layer.
+@partial(jax.jit, static_argnames=("initializer", "shape", "dtype", "scan_axis", "sharding"))
+def draw(
+    key: jax.Array,
+    *,
+    initializer: Initializer,
+    shape: tuple[int, ...],
+    dtype: Any,
+    scan_axis: int | None,
+    sharding: NamedSharding,
+) -> jax.Array:
+    """One array where it will live. With a `scan_axis` every layer along it has the key with its number folded in.
 
-    `layers/…` holds all layers along `scan_axis`, `layers_3/…` the fourth alone; a layer has the same key in both.
+    The key is an argument so that parameters of one shape and distribution share one compilation.
     """
-    initializer = initializer_of(path)
-    names = ["layers" if name.startswith("layers_") else name for name in path]
-    key = jax.random.fold_in(seed_key, site_number("/".join(names)))
-    if "layers" in path:
-        layers = jnp.arange(shape[scan_axis])
-        keys_N = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, layers)
+    if scan_axis is None:
+        drawn = initializer(key, shape, dtype)
+    else:
+        keys_N = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(shape[scan_axis]))
         one_layer = shape[:scan_axis] + shape[scan_axis + 1 :]
-        return jax.vmap(lambda k: initializer(k, one_layer, dtype), out_axes=scan_axis)(keys_N)
-    for name in path:
-        if name.startswith("layers_"):
-            key = jax.random.fold_in(key, int(name.removeprefix("layers_")))
-    return initializer(key, shape, dtype)
+        drawn = jax.vmap(lambda layer_key: initializer(layer_key, one_layer, dtype), out_axes=scan_axis)(keys_N)
+    return cast(jax.Array, jax.lax.with_sharding_constraint(drawn, sharding))
 
 
-def init_params(config: TrainConfig, abstract: Tree, axes: Tree, mesh: Mesh) -> Tree:
-    """The first weights, each made where it will live.
+def init_params(config: TrainConfig, abstract: Tree) -> Tree:
+    """The first weights: each parameter's key is the seed, its path without layer numbers, then its layer.
+
+    `layers/…` holds all layers along `param_scan_axis`, `layers_3/…` the fourth alone, with the same key.
 
     Args:
-        abstract: the decoder's declared parameters, a tree of `jax.ShapeDtypeStruct`.
-        axes: the same tree with a PartitionSpec of logical axis names at each leaf.
+        abstract: the declared parameters, a tree of `jax.ShapeDtypeStruct` with shardings.
     """
+    seed_key = jax.random.key(config.init_weights_seed)
 
-    def make() -> Tree:
-        seed_key = jax.random.key(config.init_weights_seed)
-        return jax.tree_util.tree_map_with_path(
-            lambda key_path, leaf: draw(seed_key, path_of(key_path), leaf.shape, leaf.dtype, config.param_scan_axis),
-            abstract,
+    def first_value(key_path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        path = path_of(key_path)
+        names = ["layers" if name.startswith("layers_") else name for name in path]
+        key = jax.random.fold_in(seed_key, site_number("/".join(names)))
+        for name in path:
+            if name.startswith("layers_"):
+                key = jax.random.fold_in(key, int(name.removeprefix("layers_")))
+        drawn: jax.Array = draw(
+            key,
+            initializer=initializer_of(path),
+            shape=leaf.shape,
+            dtype=leaf.dtype,
+            scan_axis=config.param_scan_axis if "layers" in path else None,
+            sharding=leaf.sharding,
         )
+        return drawn
 
-    return jax.jit(make, out_shardings=named_shardings(mesh, axes))()
+    return jax.tree_util.tree_map_with_path(first_value, abstract)
 
 
 def count_params(tree: Tree) -> int:

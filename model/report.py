@@ -1,12 +1,12 @@
 """Turns what happens in training into MaxText's log lines, so that whatever reads MaxText reads this."""
 
+import importlib.metadata
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.extend.backend
-import jax.lib
 import numpy as np
 from absl import logging
 from jax.sharding import Mesh
@@ -34,7 +34,7 @@ def log_config(config: TrainConfig, derived: Mapping[str, object]) -> None:
 def log_system() -> None:
     """The software that runs. This starts JAX's backend."""
     logging.info("System Information: Jax Version: %s", jax.__version__)
-    logging.info("System Information: Jaxlib Version: %s", jax.lib.__version__)
+    logging.info("System Information: Jaxlib Version: %s", importlib.metadata.version("jaxlib"))
     logging.info("System Information: Jax Backend: %s", jax.extend.backend.get_backend().platform_version)
 
 

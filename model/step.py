@@ -30,12 +30,18 @@ class TrainState(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Declaration:
+    """A training state before it has values."""
+
+    state: TrainState  # shapes, types and placements
+    axes: Tree  # logical axes of the parameters
+
+
+@dataclass(frozen=True)
 class Program:
-    """The compiled step, with the shapes it was compiled for and the hashes of what the compiler read and wrote."""
+    """The compiled step, with the hashes of what the compiler read and wrote."""
 
     run: jax.stages.Compiled  # (TrainState, tokens_BM) -> (TrainState, metrics); the state given is consumed
-    abstract_state: TrainState  # shapes, types and placements
-    axes: Tree  # logical axes of the parameters
     stablehlo_sha256: str
     hlo_sha256: str
     memory: Any  # jax's CompiledMemoryStats, None where the backend has none
@@ -67,8 +73,9 @@ def make_step(config: TrainConfig, implementation: Implementation) -> Any:
     return train_step
 
 
-def abstract_state(config: TrainConfig, shapes: Tree, axes: Tree, mesh: Mesh) -> TrainState:
+def declare_state(config: TrainConfig, implementation: Implementation, mesh: Mesh) -> Declaration:
     """The state's shapes with their placement; moments lie where their parameters lie, counters everywhere."""
+    shapes, axes = implementation.declare()
     placed = jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
         shapes,
@@ -83,35 +90,32 @@ def abstract_state(config: TrainConfig, shapes: Tree, axes: Tree, mesh: Mesh) ->
         placed,
         transform_non_params=lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
     )
-    return TrainState(jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere), placed, opt_state)
+    step = jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)
+    return Declaration(TrainState(step, placed, opt_state), axes)
 
 
-def init_state(config: TrainConfig, program: Program, mesh: Mesh) -> TrainState:
+def init_state(config: TrainConfig, declared: Declaration) -> TrainState:
     """The state before step 0: first weights, zero moments, zero counters."""
-    params = init_params(config, program.abstract_state.params, program.axes, mesh)
+    params = init_params(config, declared.state.params)
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding),
-        (program.abstract_state.step, program.abstract_state.opt_state),
+        (declared.state.step, declared.state.opt_state),
     )
     return TrainState(zeros[0], params, zeros[1])
 
 
-def compile_step(config: TrainConfig, implementation: Implementation, mesh: Mesh) -> Program:
+def compile_step(config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh) -> Program:
     """Lower and compile the step once; the same executable is analysed, hashed and run."""
-    shapes, axes = implementation.declare()
-    state = abstract_state(config, shapes, axes, mesh)
     jitted = jax.jit(
         make_step(config, implementation),
         donate_argnums=0,
-        out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, state), NamedSharding(mesh, PartitionSpec())),
+        out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, declared.state), NamedSharding(mesh, PartitionSpec())),
     )
     with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
-        lowered = jitted.lower(state, batch_shape(config, mesh))
+        lowered = jitted.lower(declared.state, batch_shape(config, mesh))
         compiled = lowered.compile()
     return Program(
         run=compiled,
-        abstract_state=state,
-        axes=axes,
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
         hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
         memory=compiled.memory_analysis(),

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ import jax
 import numpy as np
 from absl import flags, logging
 from etils import epath
-from jax.sharding import Mesh
 
 from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
@@ -27,7 +27,7 @@ from model.implementation import make_implementation
 from model.metrics import MetricsFile
 from model.program import program_record, read_program, write_program
 from model.sharding import make_mesh
-from model.step import Program, TrainState, compile_step, init_state
+from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
 
 EXIT_SIGTERM = 128 + signal.SIGTERM
 
@@ -90,13 +90,18 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     if config.enable_checkpointing:
         manager = checkpoint.make_manager(config, checkpoint.checkpoint_directory(run_directory))
     implementation = make_implementation(config)
-    program = compile_step(config, implementation, mesh)
+    declared = declare_state(config, implementation, mesh)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # compiling the step and making or reading its first state take about as long, and do not wait for each other
+        start = pool.submit(starting_state, config, declared, manager, run_directory)
+        program = compile_step(config, implementation, declared, mesh)
+        state, initial_state = start.result()
     record = program_record(implementation.name, program, mesh.size, metrics_path)
-    state = starting_state(config, program, mesh, manager, run_directory, record)
+    record["initial_state"] = initial_state
     report.log_mesh(mesh)
-    report.log_parameters(program.abstract_state.params, program.axes, mesh)
+    report.log_parameters(declared.state.params, declared.axes, mesh)
     report.log_compiled_memory(program.memory)
-    report.log_parameter_count(program.abstract_state.params)
+    report.log_parameter_count(declared.state.params)
     write_program(run_directory, record)
     batch = synthetic_batch(config, mesh)
     try:
@@ -114,32 +119,25 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     report.log_flops(step_flops(config))
     if continue_from is not None:
         del state  # a big model fits once
-        record["cross_restore"] = cross_restore(config, program, batch, epath.Path(continue_from))
+        record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from))
         write_program(run_directory, record)
     return 0
 
 
 def starting_state(
-    config: TrainConfig,
-    program: Program,
-    mesh: Mesh,
-    manager: Any,
-    run_directory: epath.Path,
-    record: dict[str, Any],
-) -> TrainState:
-    """The last committed checkpoint's state, or the state before step 0. Notes the first weights in `record`."""
+    config: TrainConfig, declared: Declaration, manager: Any, run_directory: epath.Path
+) -> tuple[TrainState, dict[str, Any] | None]:
+    """The last committed checkpoint's state, or the state before step 0; and the digest of the run's first weights."""
     latest = None if manager is None else manager.latest_step()
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
     if latest is None:
         logging.info("No existing checkpoints found, not restoring checkpoint.")
-        state = init_state(config, program, mesh)
-        record["initial_state"] = {"step": -1, **digest(state.params)}
-        return state
+        state = init_state(config, declared)
+        return state, {"step": -1, **digest(state.params)}
     logging.info("restoring from this run's directory step %d", latest)
     before = read_program(run_directory)
-    record["initial_state"] = before["initial_state"] if before else None
-    return checkpoint.restore(manager, latest, program.abstract_state)
+    return checkpoint.restore(manager, latest, declared.state), before["initial_state"] if before else None
 
 
 def train_loop(
