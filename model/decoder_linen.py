@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from configs.schema import TrainConfig
 from model import core
-from model.params import INITIALIZERS, Initializer
+from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
 
 

@@ -6,7 +6,7 @@ from flax import nnx
 
 from configs.schema import TrainConfig
 from model import core
-from model.params import INITIALIZERS, Initializer
+from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
 
 

@@ -6,47 +6,18 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-from jax.nn import initializers
 from jax.sharding import NamedSharding, PartitionSpec
 
 from configs.schema import TrainConfig
 from model.core import site_number
+from model.initializers import Initializer, initializer_of
 
-type Initializer = Callable[..., jax.Array]
 type Tree = Any  # nested dicts with arrays, shapes or shardings at the leaves
-
-
-def query_initializer(key: jax.Array, shape: tuple[int, int, int], dtype: Any) -> jax.Array:
-    """Normal of variance 1 / (E·K): the attention logits' 1/√K lives here, and not in the attention."""
-    return _attention(key, shape, dtype) / jnp.sqrt(jnp.asarray(shape[-1], dtype))
-
-
-_attention = initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=0, out_axis=(1, 2))
-_dense = initializers.variance_scaling(1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=1)
-
-# By the name of the module that holds the parameter; the distributions are MaxText's.
-INITIALIZERS: dict[str, Initializer] = {
-    "token_embedder": initializers.normal(1.0),
-    "norm": initializers.ones,
-    "query": query_initializer,
-    "key": _attention,
-    "value": _attention,
-    "out": initializers.variance_scaling(1.0, "fan_in", "normal", in_axis=(0, 1), out_axis=2),
-    "wi_0": _dense,
-    "wi_1": _dense,
-    "wo": _dense,
-    "logits_dense": _dense,
-}
 
 
 def path_of(key_path: tuple[Any, ...]) -> tuple[str, ...]:
     """A JAX key path as names, whatever kind of container they came from."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
-
-
-def initializer_of(path: tuple[str, ...]) -> Initializer:
-    """The distribution of the parameter at a path, such as (…, "mlp", "wi_0", "kernel")."""
-    return INITIALIZERS["norm" if path[-1] == "scale" else path[-2]]
 
 
 @partial(jax.jit, static_argnames=("initializer", "shape", "dtype", "scan_axis", "sharding"))
@@ -66,9 +37,12 @@ def draw(
     if scan_axis is None:
         drawn = initializer(key, shape, dtype)
     else:
-        keys_N = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(shape[scan_axis]))
         one_layer = shape[:scan_axis] + shape[scan_axis + 1 :]
-        drawn = jax.vmap(lambda layer_key: initializer(layer_key, one_layer, dtype), out_axes=scan_axis)(keys_N)
+
+        def draw_layer(layer: jax.Array) -> jax.Array:
+            return initializer(jax.random.fold_in(key, layer), one_layer, dtype)
+
+        drawn = jnp.moveaxis(jax.lax.map(draw_layer, jnp.arange(shape[scan_axis])), 0, scan_axis)
     return cast(jax.Array, jax.lax.with_sharding_constraint(drawn, sharding))
 
 
