@@ -41,6 +41,7 @@ from tasks.verify.ranges import check_ranges
 from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
+_DELETION_PAUSE_S = 0.1  # longer than between two files of one deletion
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
 
 
@@ -100,7 +101,7 @@ class _Verification:
         folder = self.found.path
         self.files = {} if ".orbax-checkpoint-tmp" in folder.name else list_files(folder)
         self._check(folder)
-        if self.problems and not folder.exists():
+        if self._is_being_removed(folder):
             message = (
                 "was removed while it was being verified (a checkpoint manager keeps only its newest ones), "
                 "so nothing can be said about it"
@@ -184,14 +185,32 @@ class _Verification:
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
                 return  # checksums of a damaged checkpoint would vouch for the damage
-            sums = checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
-            self.recorded = write_manifest(self.manifest, self.found.step, commit_time, sums)
-            self.checks.append("manifest")
+            sums, unreadable = self._checksum(folder)
+            self.problems += unreadable
+            vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
+            message = "vanished while the checksums were taken: something deletes files of this checkpoint"
+            self.problems += [Problem(check="manifest", path=name, message=message) for name in vanished]
+            if not unreadable and not vanished:
+                self.recorded = write_manifest(self.manifest, self.found.step, commit_time, sums)
             return
-        self.checks.append("manifest")
+        assert recorded is not None
         self.recorded = self.manifest
-        sums = checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
-        self.problems += check_manifest(recorded or {}, sums)
+        self.problems += check_manifest(recorded, *self._checksum(folder))
+
+    def _checksum(self, folder: epath.Path) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
+        self.checks.append("manifest")
+        return checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
+
+    def _is_being_removed(self, folder: epath.Path) -> bool:
+        """Whether the problems only come from a checkpoint manager that deletes the step, file by file, just now."""
+        files = self.files
+        while self.problems and folder.exists():
+            time.sleep(_DELETION_PAUSE_S)
+            left = list_files(folder)
+            if left.keys() >= files.keys():
+                return False  # nothing goes on any more: the problems are real
+            files = left
+        return bool(self.problems) and not folder.exists()
 
     def _add(self, item: Item, problems: list[Problem]) -> None:
         self.problems += [p.model_copy(update={"path": item.prefix + p.path}) for p in problems]

@@ -6,7 +6,7 @@ Sources: TensorStore's `tensorstore.ocdbt.dump` for the database, the zarr v2 an
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,3 +112,9 @@ def _dtype_name(dtype: str) -> str:
         return np.dtype(dtype).name
     except TypeError:
         return str(dtype)  # a type that numpy alone does not know, such as float8_e4m3fn
+
+
+def name_some(names: Iterable[str]) -> str:
+    """The first three of the names in order, and how many more there are."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

@@ -110,7 +110,16 @@ def _can_be_step(folder: epath.Path) -> bool:
 
 
 def list_files(root: epath.Path) -> dict[str, int]:
-    """Every file below `root`: path relative to it, with "/" → size in bytes. What vanishes meanwhile is left out."""
+    """Every file below `root`: path relative to it, with "/" → size in bytes. What vanishes meanwhile is left out, and
+    so are links to folders, which Orbax never makes and which could lead anywhere. Raises CheckpointError if the folder
+    cannot be listed."""
+    try:
+        return _walk_files(root)
+    except OSError as error:
+        raise CheckpointError(f"{root}: cannot be read ({error}); check the disk and your rights") from error
+
+
+def _walk_files(root: epath.Path) -> dict[str, int]:
     files: dict[str, int] = {}
     folders = [("", root)]
     while folders:
@@ -121,7 +130,8 @@ def list_files(root: epath.Path) -> dict[str, int]:
             continue
         for child in children:
             if child.is_dir():
-                folders.append((f"{prefix}{child.name}/", child))
+                if "://" in str(child) or not os.path.islink(child):
+                    folders.append((f"{prefix}{child.name}/", child))
                 continue
             try:
                 files[prefix + child.name] = int(child.stat().length)

@@ -4,7 +4,7 @@ Orbax's payload carries no checksum of its own (zstd runs without, crc32c covers
 an array is restored without a word; only checksums that were taken right after the commit can tell.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,8 +33,10 @@ def manifest_path(step: epath.Path) -> Path:
 
 def checksum_files(
     folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
-) -> dict[str, tuple[int, str]]:
-    """File → (bytes, crc32c in hex); a file that vanished meanwhile is left out. Memory: one block per worker."""
+) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
+    """File → (bytes, crc32c in hex), and a problem for every file that could not be read. A file that vanished
+    meanwhile is in neither. Memory: one block per worker."""
+    problems: list[Problem] = []
 
     def checksum(name: str) -> tuple[str, tuple[int, str] | None]:
         crc = size = 0
@@ -43,18 +45,22 @@ def checksum_files(
         try:
             with (folder / name).open("rb") as file:
                 while count := file.readinto(block):
-                    crc = google_crc32c.extend(crc, bytes(view[:count]) if count < _BLOCK else block)
+                    crc = google_crc32c.extend(crc, bytes(view[:count]))
                     size += count
                     if on_bytes:
                         on_bytes(count)
         except FileNotFoundError:
+            return name, None
+        except OSError as error:
+            message = f"cannot be read: {error.strerror or error}; the disk may be failing"
+            problems.append(Problem(check="manifest", path=name, message=message))
             return name, None
         return name, (size, f"{crc:08x}")
 
     # the largest first, so that the workers end together
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="crc32c") as pool:
         found = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
-        return {name: entry for name, entry in found if entry is not None}
+        return {name: entry for name, entry in found if entry is not None}, problems
 
 
 def write_manifest(
@@ -88,11 +94,13 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     return manifest
 
 
-def check_manifest(manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]]) -> list[Problem]:
-    """One problem for every file that is missing, new, or not what it was when the manifest was recorded."""
+def check_manifest(
+    manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], unreadable: Sequence[Problem] = ()
+) -> list[Problem]:
+    """One problem for every file that is unreadable, missing, new, or not what it was when it was recorded."""
     recorded = manifest["files"]
-    problems = []
-    for name in sorted(set(recorded) | set(checksums)):
+    problems = list(unreadable)
+    for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in unreadable}):
         message = _difference(recorded.get(name), checksums.get(name))
         if message:
             problems.append(Problem(check="manifest", path=name, message=message))

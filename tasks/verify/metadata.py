@@ -1,19 +1,19 @@
 """Turns the descriptions of the arrays that Orbax keeps side by side into the places where they contradict each other.
 
-`_METADATA` names every leaf of the tree, `array_metadatas/process_*` the chunks of every jax.Array, `_sharding` their
-layout over devices, and the keys of the data what is really there. Orbax itself believes `_METADATA` alone: a leaf that
-is missing there is left out of a restore without a word.
+`_METADATA` names every leaf of the tree, `array_metadatas/process_*` the chunks of every jax.Array and what one device
+wrote of it at once, `_sharding` their layout over devices, and the keys of the data what is really there. Orbax itself
+believes `_METADATA` alone: a leaf that is missing there is left out of a restore without a word.
 """
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from tasks.records import Problem
-from tasks.verify.index import Index
+from tasks.verify.index import Index, name_some
 from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
 
 _JAX_ARRAY = "jax.Array"
@@ -49,50 +49,50 @@ class MetadataCheck:
         index = self.index
         named = {name for name, leaf in self.leaves.items() if leaf["value_type"] != "string"}
         if index.whole and named - set(index.arrays):
-            self._report(TREE_METADATA, f"names {_some(named - set(index.arrays))}, which the data does not hold")
+            self._report(TREE_METADATA, f"names {name_some(named - set(index.arrays))}, which the data does not hold")
         if set(index.arrays) - named:
-            message = f"does not name {_some(set(index.arrays) - named)}: a restore leaves that out without a word"
+            message = f"does not name {name_some(set(index.arrays) - named)}: a restore leaves that out without a word"
             self._report(TREE_METADATA, message)
         expected = {key for spec in index.arrays.values() for key in spec.chunk_keys()}
         if index.whole and chunks_all_stored and expected - set(index.chunks):
-            self._report("manifest.ocdbt", f"does not list the chunks {_some(expected - set(index.chunks))}")
+            self._report("manifest.ocdbt", f"does not list the chunks {name_some(expected - set(index.chunks))}")
         if index.whole and set(index.chunks) - expected:
-            self._report("manifest.ocdbt", f"lists {_some(set(index.chunks) - expected)}, which belong to no array")
+            self._report("manifest.ocdbt", f"lists {name_some(set(index.chunks) - expected)}, which belong to no array")
 
-    def _read_array_metadatas(self) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    def _read_array_metadatas(self) -> dict[str, tuple[str, dict[str, list[int]]]]:
         """Array → (file that describes it, its description), of all processes."""
-        described: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        described: dict[str, tuple[str, dict[str, list[int]]]] = {}
         for path in sorted(name for name in self.files if name.startswith("array_metadatas/")):
             content = self._read(path)
             try:
                 for entry in [] if content is None else content["array_metadatas"]:
                     metadata = entry["array_metadata"]
-                    described[metadata["param_name"]] = path, {key: list(metadata[key]) for key in _SHAPES}
-            except (KeyError, TypeError) as error:
+                    described[metadata["param_name"]] = (
+                        path,
+                        {key: list(map(int, metadata[key])) for key in ("write_shape", "chunk_shape")},
+                    )
+            except (KeyError, TypeError, ValueError) as error:
                 self._report(path, f"is damaged: {type(error).__name__}: {error}")
         return described
 
-    def _compare_array_metadatas(self, described: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+    def _compare_array_metadatas(self, described: Mapping[str, tuple[str, dict[str, list[int]]]]) -> None:
         files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
         # Orbax copies write_shape from array_metadatas into _METADATA: where it stands, they were written.
         missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
         if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
-            self._report(files[0], f"does not describe {_some(missing)}" if described else "is missing")
+            self._report(files[0], f"does not describe {name_some(missing)}" if described else "is missing")
         if set(described) - set(self.leaves):
-            message = f"does not name {_some(set(described) - set(self.leaves))}, which {files[0]} describes"
+            message = f"does not name {name_some(set(described) - set(self.leaves))}, which {files[0]} describes"
             self._report(TREE_METADATA, message)
-        for name, (path, metadata) in described.items():
-            spec = self.index.arrays.get(name)
-            if spec is None:
-                continue
-            for key, found in zip(_SHAPES, (spec.write_shape, spec.read_shape), strict=True):
-                if metadata[key] != list(found):
-                    self._report(path, f"says {key} {metadata[key]} of {name}, the data says {list(found)}")
-        for name, leaf in self.leaves.items():
-            spec = self.index.arrays.get(name)
-            written = leaf.get("write_shape")
-            if spec is not None and written is not None and list(written) != list(spec.write_shape):
-                message = f"says write_shape {written} of {name}, the data says {list(spec.write_shape)}"
+        for name, (path, metadata) in sorted(described.items()):
+            spec, leaf = self.index.arrays.get(name), self.leaves.get(name, {})
+            written, chunk = metadata["write_shape"], metadata["chunk_shape"]
+            if spec is not None and chunk != list(spec.read_shape):
+                self._report(path, f"says chunk_shape {chunk} of {name}, the data says {list(spec.read_shape)}")
+            elif len(written) != len(chunk) or any(w % max(c, 1) for w, c in zip(written, chunk, strict=True)):
+                self._report(path, f"says that {name} was written by {written}, which its chunks {chunk} do not fill")
+            if leaf.get("write_shape", written) != written:
+                message = f"says write_shape {leaf['write_shape']} of {name}, {path} says {written}"
                 self._report(TREE_METADATA, message)
 
     def _check_sharding(self) -> None:
@@ -108,9 +108,11 @@ class MetadataCheck:
             self._report("_sharding", f"is damaged: a key is no base64 name ({error})")
             return
         if arrays - names:
-            self._report("_sharding", f"has no layout for {_some(arrays - names)}")
+            self._report("_sharding", f"has no layout for {name_some(arrays - names)}")
         if names - set(self.leaves):
-            self._report(TREE_METADATA, f"does not name {_some(names - set(self.leaves))}, which _sharding lays out")
+            self._report(
+                TREE_METADATA, f"does not name {name_some(names - set(self.leaves))}, which _sharding lays out"
+            )
 
     def _read(self, path: str) -> Mapping[str, Any] | None:
         try:
@@ -121,9 +123,6 @@ class MetadataCheck:
 
     def _report(self, path: str, message: str) -> None:
         self.problems.append(Problem(check="metadata", path=path, message=message))
-
-
-_SHAPES = ("write_shape", "chunk_shape")
 
 
 def _leaves(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -137,9 +136,3 @@ def _leaves(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
                 **value,
             }
     return leaves
-
-
-def _some(names: Iterable[str]) -> str:
-    """The first three of the names, and how many more there are."""
-    ordered = sorted(names)
-    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

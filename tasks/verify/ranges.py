@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from tasks.records import Problem
-from tasks.verify.index import FileRange, Index
+from tasks.verify.index import FileRange, Index, name_some
 
 
 def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
     """What could not be read of the index, then one problem for every file that lacks bytes; paths below the item."""
     problems = list(index.problems)
+    owners = {key: spec.name for spec in index.arrays.values() for key in spec.chunk_keys()}
     needed: dict[str, int] = {}
     users: dict[str, list[tuple[str, FileRange]]] = {}
     for key, place in [("the index itself", node) for node in index.nodes] + list(index.chunks.items()):
@@ -19,12 +20,12 @@ def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
         size = files.get(file)
         if size is not None and size >= length:
             continue
-        lost = [key for key, place in users[file] if place.offset + place.length > (size or 0)]
-        what = lost[0] if len(lost) == 1 else f"{lost[0]} and {len(lost) - 1} more"
+        lost = {owners.get(key, key) for key, place in users[file] if place.offset + place.length > (size or 0)}
+        what = name_some(lost)
         if size is None:
-            message = f"is missing: it holds {what}"
+            message = f"is missing; lost with it: {what}"
         elif size == 0:
-            message = f"is empty: it should hold {what}"
+            message = f"is empty; lost: {what}"
         else:
             message = f"is cut off: {size:,} of at least {length:,} bytes are there; lost: {what}"
         problems.append(Problem(check="ranges", path=file, message=message))

@@ -1,0 +1,37 @@
+"""What is no checkpoint gets one clear message."""
+
+import pytest
+
+from tasks.verify import CheckpointError, verify_checkpoint, verify_checkpoints
+
+
+@pytest.mark.parametrize("verify", [verify_checkpoint, verify_checkpoints])
+def test_what_is_no_checkpoint_is_said_once_and_clearly(tmp_path, verify):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no checkpoint")
+    (tmp_path / "photos" / "2024").mkdir(parents=True)
+    (tmp_path / "photos" / "2024" / "a.jpg").write_text("x")
+    cases = {
+        "nowhere": "does not exist",
+        "empty": "is an empty folder",
+        "file": "is a file",
+        "file/below": "does not exist",
+        "photos": "holds no Orbax checkpoint",
+        "photos/2024": "holds no Orbax checkpoint",
+    }
+    for name, message in cases.items():
+        with pytest.raises(CheckpointError) as caught:
+            verify(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+        assert message in str(caught.value)
+        assert "give" in str(caught.value)  # the remedy
+
+
+def test_one_checkpoint_is_asked_for(save):
+    with pytest.raises(CheckpointError, match=r"holds 2 checkpoints \(0, 9\); give one"):
+        verify_checkpoint(save())
+
+
+def test_a_folder_that_loops_into_itself_ends(step_folder):
+    (step_folder / "items" / "loop").symlink_to(step_folder / "items")
+    assert not verify_checkpoint(step_folder, mode="none").problems

@@ -1,0 +1,219 @@
+"""An unfinished save is never taken for a checkpoint, and a finished one is seen as soon as it is one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from etils import epath
+
+from tasks.verify import (
+    CheckpointError,
+    find_steps,
+    is_committed,
+    verify_checkpoint,
+    verify_checkpoints,
+    wait_for_commit,
+)
+from tasks.verify.commit import check_commit
+from tasks.verify.layout import Item
+
+SAVER = Path(__file__).with_name("saver.py")
+
+
+@pytest.mark.parametrize("point", ["while-writing", "before-item-commit", "before-step-commit"])
+def test_a_killed_save_leaves_no_checkpoint(save, point):
+    run = save("--die-at", point, "--size", "2048", returncode=-9)
+    left = run / "checkpoints" / "9.orbax-checkpoint-tmp"
+    assert left.is_dir()
+    assert [found.step for found in find_steps(run)] == [0]
+    assert all(proof.ok for proof in verify_checkpoints(run, deep=True))
+    assert not is_committed(left)
+    assert not is_committed(run / "checkpoints" / "9")
+    proof = verify_checkpoint(left, mode="record")
+    assert (proof.ok, proof.step, proof.checks, proof.manifest) == (False, 9, ("commit",), None)
+    assert "unfinished save" in proof.problems[0].message
+
+
+def test_nothing_but_unfinished_saves_is_said_so(save, tmp_path):
+    run = save("--die-at", "while-writing", "--size", "2048", returncode=-9)
+    left = "9.orbax-checkpoint-tmp"
+    shutil.copytree(run / "checkpoints" / left, tmp_path / "checkpoints" / left)
+    with pytest.raises(CheckpointError, match=r"only unfinished saves \(9\.orbax-checkpoint-tmp\)"):
+        verify_checkpoints(tmp_path)
+
+
+def set_commit_time(step: Path, value: int | None) -> None:
+    path = step / "_CHECKPOINT_METADATA"
+    content = json.loads(path.read_text())
+    content["commit_timestamp_nsecs"] = value
+    path.write_text(json.dumps(content))
+
+
+def test_a_step_that_has_its_name_but_no_commit_is_unfinished(step_folder):
+    """The layout of a save on gs://, where the folder has its final name from the beginning."""
+    (step_folder / "commit_success.txt").unlink()
+    set_commit_time(step_folder, None)
+    assert not is_committed(step_folder)
+    proof = verify_checkpoint(step_folder, mode="record")
+    assert {p.check for p in proof.problems} == {"commit"}
+    assert {p.path for p in proof.problems} == {"_CHECKPOINT_METADATA", "commit_success.txt"}
+    assert proof.manifest is None
+
+
+@pytest.mark.parametrize("marker", ["commit_success.txt", "items/commit_success.txt"])
+def test_a_marker_that_is_gone_is_named(step_folder, marker):
+    (step_folder / marker).unlink()
+    proof = verify_checkpoint(step_folder)
+    assert [(p.check, p.path) for p in proof.problems] == [("commit", marker)]
+
+
+def test_a_local_checkpoint_of_an_older_orbax_has_no_markers(step_folder):
+    for marker in step_folder.rglob("commit_success.txt"):
+        marker.unlink()
+    assert verify_checkpoint(step_folder).ok
+
+
+def test_on_gs_every_marker_must_be_there():
+    files = {"_CHECKPOINT_METADATA": 1, "items/_METADATA": 1}
+    problems = check_commit(
+        epath.Path("gs://bucket/run/9"), files, [Item("items/", True)], {"commit_timestamp_nsecs": 1}
+    )
+    assert [p.path for p in problems] == ["commit_success.txt", "items/commit_success.txt"]
+
+
+def test_a_step_under_another_name_is_named(run_folder):
+    checkpoints = run_folder / "checkpoints"
+    shutil.rmtree(checkpoints / "9")
+    (checkpoints / "0").rename(checkpoints / "9")
+    (problem,) = verify_checkpoint(checkpoints / "9").problems
+    assert (problem.check, problem.path) == ("commit", "commit_success.txt")
+    assert "step 0" in problem.message
+
+
+def test_a_checkpoint_may_be_moved_elsewhere(step_folder, tmp_path):
+    for place in (tmp_path / "elsewhere" / "9", tmp_path / "best"):
+        shutil.copytree(step_folder, place)
+        assert verify_checkpoint(place, deep=True).ok
+
+
+def test_an_item_that_was_not_committed_is_named(step_folder):
+    (step_folder / "items").rename(step_folder / "items.orbax-checkpoint-tmp")
+    problems = verify_checkpoint(step_folder).problems
+    assert ("commit", "items.orbax-checkpoint-tmp") in [(p.check, p.path) for p in problems]
+    assert ("metadata", "items/") in [(p.check, p.path) for p in problems]
+
+
+def test_an_emptied_step_is_named(run_folder):
+    step = run_folder / "checkpoints" / "9"
+    shutil.rmtree(step)
+    step.mkdir()
+    first, second = verify_checkpoints(run_folder)
+    assert first.ok
+    assert (second.step, second.ok) == (9, False)
+    assert "empty" in second.problems[0].message
+
+
+def test_waiting_ends_with_the_commit(step_folder):
+    name = step_folder.with_name("9.orbax-checkpoint-tmp")
+    step_folder.rename(name)
+    assert not wait_for_commit(step_folder, timeout_s=0.2, poll_s=0.02)
+    timer = threading.Timer(0.3, lambda: name.rename(step_folder))
+    timer.start()
+    started = time.monotonic()
+    assert wait_for_commit(step_folder, timeout_s=30, poll_s=0.02)
+    assert time.monotonic() - started < 10
+    timer.join()
+
+
+def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
+    """Every step that is found while a trainer saves and removes checkpoints is whole, or was removed meanwhile."""
+    checkpoints = tmp_path / "checkpoints"
+    steps = [str(step) for step in range(12)]
+    saver = subprocess.Popen(
+        [
+            sys.executable,
+            str(SAVER),
+            str(checkpoints),
+            "--steps",
+            *steps,
+            "--keep",
+            "3",
+            "--size",
+            "512",
+            "--pause",
+            "0.1",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    verified: set[int] = set()
+    removed = 0
+    try:
+        while saver.poll() is None:
+            try:
+                found = find_steps(tmp_path) if checkpoints.exists() else []
+            except CheckpointError:  # nothing is committed yet
+                found = []
+            for step in found:
+                try:
+                    proof = verify_checkpoint(
+                        step.path, manifest=tmp_path / "manifests" / f"{step.step}.json", mode="record"
+                    )
+                except CheckpointError:
+                    assert not step.path.exists()
+                    removed += 1
+                    continue
+                if proof.ok:
+                    verified.add(step.step)
+                else:
+                    assert [p.message[:11] for p in proof.problems] == ["was removed"]
+                    removed += 1
+            time.sleep(0.02)
+    finally:
+        saver.terminate()
+        saver.wait(30)
+    assert saver.returncode == 0
+    assert len(verified) >= 6
+    left = verify_checkpoints(tmp_path, mode="check", deep=True)
+    assert [proof.step for proof in left] == [9, 10, 11]
+    assert [proof.problems for proof in left if proof.step in verified] == [
+        () for proof in left if proof.step in verified
+    ]
+
+
+def test_a_step_that_is_removed_meanwhile_is_no_damage(step_folder):
+    """What a checkpoint manager with max_to_keep does to a checkpoint that is being verified."""
+
+    def remove(check: str, done: int, total: int) -> None:
+        shutil.rmtree(step_folder, ignore_errors=True)
+
+    proof = verify_checkpoint(step_folder, mode="record", on_progress=remove)
+    assert (proof.ok, proof.manifest) == (False, None)
+    assert [(p.check, p.path) for p in proof.problems] == [("commit", ".")]
+    assert "was removed while it was being verified" in proof.problems[0].message
+
+
+def test_a_file_that_vanishes_meanwhile_is_named(step_folder):
+    def remove(check: str, done: int, total: int) -> None:
+        (step_folder / "items" / "_sharding").unlink(missing_ok=True)
+
+    proof = verify_checkpoint(step_folder, mode="record", on_progress=remove)
+    assert [(p.check, p.path) for p in proof.problems] == [("manifest", "items/_sharding")]
+    assert proof.manifest is None
+
+
+def test_verifying_changes_nothing(step_folder):
+    def state() -> list[tuple[str, int, int]]:
+        paths = sorted([step_folder.parent, *step_folder.parent.rglob("*")])
+        return [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+
+    before = state()
+    verify_checkpoint(step_folder, mode="record", deep=True)
+    assert state() == before
+    assert os.listdir(step_folder.parent.parent / "manifests") == ["9.json"]

@@ -1,0 +1,111 @@
+"""The manifest is recorded once, outside the checkpoint, and only for one that is whole."""
+
+import json
+import shutil
+from pathlib import Path
+
+import google_crc32c
+import pytest
+from etils import epath
+
+from tasks.store import StoreError
+from tasks.verify import CheckpointError, manifest_path, verify_checkpoint, verify_checkpoints
+from tasks.verify.manifest import check_manifest, checksum_files
+
+
+def test_the_checksums_are_crc32c(tmp_path):
+    # the check value of CRC-32C in RFC 3720, appendix B.4: 32 bytes of zeros
+    (tmp_path / "zeros").write_bytes(bytes(32))
+    assert checksum_files(epath.Path(tmp_path), {"zeros": 32}) == ({"zeros": (32, "8a9136aa")}, [])
+
+
+def test_a_file_larger_than_a_block_has_the_checksum_of_the_whole(tmp_path):
+    data = bytes(range(256)) * (9 << 12)
+    (tmp_path / "large").write_bytes(data)
+    sums, problems = checksum_files(epath.Path(tmp_path), {"large": len(data)})
+    assert sums == {"large": (len(data), f"{google_crc32c.value(data):08x}")}
+    assert problems == []
+
+
+def test_a_file_that_cannot_be_read_is_named_and_one_that_vanished_is_left_out(tmp_path):
+    (tmp_path / "folder").mkdir()  # opening it fails as a bad disk does, with an OSError
+    sums, problems = checksum_files(epath.Path(tmp_path), {"folder": 1, "gone": 1})
+    assert sums == {}
+    assert [(p.check, p.path) for p in problems] == [("manifest", "folder")]
+    recorded = {"files": {"folder": {"bytes": 1, "crc32c": "0"}, "gone": {"bytes": 1, "crc32c": "0"}}}
+    assert [(p.path, p.message.split(":")[0]) for p in check_manifest(recorded, sums, problems)] == [
+        ("folder", "cannot be read"),
+        ("gone", "is missing"),
+    ]
+
+
+def test_record_then_check(run_folder):
+    proofs = verify_checkpoints(run_folder, mode="record")
+    assert [proof.manifest for proof in proofs] == [str(run_folder / "manifests" / f"{step}.json") for step in (0, 9)]
+    for proof in proofs:
+        assert proof.checks == ("commit", "metadata", "ranges", "manifest")
+        content = json.loads(Path(proof.manifest).read_text())
+        assert len(content["files"]) == proof.files
+        assert sum(entry["bytes"] for entry in content["files"].values()) == proof.bytes
+    assert all(proof.ok and "manifest" in proof.checks for proof in verify_checkpoints(run_folder, mode="check"))
+
+
+def test_a_check_without_a_manifest_says_how_to_record_one(run_folder):
+    with pytest.raises(CheckpointError, match="--record"):
+        verify_checkpoints(run_folder, mode="check")
+
+
+def test_recording_again_checks_and_never_replaces(step_folder):
+    manifest = manifest_path(step_folder)
+    verify_checkpoint(step_folder, mode="record")
+    before = manifest.read_bytes()
+    name = next(
+        path for path in (step_folder / "items" / "ocdbt.process_0" / "d").iterdir() if path.stat().st_size > 9000
+    )
+    data = bytearray(name.read_bytes())
+    data[5000] ^= 1
+    name.write_bytes(data)
+    proof = verify_checkpoint(step_folder, mode="record")
+    assert [p.path for p in proof.problems] == [str(name.relative_to(step_folder))]
+    assert manifest.read_bytes() == before
+
+
+def test_another_save_of_the_step_is_recorded_anew(save, run_folder, step_folder):
+    verify_checkpoint(step_folder, mode="record")
+    shutil.rmtree(step_folder)
+    shutil.copytree(save("--chunk-bytes", "4096") / "checkpoints" / "9", step_folder)
+    stale = verify_checkpoint(step_folder, mode="check")
+    assert not stale.ok
+    assert verify_checkpoint(step_folder, mode="record").ok
+    assert verify_checkpoint(step_folder, mode="check").ok
+
+
+def test_a_damaged_checkpoint_is_not_recorded(step_folder):
+    (step_folder / "items" / "_sharding").unlink()
+    proof = verify_checkpoint(step_folder, mode="record")
+    assert (proof.ok, proof.manifest, "manifest" in proof.checks) == (False, None, False)
+    assert not manifest_path(step_folder).exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"document": "maxview checkpoint manifest", "version": 1, "files": 3}']
+)
+def test_a_damaged_manifest_is_a_problem_that_names_it(step_folder, text):
+    manifest = manifest_path(step_folder)
+    manifest.parent.mkdir()
+    manifest.write_text(text)
+    for mode in ("check", "record"):
+        proof = verify_checkpoint(step_folder, mode=mode)
+        assert [(p.check, p.path) for p in proof.problems] == [("manifest", str(manifest))]
+    assert manifest.read_text() == text
+
+
+def test_a_manifest_that_cannot_be_written_says_so(step_folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        verify_checkpoint(step_folder, manifest=tmp_path / "file" / "9.json", mode="record")
+
+
+def test_manifests_lie_outside_the_checkpoint(tmp_path):
+    assert manifest_path(epath.Path("/r/checkpoints/9")) == Path("/r/manifests/9.json")
+    assert manifest_path(epath.Path("/data/best")) == Path("/data/best.manifest.json")
