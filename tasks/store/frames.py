@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import number_from_json, number_to_json
+from tasks.store.atomic import StoreError
 
 _FLAT: dict[str, pl.DataType] = {
     str(dtype): dtype
@@ -18,7 +19,7 @@ _FLAT: dict[str, pl.DataType] = {
 def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
     """`{"rows": n, "types": {column: type}, "columns": {column: [values]}}`; NaN and infinities become strings.
 
-    Raises TypeError for a column whose type JSON cannot carry back (dates, binary, categories).
+    Raises StoreError for a column whose type JSON cannot carry back (dates, binary, categories).
     """
     return {
         "rows": frame.height,  # a table without columns still has a height
@@ -49,7 +50,9 @@ def _type_to_json(name: str, dtype: pl.DataType) -> Any:
     if isinstance(dtype, pl.Struct):
         return {"struct": {field.name: _type_to_json(name, field.dtype) for field in dtype.fields}}  # type: ignore[arg-type]
     if str(dtype) not in _FLAT:
-        raise TypeError(f"column {name!r} has the type {dtype}, which a record cannot hold")
+        raise StoreError(
+            f"column {name!r} has the type {dtype}, which a record cannot hold: turn it into text or numbers"
+        )
     return str(dtype)
 
 

@@ -1,0 +1,107 @@
+"""A file of the store is the old one or the whole new one, never half of either."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tasks.store import StoreError, write_atomically
+
+
+def test_text_arrives_byte_for_byte(tmp_path):
+    text = "a\r\nb\n\x00 é × – 漢\U0001f600"
+    path = write_atomically(tmp_path / "new" / "folder" / "f.txt", text)
+    assert path.read_bytes() == text.encode()
+    write_atomically(path, "")
+    assert path.read_bytes() == b""
+    assert os.listdir(path.parent) == ["f.txt"]
+
+
+def test_the_file_has_the_rights_of_any_other_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    write_atomically(tmp_path / "ours", "")
+    assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "ok \udcff"])
+def test_what_is_no_text_is_refused_and_leaves_the_old_file(tmp_path, text):
+    path = write_atomically(tmp_path / "f", "old")
+    with pytest.raises(StoreError, match="no Unicode text"):
+        write_atomically(path, text)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failure_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatch, step):
+    path = write_atomically(tmp_path / "f", "old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(StoreError, match="No space left on device") as caught:
+        write_atomically(path, "new")
+    assert str(path) in str(caught.value)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "below" / "f", "/proc/nowhere/f"):
+        with pytest.raises(StoreError) as caught:
+            write_atomically(path, "x")
+        assert str(path) in str(caught.value)
+
+
+def test_readers_never_see_half_of_a_file(tmp_path):
+    path = tmp_path / "f"
+    texts = {"a" * 300_000, "b" * 700_000}
+    write_atomically(path, "a" * 300_000)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for text in texts:
+                write_atomically(path, text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = {path.read_text() for _ in range(200)}
+    finally:
+        stop.set()
+        writer.join()
+    assert seen <= texts
+
+
+def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
+    path = tmp_path / "record.json"
+    texts = ["a" * 3_000_000, "b" * 5_000_000]
+    program = (
+        "import sys; from tasks.store import write_atomically\n"
+        "while True:\n"
+        "    for letter, n in (('a', 3_000_000), ('b', 5_000_000)):\n"
+        "        write_atomically(sys.argv[1], letter * n)\n"
+    )
+    for pause in (0.01, 0.05, 0.11, 0.23):
+        child = subprocess.Popen([sys.executable, "-c", program, str(path)])
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        time.sleep(pause)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait(30) == -signal.SIGKILL
+        assert path.read_text() in texts
+        # what a killed writer may leave is hidden and taken for nothing
+        assert all(
+            name.startswith(".record.json.") and name.endswith(".tmp")
+            for name in os.listdir(tmp_path)
+            if name != path.name
+        )

@@ -1,0 +1,66 @@
+"""No name leads outside the store."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tasks.store import Store, StoreError, check_name, safe_name
+
+BAD = [
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/b",
+    "/etc",
+    "a\\b",
+    "a b",
+    "-x",
+    ".hidden",
+    "a\n",
+    "a\x00b",
+    "ä",
+    "a" * 101,
+    "~",
+    "$HOME",
+    "a;b",
+]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_folder_name_is_refused_everywhere(tmp_path, name):
+    store = Store(tmp_path)
+    for use in (
+        store.run,
+        lambda bad: store.comparison(bad, "01_base", "id"),
+        lambda bad: store.comparison("linen-vs-nnx", bad, "id"),
+        lambda bad: store.comparison("linen-vs-nnx", "01_base", bad),
+        lambda bad: store.comparison("linen-vs-nnx", "01_base", "id").file(bad),
+    ):
+        with pytest.raises(StoreError):
+            use(name)
+
+
+@pytest.mark.parametrize("name", ["01_base", "linen-vs-nnx", "a", "9", "main-20261121.1+x", "A" * 100])
+def test_plain_names_stay_as_they_are(name):
+    assert check_name(name, "name") == name
+    assert safe_name(name) == name
+
+
+@given(st.text(max_size=300))
+@example("../../etc/passwd")
+@example("\ud800")
+@example("a" * 101)
+def test_any_text_becomes_a_name_that_is_accepted(text):
+    name = safe_name(text)
+    assert check_name(name, "name") == name
+    assert safe_name(name) == name
+
+
+@given(st.lists(st.text(alphabet="ab/ .-ä", max_size=6), unique=True, max_size=30))
+def test_different_texts_become_different_names(texts):
+    assert len({safe_name(text) for text in texts}) == len(texts)
+
+
+def test_a_branch_keeps_its_words():
+    assert safe_name("feat/nnx-decoder").startswith("feat-nnx-decoder-")
