@@ -40,7 +40,7 @@ def artifact_key(*parts: str) -> str:
 
 
 def summary_markdown(record: ComparisonRecord) -> str:
-    """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, right-aligned tables."""
+    """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, tables."""
     word = VERDICTS[record.verdict]
     blocks = [
         f"# {word.sign} {record.verdict}: {_md(record.case)}",

@@ -4,6 +4,7 @@ import base64
 from collections.abc import Sequence
 from itertools import count
 from math import isfinite
+from typing import Any
 
 import pygal  # type: ignore[import-untyped]
 from pygal.style import Style  # type: ignore[import-untyped]
@@ -67,7 +68,7 @@ def draw_loss(record: ComparisonRecord) -> str | None:
         name = f"{'- - ' if dashed else '—— '}{visible(curve.arm)}"
         repeat = f", run {number}" if len(curves) > 2 else ""
         chart.add(shorten(name + repeat, 80), _points(curve), stroke_style=stroke)
-    return str(chart.render())
+    return _render(chart)
 
 
 def draw_changes(record: ComparisonRecord) -> str | None:
@@ -87,12 +88,29 @@ def draw_changes(record: ComparisonRecord) -> str | None:
     rows.reverse()  # pygal draws the first bar at the bottom
     chart.x_labels = [_label(row) for row in rows]
     chart.add("change", [{"value": _scaled(row), "color": VERDICTS[row.verdict].colour} for row in rows])
-    return str(chart.render())
+    return _render(chart)
 
 
 def to_data_uri(svg: str) -> str:
     """The SVG as an address that Markdown and HTML take for an image."""
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+def _render(chart: pygal.graph.graph.Graph) -> str:
+    """The chart as SVG text that is the same every time and holds nothing an image cannot use."""
+    chart.uuid = "chart"
+    chart.add_xml_filter(_strip)
+    return str(chart.render())
+
+
+def _strip(root: Any) -> Any:
+    """Takes out the script, the comments (one holds the date) and the places of tooltips."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            place = child.tag == "desc" and child.get("class") != "value"
+            if place or not isinstance(child.tag, str) or child.tag == "script":
+                parent.remove(child)
+    return root
 
 
 def _config(height: int) -> pygal.Config:

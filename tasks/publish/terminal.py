@@ -38,10 +38,11 @@ def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | 
 
 def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
     word = VERDICTS[record.verdict]
-    title = Text(f"{word.sign} {record.verdict.upper()}", style=word.style)
-    title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}", style="default")
+    title = Text(overflow="fold")
+    title.append(f"{word.sign} {record.verdict.upper()}", style=word.style)
+    title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
     yield title
-    yield Text(visible(record.headline), overflow="fold")
+    yield _plain(record.headline)
 
 
 def _arms(record: ComparisonRecord) -> Table:
@@ -49,7 +50,7 @@ def _arms(record: ComparisonRecord) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for role, arm in _sides(record):
-        table.add_row(role, visible(arm.label))
+        table.add_row(role, _plain(arm.label))
         # no-break spaces keep a name and its value on one line
         facts = "  ".join(f"{name} {value}".replace(" ", "\u00a0") for name, value in facts_of(arm))
         table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
@@ -87,7 +88,7 @@ def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     for finding in sorted(findings, key=lambda f: order.index(f.effect)):
         word = EFFECTS[finding.effect]
-        table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), visible(finding.message))
+        table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
         evidence = "; ".join(f"{visible(e.arm)}: {visible(e.value)}" for e in finding.evidence)
         if evidence:
             table.add_row("", Text(evidence, style="dim", overflow="fold"))
@@ -98,8 +99,8 @@ def _table(record: ComparisonRecord) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
     table.add_column("Metric", overflow="fold")
     for role, arm in _sides(record):
-        name = visible(arm.name)
-        table.add_column(name if len(name) <= LONGEST_HEADING else role, justify="right", overflow="fold")
+        heading = arm.name if len(visible(arm.name)) <= LONGEST_HEADING else role
+        table.add_column(_plain(heading), justify="right", overflow="fold")
     table.add_column("Difference", justify="right", overflow="fold")
     table.add_column("Verdict", no_wrap=True)
     for group, title in GROUPS.items():
@@ -111,10 +112,10 @@ def _table(record: ComparisonRecord) -> Table:
             table.add_row(Text(title, style="dim"), "", "", "", "")
         for row in rows:
             table.add_row(
-                visible(row.title),
-                cell_text(row.baseline_text, record.baseline),
-                cell_text(row.candidate_text, record.candidate),
-                visible(row.difference_text) or "—",
+                _plain(row.title),
+                _plain(cell_text(row.baseline_text, record.baseline)),
+                _plain(cell_text(row.candidate_text, record.candidate)),
+                _plain(row.difference_text or "—"),
                 Text(name_verdict(row.verdict), style=VERDICTS[row.verdict].style),
             )
     return table
@@ -167,7 +168,7 @@ def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     for floor in record.floors:
         sign, style = {True: ("✓", "bold green"), False: ("✗", "bold red"), None: ("?", "bold yellow")}[floor.holds]
-        table.add_row(Text(f"{sign} {floor.name}", style=style), visible(floor.evidence))
+        table.add_row(Text(f"{sign} {floor.name}", style=style), _plain(floor.evidence))
     yield table
 
 
@@ -183,7 +184,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     for role, line in lines:
         verdict, word = STATES[line.state]
         state = Text(f"{VERDICTS[verdict].sign} {word}", style=VERDICTS[verdict].style)
-        table.add_row(f"{role} {line.step}", state, f"{line.proof}; {line.log}")
+        table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
         for problem in line.problems:
             table.add_row("", "", Text(problem, style="red", overflow="fold"))
     yield table
@@ -198,6 +199,11 @@ def _closing(record: ComparisonRecord, page: str | os.PathLike[str] | None) -> I
 
 def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
     return ("baseline", record.baseline), ("candidate", record.candidate)
+
+
+def _plain(text: str) -> Text:
+    """Text from outside as itself: a plain `str` in a rich table would be read as markup."""
+    return Text(visible(text), overflow="fold")
 
 
 def _section(title: str) -> RenderableType:

@@ -88,13 +88,13 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("devices", devices),
         ("mesh", mesh),
         ("host process", None if here.process_index is None else str(here.process_index)),
-        ("started", _moment(arm.started)),
+        ("started", format_moment(arm.started)),
         ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
     ]
     return [(name, visible(value)) for name, value in pairs if value]
 
 
-def _moment(iso: str | None) -> str | None:
+def format_moment(iso: str | None) -> str | None:
     """An ISO 8601 moment as people write it; anything else as it is."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:00)$", r"\1 \2 UTC", iso) if iso else None
 

@@ -407,3 +407,74 @@ def hostile() -> str:
 @pytest.fixture
 def make_row() -> Callable[..., MetricDiff]:
     return row
+
+
+@pytest.fixture
+def hostile_record(record_000: ComparisonRecord, record_002: ComparisonRecord, hostile: str) -> ComparisonRecord:
+    """A record with the hostile text in every place that comes from outside, proofs of checkpoints included."""
+    proved = record_002.baseline.model_copy(update={"proofs": record_000.baseline.proofs})
+    return spoil(record_002.model_copy(update={"baseline": proved}), hostile)
+
+
+@pytest.fixture
+def hostile_logs(logs_002: dict[str, Lines], hostile: str) -> dict[str, Lines]:
+    """The logs under their spoilt names, the hostile text in every line behind what stood there."""
+    names = iter((f"a{hostile}", f"b{hostile}"))
+    return {next(names): [(offset, f"{line} {hostile}") for offset, line in lines] for lines in logs_002.values()}
+
+
+def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
+    """The record with the text in every place that comes from outside."""
+    place = record.rows[1].baseline_source or Source(line=1, offset=0)
+
+    def arm(summary: ArmSummary, name: str) -> ArmSummary:
+        return summary.model_copy(
+            update={
+                **dict.fromkeys(("label", "branch", "commit", "jax", "started"), text),
+                "name": name,
+                "runs": (text,),
+                "cause_of_death": LogError(type=text, message=text, line=place.line, offset=place.offset),
+                "coverage": summary.coverage.model_copy(update={"unknown_keys": (text,)}),
+                "environment": summary.environment.model_copy(update={"device_kind": text, "mesh": {text: 2}}),
+                "checkpoints": tuple(event.model_copy(update={"path": text}) for event in summary.checkpoints),
+                "proofs": tuple(
+                    proof.model_copy(
+                        update={"path": text, "problems": (Problem(check="commit", path=text, message=text),)}
+                    )
+                    for proof in summary.proofs
+                ),
+            }
+        )
+
+    names = {record.baseline.name: f"a{text}", record.candidate.name: f"b{text}"}
+    evidence = (Evidence(arm=f"a{text}", value=text, source=place),)
+    return record.model_copy(
+        update={
+            **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
+            "next_command": text,
+            "baseline": arm(record.baseline, f"a{text}"),
+            "candidate": arm(record.candidate, f"b{text}"),
+            "findings": tuple(
+                f.model_copy(update={"kind": text, "message": text, "evidence": evidence}) for f in record.findings
+            ),
+            "rows": tuple(
+                row.model_copy(
+                    update=dict.fromkeys(
+                        ("title", "rule", "reason", "unit", "baseline_text", "candidate_text", "difference_text"), text
+                    )
+                    | {"threshold_text": text}
+                )
+                for row in record.rows
+            ),
+            "floors": tuple(floor.model_copy(update={"evidence": text}) for floor in record.floors),
+            "divergence": record.divergence
+            and record.divergence.model_copy(
+                update=dict.fromkeys(("metric", "baseline", "candidate", "precision"), text)
+            ),
+            "curves": tuple(c.model_copy(update={"arm": names[c.arm], "run_name": text}) for c in record.curves),
+            "stalls": {
+                names[name]: tuple(stall.model_copy(update={"cause": text}) for stall in stalls)
+                for name, stalls in record.stalls.items()
+            },
+        }
+    )

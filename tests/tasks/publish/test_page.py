@@ -1,0 +1,342 @@
+"""The page says what the record says, every link leads somewhere, and text from outside stays text."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tasks.publish import write_page
+from tasks.records import ComparisonRecord, Curve
+from tasks.store.atomic import StoreError
+
+VOID = {"meta", "link", "img", "input", "br"}
+
+
+@dataclass
+class Element:
+    """A tag of the page with what it holds, and all text in it."""
+
+    tag: str
+    attributes: dict[str, str]
+    children: list["Element"] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.parts).split())
+
+    def all(self, tag: str | None = None, **wanted: str) -> list["Element"]:
+        """Every element inside with this tag whose attributes hold the wanted words (`class_`, `data_label`, …)."""
+        found = []
+        for child in self.children:
+            if (tag is None or child.tag == tag) and all(
+                value in child.attributes.get(name.strip("_").replace("_", "-"), "").split(" ")
+                for name, value in wanted.items()
+            ):
+                found.append(child)
+            found += child.all(tag, **wanted)
+        return found
+
+    def one(self, tag: str | None = None, **wanted: str) -> "Element":
+        (element,) = self.all(tag, **wanted)
+        return element
+
+
+class Reader(HTMLParser):
+    """Reads a page into elements and insists that every tag is closed in order."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.root = Element("", {})
+        self._open = [self.root]
+        self.feed(html)
+        self.close()
+        assert self._open == [self.root], f"not closed: {self._open[-1].tag}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        element = Element(tag, {name: value or "" for name, value in attrs})
+        self._open[-1].children.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open[-1].tag == tag, f"</{tag}> closes <{self._open[-1].tag}>"
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        for element in self._open:
+            element.parts.append(data)
+
+
+type Lines = dict[str, list[tuple[int, str]]]
+
+
+def read(page: Path) -> Element:
+    return Reader(page.read_text(encoding="utf-8")).root
+
+
+def figures(root: Element) -> list[dict[str, object]]:
+    return json.loads("".join(root.one("script", id="figures").parts))  # type: ignore[no-any-return]
+
+
+def ids(root: Element) -> list[str]:
+    return [element.attributes["id"] for element in root.all() if "id" in element.attributes]
+
+
+def test_every_cell_of_the_table_equals_the_record(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    for row in record_002.rows:
+        line = root.one("tr", id=f"m-{row.metric}")
+        assert line.one("th").text.startswith(row.title)
+        assert line.one("td", data_label="baseline").text == row.baseline_text
+        assert line.one("td", data_label="candidate").text == row.candidate_text
+        assert line.one("td", data_label="difference").text == row.difference_text
+        assert line.one("td", data_label="verdict").text.endswith(row.verdict)
+        assert line.one("td", data_label="why").text == row.reason
+        if row.threshold_text:
+            assert line.one("td", data_label="threshold").text == row.threshold_text
+    assert root.one("tr", id="m-median_step").one("td", data_label="threshold").text == "±0.0015 s"
+
+
+def test_the_verdict_the_arms_and_the_findings_stand_in_words(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    verdict = root.one("section", class_="verdict")
+    assert verdict.one("h1").text == record_002.headline
+    assert verdict.one("p", class_="word").text == "? unknown"
+    assert record_002.question in verdict.text
+    assert root.one("title").text.startswith("? unknown · 03_dropout")
+    candidate = root.one("article", class_="candidate").text
+    for fact in ("574ad3fb9", "0.8.1", "32 × TPU v6 lite", "fsdp 32", "2026-04-18 18:08:48 UTC", "10 of 10 step lines"):
+        assert fact in candidate
+    listed = root.one("ul", class_="findings")
+    assert [item.text for item in listed.all("span", class_="effect")] == [
+        "✗ blocks the verdict",
+        "! qualifies the verdict",
+        "· worth knowing",
+    ]
+    assert "First differing step: 4." in root.text
+    assert [item.one("h3").text for item in root.one("ol", class_="floors").all("li")] == [
+        "same program",
+        "same bits",
+        "same checkpoint",
+    ]
+
+
+def test_every_link_leads_to_something_that_is_there(
+    tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord, logs_000: Lines, logs_002: Lines
+) -> None:
+    for record, lines in ((record_000, logs_000), (record_002, logs_002)):
+        folder = tmp_path / record.case
+        page = write_page(record, folder, log_lines=lines)
+        (folder / "comparison.json").write_text("{}")  # the store writes it
+        root = read(page)
+        known = ids(root)
+        assert len(known) == len(set(known))
+        for element in root.all():
+            target = element.attributes.get("href") or element.attributes.get("src")
+            if target is None or target.startswith("data:image/svg+xml;base64,"):
+                continue
+            if target.startswith("#"):
+                assert target[1:] in known, target
+            else:
+                assert ":" not in target
+                assert not target.startswith("/")
+                assert (folder / target).is_file(), target
+        for figure in figures(root):
+            for trace in figure["traces"]:  # type: ignore[attr-defined]
+                assert set(trace["line"]) <= set(known)
+
+
+def test_a_value_leads_to_the_line_that_says_it(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines=logs_002))
+    link = root.one("tr", id="m-final_loss").one("td", data_label="baseline").one("a")
+    line = root.one("li", id=link.attributes["href"][1:])
+    assert "completed step: 9," in line.text
+    assert line.one("span", class_="values").text == "Final loss, TFLOP/s, Tok/s"
+    loss = figures(root)[0]["traces"][1]  # type: ignore[index]
+    assert "completed step: 4," in root.one("li", id=loss["line"][4]).text
+    assert (loss["x"][4], loss["y"][4], loss["text"][4]) == (4, 8.458, "8.458")
+
+
+def test_the_logs_are_there_in_full_with_their_own_line_numbers(
+    tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    root = read(write_page(record_000, tmp_path, log_lines=logs_000))
+    for side, arm in (("baseline", "linen"), ("candidate", "nnx")):
+        shown = root.one("details", id=f"log-{side}").one("ol", class_="lines").all("li")
+        assert [item.one("code").text for item in shown] == [" ".join(text.split()) for _, text in logs_000[arm]]
+        assert (tmp_path / "logs" / f"{side}.txt").read_text().splitlines() == [text for _, text in logs_000[arm]]
+    # the second log of the file goes on counting where the first ends
+    first = root.one("details", id="log-candidate").one("ol", class_="lines").all("li")[0]
+    assert first.attributes["id"] == f"candidate-L{len(logs_000['linen']) + 1}"
+
+
+def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines) -> None:
+    root = read(write_page(record_000, tmp_path, log_lines=logs_000))
+    death = root.one("section", id="death-candidate")
+    assert "✗ died NNX · 1b5e4eb5a, exit code 1" in death.text
+    cause = death.one("p", class_="cause")
+    assert cause.text == "NotImplementedError: Pure NNX support has not been implemented yet."
+    assert "NotImplementedError" in root.one("li", id=cause.one("a").attributes["href"][1:]).text
+    assert "Traceback (most recent call last):" in death.one("pre").text
+    for cell in root.one("section", id="metrics").all("td"):
+        assert cell.text, "a blank cell hides a dead run"
+    assert root.one("tr", id="m-tflops").one("td", data_label="candidate").text == "died"
+    assert "nnx: died before its first step" in root.one("figure", id="curve-loss").text
+
+
+def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    nothing: list[Lines] = [{}, {"main": []}]
+    for lines in nothing:
+        root = read(write_page(record_002, tmp_path, log_lines=lines))
+        assert root.one("section", id="logs").text.count("was not at hand") == 2
+        assert root.one("tr", id="m-final_loss").one("td", data_label="baseline").text == "6.9810"
+        assert not root.one("section", id="metrics").all("a")
+
+
+def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> None:
+    again = logs_002["main"]
+    extra = [c.model_copy(update={"run_name": "again"}) for c in record_002.curves if c.arm == "main"]
+    record = record_002.model_copy(
+        update={
+            "baseline": record_002.baseline.model_copy(update={"runs": (*record_002.baseline.runs, "again")}),
+            "curves": (*record_002.curves, *extra),
+        }
+    )
+    root = read(write_page(record, tmp_path, log_lines={**logs_002, "main/again": iter(again)}))
+    assert root.one("details", id="log-baseline-2")
+    trace = next(t for t in figures(root)[0]["traces"] if t["run"] == "again")  # type: ignore[attr-defined]
+    assert trace["line"][3].startswith("baseline-2-L")
+    assert trace["line"][3] in ids(root)
+
+
+def test_the_drawing_program_is_copied_once_for_all_pages(
+    tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord
+) -> None:
+    shared = tmp_path / "assets"
+    write_page(record_002, tmp_path / "c" / "one", log_lines={}, assets=shared)
+    (copy,) = shared.iterdir()
+    before = copy.stat().st_mtime_ns
+    page = write_page(record_000, tmp_path / "c" / "two", log_lines={}, assets=shared)
+    assert [file.stat().st_mtime_ns for file in shared.iterdir()] == [before]
+    assert re.fullmatch(r"plotly-[\d.]+\.min\.js", copy.name)
+    assert f'src="../../assets/{copy.name}"' in page.read_text()
+    assert sorted(file.name for file in page.parent.iterdir()) == ["index.html"]
+
+
+def test_the_page_allows_no_network_and_only_its_own_script(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    html = write_page(record_002, tmp_path, log_lines={}).read_text()
+    policy = Reader(html).root.one("meta", http_equiv="Content-Security-Policy").attributes["content"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    assert re.fullmatch(r"'self' file: 'sha256-[A-Za-z0-9+/=]{44}'", rules["script-src"])
+    assert rules["img-src"] == "data: blob:"
+    assert "http" not in policy
+
+
+def test_text_from_outside_stays_text_everywhere(
+    tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
+) -> None:
+    page = write_page(hostile_record, tmp_path, log_lines=hostile_logs)
+    html = page.read_text(encoding="utf-8")
+    root = Reader(html).root
+    scripts = root.all("script")
+    assert [(s.attributes.get("type"), "src" in s.attributes) for s in scripts] == [
+        ("application/json", False),
+        (None, True),
+        (None, False),
+    ]
+    for element in root.all():
+        assert not [name for name in element.attributes if name.startswith("on")]
+        for name in ("href", "src"):
+            assert re.match(r"#|data:image/svg|logs/|assets/|comparison\.json|$", element.attributes.get(name, ""))
+    assert root.one("h1").text.startswith("</script><script>window.owned=1")
+    assert "{{ 7*7 }}" in root.one("h1").text
+    assert not [c for c in html if ord(c) < 32 and c not in "\n\t"]
+    assert "\u202e" not in html
+    assert "</script" not in json.dumps(figures(root)[0]["id"])
+    names = [trace["name"] for figure in figures(root) for trace in figure["traces"]]  # type: ignore[attr-defined]
+    assert names
+    assert not [name for name in names if "<" in name]  # plotly.js reads tags in the texts it draws
+
+
+def test_what_a_chart_cannot_draw_is_said_beside_it(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    def spoilt(curve: Curve) -> Curve:
+        return curve.model_copy(update={"values": (*curve.values[:5], float("nan"), float("inf"), *curve.values[7:])})
+
+    record = record_002.model_copy(update={"curves": tuple(map(spoilt, record_002.curves))})
+    root = read(write_page(record, tmp_path, log_lines={}))
+    assert "main: not a finite number at step 5 and 1 more" in root.one("figure", id="curve-loss").text
+    trace = figures(root)[0]["traces"][0]  # type: ignore[index]
+    assert trace["y"][4:8] == [record_002.curves[0].values[4], None, None, record_002.curves[0].values[7]]
+    assert trace["text"][5:7] == ["nan", "inf"]
+
+
+def long_log(count: int) -> Iterable[tuple[int, str]]:
+    offset = 0
+    for i in range(count):
+        text = f"I0418 18:10:00.000000 1352 metric_logger.py:196] completed step: {i}, seconds: 0.100, loss: 1.0"
+        yield offset, text
+        offset += len(text) + 1
+
+
+def test_a_long_run_gives_a_page_of_bounded_size(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    count = 60_000
+    steps = tuple(range(count))
+    offsets = tuple(offset for offset, _ in long_log(count))
+    values = tuple(28.0 if i == 30_001 else 0.1 + (i % 7) / 1000 for i in steps)
+    curves = tuple(
+        Curve(
+            metric=metric,
+            arm=arm.name,
+            run_name=arm.runs[0],
+            steps=steps,
+            values=values,
+            lines=tuple(i + 1 for i in steps),
+            offsets=offsets,
+        )
+        for metric in ("loss", "step_time_s")
+        for arm in (record_002.baseline, record_002.candidate)
+    )
+    record = record_002.model_copy(update={"curves": curves, "rows": (), "findings": (), "stalls": {}})
+    lines = {arm.name: long_log(count) for arm in (record.baseline, record.candidate)}
+    page = write_page(record, tmp_path, log_lines=lines)
+    assert page.stat().st_size < 4_000_000
+    root = read(page)
+    trace = figures(root)[1]["traces"][0]  # type: ignore[index]
+    stall = trace["y"].index(28.0)
+    assert "completed step: 30001," in root.one("li", id=trace["line"][stall]).text
+    assert "lines left out" in root.one("details", id="log-baseline").text
+    assert "of 60,000 steps the lowest and highest of each stretch are drawn" in root.text
+    whole = (tmp_path / "logs" / "baseline.txt").read_text().splitlines()
+    assert len(whole) == count
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file/page.*--out"):
+        write_page(record_002, tmp_path / "file" / "page", log_lines={})
+
+
+def test_a_page_that_failed_half_way_leaves_the_old_one(
+    tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    page = write_page(record_002, tmp_path, log_lines=logs_002)
+    before = page.read_text()
+
+    def breaking() -> Iterable[tuple[int, str]]:
+        yield from logs_002["main"]
+        raise RuntimeError("the log went away")
+
+    with pytest.raises(RuntimeError, match="went away"):
+        write_page(record_002, tmp_path, log_lines={"main": breaking()})
+    assert page.read_text() == before
+    assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == ["baseline.txt", "candidate.txt"]
