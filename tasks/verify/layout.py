@@ -102,10 +102,17 @@ def _list_names(root: epath.Path) -> set[str]:
         raise CheckpointError(
             f"{root}: cannot be read ({error.strerror or error}); check the path and its rights"
         ) from error
+    except ImportError as error:  # epath loads the client of a cloud store on its first use
+        raise CheckpointError(
+            f"{root}: cannot be read here ({error}); install that package, or copy the checkpoint"
+        ) from error
 
 
 def _can_be_step(folder: epath.Path) -> bool:
-    names = {child.name for child in folder.iterdir()}
+    try:
+        names = {child.name for child in folder.iterdir()}
+    except FileNotFoundError:  # a checkpoint manager has just removed it
+        return False
     return not names or bool(names & _MARKS)
 
 

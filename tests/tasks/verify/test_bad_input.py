@@ -1,5 +1,7 @@
 """What is no checkpoint gets one clear message."""
 
+import sys
+
 import pytest
 
 from tasks.verify import CheckpointError, verify_checkpoint, verify_checkpoints
@@ -35,3 +37,9 @@ def test_one_checkpoint_is_asked_for(save):
 def test_a_folder_that_loops_into_itself_ends(step_folder):
     (step_folder / "items" / "loop").symlink_to(step_folder / "items")
     assert not verify_checkpoint(step_folder, mode="none").problems
+
+
+def test_a_cloud_store_without_its_client_is_said_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)  # as if it were not installed
+    with pytest.raises(CheckpointError, match="gcsfs"):
+        verify_checkpoint("gs://bucket/run/9")
