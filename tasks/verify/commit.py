@@ -55,8 +55,8 @@ def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | 
     """The one problem of a save that is not over, or of an emptied step; None if there is something to check."""
     if TMP_MARK in folder.name:
         message = (
-            "is an unfinished save: the run is still writing it, or was killed while it did; it can never be "
-            f"restored, and the last finished checkpoint lies beside it (in {folder.parent})"
+            "is an unfinished save: the run is still writing it, or was killed while it did; nothing can be restored "
+            f"from it as it stands, and earlier checkpoints, if there are any, lie beside it in {folder.parent}"
         )
         return Problem(check="commit", path=".", message=message)
     if not files:
