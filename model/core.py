@@ -93,11 +93,34 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array, site: str) ->
     return jnp.where(kept, x_BLE / jnp.asarray(keep, x_BLE.dtype), jnp.zeros((), x_BLE.dtype))
 
 
+@jax.custom_vjp
 def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array) -> jax.Array:
-    """Mean negative log-likelihood in nats of the targets; logits in float32."""
-    log_normalizer_BL = jax.nn.logsumexp(logits_BLV, axis=-1)
-    target_logit_BL = jnp.take_along_axis(logits_BLV, targets_BL[:, :, None], axis=-1)[:, :, 0]
-    return jnp.mean(log_normalizer_BL - target_logit_BL)
+    """Mean negative log-likelihood of the targets in nats, computed in float32 whatever the type of the logits.
+
+    The gradient, softmax minus one-hot, is spelt out so that the logits are kept once, in their own type, and no
+    one-hot array is made: with a large vocabulary these decide the peak memory of the step.
+    """
+    return _cross_entropy_forward(logits_BLV, targets_BL)[0]
+
+
+def _cross_entropy_forward(
+    logits_BLV: jax.Array, targets_BL: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    log_normalizer_BL = jax.nn.logsumexp(logits_BLV.astype(jnp.float32), axis=-1)
+    target_logit_BL = jnp.take_along_axis(logits_BLV, targets_BL[:, :, None], axis=-1)[:, :, 0].astype(jnp.float32)
+    return jnp.mean(log_normalizer_BL - target_logit_BL), (logits_BLV, targets_BL, log_normalizer_BL)
+
+
+def _cross_entropy_backward(
+    saved: tuple[jax.Array, jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, None]:
+    logits_BLV, targets_BL, log_normalizer_BL = saved
+    softmax_BLV = jnp.exp(logits_BLV.astype(jnp.float32) - log_normalizer_BL[:, :, None])
+    is_target_BLV = jax.lax.broadcasted_iota(targets_BL.dtype, logits_BLV.shape, 2) == targets_BL[:, :, None]
+    return ((softmax_BLV - is_target_BLV) * (gradient / targets_BL.size)).astype(logits_BLV.dtype), None
+
+
+cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
 def remat_policy(config: TrainConfig) -> Callable[..., Any] | None:

@@ -142,7 +142,7 @@ class DecoderStack(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to logits, in float32. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to logits. `key` holds seed and step; dropout folds in its layer and its site."""
 
     config: TrainConfig
 
@@ -151,4 +151,4 @@ class Decoder(nn.Module):
         x_BLE = TokenEmbedder(self.config, name="token_embedder")(tokens_BL)
         x_BLE = core.dropout(x_BLE, self.config, key, "token_embedder")
         x_BLE = constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")
-        return DecoderStack(self.config, name="decoder")(x_BLE, key).astype(jnp.float32)
+        return DecoderStack(self.config, name="decoder")(x_BLE, key)

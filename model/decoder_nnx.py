@@ -171,7 +171,7 @@ class DecoderStack(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to logits, in float32. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to logits. `key` holds seed and step; dropout folds in its layer and its site."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = config
@@ -182,4 +182,4 @@ class Decoder(nnx.Module):
         x_BLE = self.token_embedder(tokens_BL)
         x_BLE = core.dropout(x_BLE, self.config, key, "token_embedder")
         x_BLE = constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")
-        return self.decoder(x_BLE, key).astype(jnp.float32)
+        return self.decoder(x_BLE, key)

@@ -63,9 +63,9 @@ def make_step(config: TrainConfig, implementation: Implementation) -> Any:
         params = optax.apply_updates(state.params, updates)
         metrics = {
             "loss": loss,
-            "grad_norm": optax.global_norm(gradients),
-            "raw_grad_norm": optax.global_norm(raw_gradients),
-            "param_norm": optax.global_norm(params),
+            "grad_norm": optax.tree.norm(gradients),
+            "raw_grad_norm": optax.tree.norm(raw_gradients),
+            "param_norm": optax.tree.norm(params),
             "learning_rate": jnp.asarray(schedule(state.step), jnp.float32),
         }
         return TrainState(state.step + 1, params, opt_state), metrics

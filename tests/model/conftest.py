@@ -1,0 +1,80 @@
+"""Eight virtual CPU devices, a decoder small enough to compile in a second, and numerics stricter than in production."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from configs.load import CONFIG_ROOT, load_train_config
+from configs.schema import TrainConfig
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 8)
+
+# one device and eight see the same number of sequences: `per_device_batch_size` is the test's business
+MINI = {
+    "base_emb_dim": 16,
+    "base_num_query_heads": 2,
+    "base_num_kv_heads": 2,
+    "head_dim": 8,
+    "base_mlp_dim": 32,
+    "base_num_decoder_layers": 2,
+    "vocab_size": 64,
+    "max_target_length": 16,
+    "per_device_batch_size": 2,
+    "steps": 6,
+    "learning_rate": 0.01,
+    "log_config": False,
+    "run_name": "run",
+}
+
+
+type MiniConfig = Callable[..., TrainConfig]
+type MiniArguments = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def mini_config() -> MiniConfig:
+    """A case of ours at a size for tests, with changes."""
+
+    def make(case: str = "01_base", **changes: Any) -> TrainConfig:
+        words = [f"{key}={value}" for key, value in (MINI | changes).items()]
+        return load_train_config(CONFIG_ROOT / "cases" / f"{case}.yml", words)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mini_arguments() -> MiniArguments:
+    """The same as a command line, as far as its overrides."""
+
+    def make(case: str = "01_base", **changes: Any) -> list[str]:
+        words = [f"{key}={value}" for key, value in (MINI | changes).items()]
+        return [str(CONFIG_ROOT / "cases" / f"{case}.yml"), *words]
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def strict_ranks() -> Iterator[None]:
+    """Silent broadcasting between ranks is an error."""
+    with jax.numpy_rank_promotion("raise"):
+        yield
+
+
+@pytest.fixture
+def subprocess_environment() -> dict[str, str]:
+    """What a trainer in its own process needs: one CPU device."""
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+
+
+@pytest.fixture
+def seeds() -> Path:
+    """The folder of the founding documents."""
+    folder = os.environ.get("MAXVIEW_SEEDS")
+    if not folder:
+        pytest.skip("MAXVIEW_SEEDS is not set: the founding documents are not at hand")
+    return Path(folder)
