@@ -20,6 +20,7 @@ from tasks.publish.words import (
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
 
 LONGEST_KEY = 100
+LONGEST_HEADING = 20  # a longer label heads its column as "baseline" or "candidate": both UIs cut wide tables off
 LONGEST_TEXT = 600  # of one sentence in an artifact: the page has the rest
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]|~])")
@@ -39,18 +40,23 @@ def artifact_key(*parts: str) -> str:
     return f"{key[: LONGEST_KEY - 9].strip('-')}-{digest}".strip("-")
 
 
+def summary_description(record: ComparisonRecord) -> str:
+    """The verdict in one line, for the description of an artifact, which the UIs read as Markdown too."""
+    return _md(f"{name_verdict(record.verdict)}: {record.headline}")
+
+
 def summary_markdown(record: ComparisonRecord) -> str:
     """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, tables."""
     word = VERDICTS[record.verdict]
     blocks = [
         f"# {word.sign} {record.verdict}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
+        *_arms(record),
         *_deaths(record),
         *_findings(record.findings),
         *_charts(record),
         *_tables(record),
         *_floors(record),
-        *_arms(record),
     ]
     if record.next_command:
         blocks.append(f"Next: {_code(record.next_command)}")
@@ -92,7 +98,7 @@ def _code(text: str) -> str:
 
 def _deaths(record: ComparisonRecord) -> list[str]:
     blocks = []
-    for role, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+    for role, arm in _sides(record):
         if is_dead(arm):
             error = arm.cause_of_death
             cause = f"{error.type}: {error.message} (line {error.line} of its log)" if error else "no cause in its log"
@@ -126,7 +132,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
         rows = [row for row in record.rows if row.group == group]
         if not rows:
             continue
-        arms = f"{_md(record.baseline.label)} | {_md(record.candidate.label)}"
+        arms = " | ".join(_md(arm.label) if len(arm.label) <= LONGEST_HEADING else role for role, arm in _sides(record))
         lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
         reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if row.verdict != "same" and row.reason]
@@ -157,4 +163,8 @@ def _arms(record: ComparisonRecord) -> list[str]:
         facts = ", ".join(f"{name} {value}" for name, value in facts_of(arm))
         return f"- {role}: **{_md(arm.label)}**{f' ({_md(facts)})' if facts else ''}"
 
-    return ["\n".join([line("baseline", record.baseline), line("candidate", record.candidate)])]
+    return ["\n".join(line(role, arm) for role, arm in _sides(record))]
+
+
+def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
+    return ("baseline", record.baseline), ("candidate", record.candidate)

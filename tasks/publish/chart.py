@@ -41,6 +41,7 @@ _STYLE = Style(
     opacity="1",
     opacity_hover="1",
     stroke_opacity="1",
+    stroke_width="2.5",
     transition="0s",
 )
 
@@ -58,13 +59,14 @@ def draw_loss(record: ComparisonRecord) -> str | None:
         legend_at_bottom=True,
         legend_at_bottom_columns=1,
         truncate_legend=90,
-        dots_size=2.5,
+        dots_size=3,
+        show_dots=all(len(curve.steps) <= 40 for curve in curves),
         x_title="step",
         x_value_formatter=lambda step: f"{step:g}",
     )
     for number, curve in zip(count(1), curves, strict=False):
         dashed = curve.arm == record.candidate.name
-        stroke = {"width": 2, **({"dasharray": "7, 5"} if dashed else {})}
+        stroke = {"dasharray": "7, 5"} if dashed else {}
         name = f"{'- - ' if dashed else '—— '}{visible(curve.arm)}"
         repeat = f", run {number}" if len(curves) > 2 else ""
         chart.add(shorten(name + repeat, 80), _points(curve), stroke_style=stroke)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tasks.publish import artifact_key, summary_markdown, table_rows
+from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.chart import draw_changes, draw_loss
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
@@ -63,6 +63,23 @@ def test_the_summary_holds_every_row_right_aligned(record_002: ComparisonRecord)
         assert line[2:5] == [row.baseline_text, row.candidate_text, row.difference_text]
         assert row.verdict in line[0]
     assert "|:--|:--|--:|--:|--:|--:|" in markdown
+
+
+def test_a_long_label_does_not_push_the_figures_out_of_sight(
+    record_000: ComparisonRecord, record_002: ComparisonRecord
+) -> None:
+    def heading(record: ComparisonRecord) -> list[str]:
+        return next(cells(line) for line in summary_markdown(record).splitlines() if line.startswith("| verdict"))
+
+    assert heading(record_002) == ["verdict", "metric", "main · 574ad3fb9", "candidate", "difference", "threshold"]
+    assert heading(record_000)[2:4] == ["Linen · 147168c3a", "NNX · 1b5e4eb5a"]
+
+
+def test_the_description_is_markdown_too(record_002: ComparisonRecord, hostile: str) -> None:
+    assert summary_description(record_002).startswith("? unknown: Not comparable yet")
+    spoilt = summary_description(record_002.model_copy(update={"headline": hostile}))
+    (block,) = [token for token in Permissive("commonmark").parse(spoilt) if token.type == "inline"]
+    assert {part.type for part in block.children or ()} <= {"text", "text_special"}
 
 
 def test_the_summary_of_a_dead_arm_tells_its_cause(record_000: ComparisonRecord) -> None:
