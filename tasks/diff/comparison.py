@@ -71,8 +71,8 @@ def conclude(
     if blocking:
         return "unknown", f"not comparable: {blocking[0]}"
     qualifying = [finding.message for finding in findings if finding.effect == "qualifies"]
-    suffix = f" (but {qualifying[0]}{f', and {len(qualifying) - 1} more' if len(qualifying) > 1 else ''})"
-    qualified = suffix if qualifying else ""
+    more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
+    qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
     if regressed:
         return "regressed", f"{between}: {_listed(regressed)} regressed{qualified}"
     unknown = [row.title for row in rows if row.verdict == "unknown" and _was_measured(row)]
