@@ -1,0 +1,31 @@
+"""Reads training logs: a file to its runs, their steps, checkpoints, environment and fate, with a receipt."""
+
+from tasks.scrape.as_json import to_json
+from tasks.scrape.errors import LogFormatError
+from tasks.scrape.follow import (
+    CheckpointCommitted,
+    CheckpointStarted,
+    Died,
+    Ended,
+    LogEvent,
+    LogFollower,
+    StepCompleted,
+)
+from tasks.scrape.lines import display_lines
+from tasks.scrape.read import scrape, scrape_run, scrape_text
+
+__all__ = [
+    "CheckpointCommitted",
+    "CheckpointStarted",
+    "Died",
+    "Ended",
+    "LogEvent",
+    "LogFollower",
+    "LogFormatError",
+    "StepCompleted",
+    "display_lines",
+    "scrape",
+    "scrape_run",
+    "scrape_text",
+    "to_json",
+]

@@ -1,0 +1,67 @@
+"""Chooses the reader of a log by looking at its text: one reader per dialect, all behind the same small interface."""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from tasks.records import RunReading
+from tasks.scrape.errors import LogFormatError
+from tasks.scrape.maxtext import MaxTextReader
+from tasks.scrape.window import Window
+
+
+class Reader(Protocol):
+    """Reads one run's log, window by window."""
+
+    def feed(self, window: Window) -> None:
+        """Take in the next window."""
+
+    def finish(self, *, name: str, span: tuple[int, int]) -> RunReading:
+        """Everything that was read."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A way of writing logs: its name, and what only its logs contain."""
+
+    format: str
+    marks: re.Pattern[bytes]
+    reader: type[Reader] | None
+    remedy: str = ""
+
+
+# in this order: a Megatron run may stand in an XPK frame too
+DIALECTS = (
+    Dialect(
+        "megatron",
+        re.compile(
+            rb"iteration +\d+/ *\d+ \||elapsed time per iteration \(m?s\)|using world size: \d+, data-parallel|"
+            rb"-{5,} arguments -{5,}|\(tensor, pipeline\) model parallel rank"
+        ),
+        None,
+        "there is no reader for Megatron-LM logs yet; MaxText's logs and those of maxview's own trainer can be read",
+    ),
+    Dialect(
+        "maxtext",
+        re.compile(
+            rb"completed step: \d|System Information: Jax |XPK Start: |XPK End: |EXIT_CODE=\d|Config param \w+:|"
+            rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
+            rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
+        ),
+        MaxTextReader,
+    ),
+)
+
+
+def recognise(text: bytes) -> Dialect | None:
+    """The dialect of a piece of text; None if it shows no marks of any."""
+    return next((dialect for dialect in DIALECTS if dialect.marks.search(text)), None)
+
+
+def open_reader(dialect: Dialect, text: bytes, name: str) -> Reader:
+    """A fresh reader. Raises LogFormatError for a dialect that is only recognised."""
+    if dialect.reader is None:
+        mark = dialect.marks.search(text)
+        line = text.count(b"\n", 0, mark.start() if mark else 0) + 1
+        raise LogFormatError(f"{name}:{line}: {dialect.remedy}")
+    return dialect.reader()

@@ -1,0 +1,151 @@
+"""Turns the anchors of a log into what it says once: environment, memory, parameters, FLOPs, config, its frame."""
+
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
+from tasks.scrape.prefix import parse_date
+from tasks.scrape.window import Window
+
+_SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_PATH = re.compile(rb"(\S+)\s+\Z")
+_WORDS = re.compile(r"[\w.-]+")
+_SIZES = re.compile(r"'(\w+)': (\d+)")
+
+
+@dataclass
+class Facts:
+    """What was read so far; of what a log says twice (a restart), the first is kept, of its end the last."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    exit_code: int | None = None
+    exit_offset: int = 0
+    config: dict[str, str] = field(default_factory=dict)
+    _jax: str | None = None
+    _jaxlib: str | None = None
+    _backend: str | None = None
+    _device_kind: str | None = None
+    _devices: int | None = None
+    _shape: str = ""
+    _axes: dict[str, int] = field(default_factory=dict)
+    _process: int | None = None
+    _memory: Memory = field(default_factory=Memory)
+    _device_memory: dict[str, DeviceMemory] = field(default_factory=dict)
+    _no_memory: str | None = None
+    _parameters: Parameters = field(default_factory=Parameters)
+    _arrays: dict[str, ParameterArray] = field(default_factory=dict)
+    _flops: Flops = field(default_factory=Flops)
+
+    def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        """Note one anchor; anchors that are no facts are ignored."""
+        texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
+        first = texts[0] if texts and texts[0] is not None else ""
+        match name:
+            case "start":
+                self.start = self.start or parse_date(first)
+            case "end":
+                self.end = parse_date(first) or self.end
+            case "exit_code":
+                self.exit_code, self.exit_offset = int(first), window.base + match.start()
+            case "config":
+                self.config.setdefault(first, texts[1] or "")
+            case "jax":
+                self._jax = self._jax or first
+            case "jaxlib":
+                self._jaxlib = self._jaxlib or first
+            case "backend":
+                self._backend = self._backend or first
+            case "device_kind":
+                self._device_kind = self._device_kind or first
+            case "devices" if self._devices is None:
+                self._devices, self._shape = int(first), texts[1] or ""
+            case "mesh_axis":
+                self._axes.setdefault(first, int(texts[1] or 0))
+            case "process" if self._process is None:
+                self._process = int(first)
+            case "memory" if self._memory.source is None:
+                total, output, temp, argument, host = (None if text is None else float(text) for text in texts)
+                self._memory = Memory(
+                    total_gb=total, output_gb=output, temp_gb=temp, argument_gb=argument, host_temp_gb=host,
+                    source=window.source(match.start()),
+                )  # fmt: skip
+            case "device_memory":
+                self._take_device(match, window)
+            case "no_memory":
+                self._no_memory = self._no_memory or first
+            case "parameters" if self._parameters.source is None:
+                count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""])
+                self._parameters = Parameters(count=count, printed=first, source=window.source(match.start()))
+            case "array":
+                self._take_array(match, texts, window)
+            case "flops":
+                total, weights, attention = (None if text is None else float(text) for text in texts)
+                self._flops = Flops(total_tflops=total, weight_pct=weights, attention_pct=attention)
+
+    def _take_device(self, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
+        used, limit, percent = (float(match[group]) for group in (1, 2, 3))
+        device = match[4].decode("utf-8", "replace")
+        self._device_memory.setdefault(
+            device,
+            DeviceMemory(
+                device=device, used_gb=used, limit_gb=limit, percent=percent, line=source.line, offset=source.offset
+            ),
+        )
+
+    def _take_array(self, match: re.Match[bytes], texts: list[str | None], window: Window) -> None:
+        path = _PATH.search(window.data, max(0, match.start() - 1000), match.start())
+        if path is None:
+            return
+        name = path[1].decode("utf-8", "replace")
+        dtype, shape, logical, physical = texts
+        sizes = tuple(int(size) for size in (shape or "").split(",") if size)
+        self._arrays.setdefault(
+            name, ParameterArray(path=name, dtype=dtype or "", shape=sizes, logical=logical, physical=physical)
+        )
+
+    def environment(self) -> Environment:
+        """Software and hardware."""
+        return Environment(
+            jax=self._jax,
+            jaxlib=self._jaxlib,
+            backend=self._backend,
+            device_kind=self._device_kind,
+            num_devices=self._devices,
+            mesh=self._mesh(),
+            process_index=self._process,
+        )
+
+    def _mesh(self) -> dict[str, int] | None:
+        """The mesh axes larger than 1: as printed by name, or the printed shape with the config's axis names."""
+        if self._devices is None:
+            return None
+        named = _SIZES.findall(self._shape)
+        sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
+        if math.prod(sizes) != self._devices:
+            return None
+        if named:
+            return {axis: int(size) for axis, size in named if int(size) > 1}
+        if sorted(self._axes.values()) == sorted(size for size in sizes if size > 1):
+            return dict(self._axes)
+        for key in ("mesh_axes", "data_sharding"):
+            axes = _WORDS.findall(self.config.get(key, ""))
+            if len(axes) == len(sizes):
+                return {axis: size for axis, size in zip(axes, sizes, strict=True) if size > 1}
+        return None
+
+    def memory(self) -> Memory:
+        """The compiler's forecast and the devices' own figures."""
+        devices = tuple(self._device_memory.values())
+        return self._memory.model_copy(update={"devices": devices, "unavailable": self._no_memory})
+
+    def parameters(self) -> Parameters:
+        """How many there are, and the dump of the arrays."""
+        return self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())})
+
+    def flops(self) -> Flops:
+        """Of one step on one device."""
+        return self._flops

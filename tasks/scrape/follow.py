@@ -1,0 +1,172 @@
+"""Turns a log that is still growing into events, as its bytes arrive."""
+
+import re
+
+from configs.schema import Frozen
+from tasks.records import LogError
+from tasks.scrape.anchors import find_anchors
+from tasks.scrape.death import DeathLog, Raised, read_exception
+from tasks.scrape.prefix import PREFIX
+from tasks.scrape.step_line import LOOSE, StepLine, parse_step
+from tasks.scrape.window import CONTEXT, OVERLAP, Window
+
+
+class StepCompleted(Frozen):
+    """A step line; seconds and loss are None where the line has none. `text` is the line without its prefix."""
+
+    step: int
+    seconds: float | None
+    loss: float | None
+    text: str
+    line: int
+    offset: int
+
+
+class CheckpointStarted(Frozen):
+    """A save began. It may never be committed."""
+
+    step: int
+    path: str | None
+    line: int
+    offset: int
+
+
+class CheckpointCommitted(Frozen):
+    """The log shows that a checkpoint is complete."""
+
+    step: int
+    path: str
+    line: int
+    offset: int
+
+
+class Died(Frozen):
+    """The run ended badly, and its log says why."""
+
+    error: LogError
+
+
+class Ended(Frozen):
+    """The frame around the run closed."""
+
+    exit_code: int
+    line: int
+    offset: int
+
+
+type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died | Ended
+
+
+class LogFollower:
+    """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._base = 0
+        self._line = 1
+        self._done = 0  # everything before this position was reported
+        self._before: StepLine | None = None
+        self._saving: set[int] = set()  # steps whose save was announced and not yet committed
+        self._death = DeathLog()
+        self._traceback: int | None = None  # offset of the last traceback, kept until the run ends
+        self._last_step = -1
+
+    def feed(self, data: bytes) -> list[LogEvent]:
+        """Take in what the log gained; returns what happened in it, in order."""
+        self._data += data
+        return self._advance(self._find_end(), last=False)
+
+    def close(self) -> list[LogEvent]:
+        """The log gains nothing more: what its last, unfinished line and a missing end tell."""
+        events = self._advance(len(self._data), last=True)
+        if not any(isinstance(event, Ended) for event in events):
+            window = Window(self._data, self._base, self._line, self._done, self._done, last=True)
+            events += self._died(window, exit_code=None)
+        return events
+
+    def _find_end(self) -> int:
+        """Up to where the text is whole: the last line break, or the last record on a line that has lost them."""
+        end = self._data.rfind(b"\n", self._done) + 1 or self._done
+        for match in PREFIX.finditer(self._data, end):
+            end = max(end, match.start())
+        return end
+
+    def _advance(self, end: int, *, last: bool) -> list[LogEvent]:
+        if end <= self._done:
+            return []
+        window = Window(self._data, self._base, self._line, self._done, end, last=last)
+        found: list[tuple[int, list[LogEvent]]] = []
+        for match in LOOSE.finditer(self._data, self._done, end):
+            found.append((match.start(), self._take_step(window, match.start(), last=last)))
+        for name, match in find_anchors(window, self._done, end):
+            found.append((match.start(), self._take_anchor(name, match, window)))
+        found.sort(key=lambda hit: hit[0])
+        self._forget(end)
+        return [event for _, events in found for event in events]
+
+    def _take_step(self, window: Window, position: int, *, last: bool) -> list[LogEvent]:
+        line = parse_step(window.data, position, last=last, before=self._before)
+        if line is None:
+            return []
+        self._before = line
+        source = window.source(position)
+        self._last_step = source.offset
+        values = {field.key: field.value for field in line.fields}
+        seconds, loss = (value if isinstance(value := values.get(key), float) else None for key in ("seconds", "loss"))
+        text = window.data[line.start : line.end].decode("utf-8", "replace")
+        return [
+            StepCompleted(step=line.step, seconds=seconds, loss=loss, text=text, line=source.line, offset=source.offset)
+        ]
+
+    def _take_anchor(self, name: str, match: re.Match[bytes], window: Window) -> list[LogEvent]:
+        source = window.source(match.start())
+        match name:
+            case "save_path" | "save_announced":
+                step = int(match[2] if name == "save_path" else match[1])
+                if step in self._saving:
+                    return []
+                self._saving.add(step)
+                path = match[1].decode("utf-8", "replace") if name == "save_path" else None
+                return [CheckpointStarted(step=step, path=path, line=source.line, offset=source.offset)]
+            case "save_committed":
+                step, path = int(match[2]), match[1].decode("utf-8", "replace")
+                return [CheckpointCommitted(step=step, path=path, line=source.line, offset=source.offset)]
+            case "traceback":
+                self._traceback = source.offset
+            case "exit_code":
+                code = int(match[1])
+                ended = Ended(exit_code=code, line=source.line, offset=source.offset)
+                return [*self._died(window, exit_code=code), ended]
+            case _:
+                self._death.take(name, match, window)
+        return []
+
+    def _died(self, window: Window, *, exit_code: int | None) -> list[LogEvent]:
+        """The cause of death, if there is one. The last traceback is read only now that it is whole."""
+        if self._traceback is not None and self._traceback >= self._base:
+            raised = read_exception(window.data, self._traceback - self._base)
+            self._note(raised, window)
+        error = self._death.cause(exit_code=exit_code, last_step=self._last_step)
+        return [] if error is None else [Died(error=error)]
+
+    def _note(self, raised: Raised | None, window: Window) -> None:
+        last = self._death.last
+        if raised is None:
+            return
+        source = window.source(raised.position)
+        if last is None or last.offset < source.offset:
+            self._death.last = LogError(
+                type=raised.type, message=raised.message, line=source.line, offset=source.offset
+            )
+
+    def _forget(self, end: int) -> None:
+        """Drop what was reported, but for what stands before the next line and for a traceback under way."""
+        self._done = end
+        keep = end - CONTEXT
+        if self._traceback is not None:
+            keep = min(keep, max(self._traceback - self._base, end - OVERLAP))
+        if keep > 0:
+            self._line += self._data.count(b"\n", 0, keep)
+            self._base += keep
+            self._data = self._data[keep:]
+            self._done -= keep

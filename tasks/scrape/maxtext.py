@@ -1,0 +1,100 @@
+"""Reads MaxText's logs, and those of trainers that print its lines, into a RunReading."""
+
+from datetime import datetime
+
+import polars as pl
+
+from tasks.records import Coverage, RunReading
+from tasks.scrape.anchors import MESH_AXIS, WHOLE_DATE, find_anchors
+from tasks.scrape.checkpoints import CheckpointLog
+from tasks.scrape.death import DeathLog
+from tasks.scrape.evals import EvalLog
+from tasks.scrape.facts import Facts
+from tasks.scrape.stalls import find_stalls
+from tasks.scrape.step_table import StepTable, UnreadLine
+from tasks.scrape.window import Window
+
+FORMAT = "maxtext"
+
+
+class MaxTextReader:
+    """Takes in the windows of one log; `finish` puts together what was found."""
+
+    def __init__(self) -> None:
+        self.steps = StepTable()
+        self.facts = Facts()
+        self.checkpoints = CheckpointLog()
+        self.evals = EvalLog()
+        self.death = DeathLog()
+        self._written: datetime | None = None  # the first whole date in the text
+        self._cut = False
+
+    @property
+    def unread(self) -> list[UnreadLine]:
+        """What looks like a step line and was not read."""
+        return self.steps.unread
+
+    def feed(self, window: Window) -> None:
+        """Take in the next window."""
+        before_steps = not self.steps.parsed
+        if self._written is None and (date := WHOLE_DATE.search(window.data, window.start)):
+            self._written = datetime.fromisoformat(date[1].decode())
+        gaps = self.steps.add(window)
+        for begin, end in gaps:
+            for name, match in find_anchors(window, begin, end):
+                for part in (self.facts, self.checkpoints, self.evals, self.death):
+                    part.take(name, match, window)
+        if before_steps and gaps:
+            for match in MESH_AXIS.finditer(window.data, *gaps[0]):
+                self.facts.take("mesh_axis", match, window)
+        if window.last:
+            self._cut = bool(window.data) and not window.data.endswith(b"\n")
+
+    def finish(self, *, name: str, span: tuple[int, int]) -> RunReading:
+        """The reading of the log that filled the byte range `span` of its file."""
+        facts = self.facts
+        first_day = facts.start or self._written
+        steps = self.steps.frame(first_day)
+        last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
+        error = self.death.cause(exit_code=facts.exit_code, last_step=last_step)
+        ended = facts.exit_code is not None or facts.end is not None
+        environment = facts.environment()
+        return RunReading(
+            name=name,
+            format=FORMAT,
+            exit_code=facts.exit_code,
+            started=first_day.isoformat() if first_day else None,
+            ended=facts.end.isoformat() if facts.end else None,
+            error=error,
+            steps=steps,
+            evals=self.evals.table(first_day),
+            environment=environment,
+            memory=facts.memory(),
+            parameters=facts.parameters(),
+            flops=facts.flops(),
+            checkpoints=self.checkpoints.events(
+                first_day=first_day, process=environment.process_index, ended=ended or error is not None
+            ),
+            stalls=find_stalls(steps, saving=self.checkpoints.in_flight, eval_offsets=self.evals.offsets),
+            config=facts.config,
+            source_file=self.steps.source_file,
+            span=span,
+            coverage=self._coverage(steps, ended=ended),
+        )
+
+    def _coverage(self, steps: pl.DataFrame, *, ended: bool) -> Coverage:
+        numbers = steps["step"]
+        jumps = (numbers - numbers.shift(1)).fill_null(1)
+        gaps = steps.select(pl.col("step"), jumps.alias("jump")).filter(pl.col("jump") > 1)
+        truncated = self.steps.cut or (self._cut and not ended)
+        whole = self.steps.seen == self.steps.parsed
+        return Coverage(
+            step_lines_seen=self.steps.seen,
+            step_lines_parsed=self.steps.parsed,
+            gaps=tuple((step - jump + 1, step - 1) for step, jump in gaps.iter_rows()),
+            rewinds=int((jumps <= 0).sum()),
+            glued_lines=self.steps.glued,
+            truncated=truncated,
+            unknown_keys=self.steps.unknown_keys,
+            complete=ended and whole and not truncated,
+        )

@@ -1,0 +1,123 @@
+"""Turns a file, or the bytes of one, into a LogReading."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from tasks.records import LogReading, RunReading
+from tasks.scrape.dialects import Dialect, open_reader, recognise
+from tasks.scrape.errors import LogFormatError
+from tasks.scrape.guide import is_guide, split_excerpts
+from tasks.scrape.page import is_page, read_page
+from tasks.scrape.window import CHUNK, slices, windows
+
+HEAD = 1 << 20  # bytes in which a log must show what it is
+WHOLE_UP_TO = 64 << 20  # documents around logs are read whole; nobody saves a page larger than this
+
+
+def scrape(path: Path) -> LogReading:
+    """Read a log, a saved MaxView page with its logs, or a guide with excerpts, in constant memory for logs.
+
+    Raises LogFormatError if the file cannot be read, is empty or binary, or holds no training log.
+    """
+    name = str(path)
+    try:
+        if path.is_dir():
+            raise LogFormatError(f"{name}: is a folder; name the log file in it")
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+            _check_text(head, name)
+            if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
+                return scrape_text(head + file.read(), name=name)
+            dialect = _find_dialect(chain([head], _chunks(file)), name)
+            file.seek(0)
+            reader = open_reader(dialect, head, name)
+            length = 0
+            for window in windows(_chunks(file)):
+                reader.feed(window)
+                length = window.base + len(window.data)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LogFormatError(f"{name}: cannot be read: {reason}; check the path and its permissions") from error
+    run = reader.finish(name=path.stem, span=(0, length))
+    return LogReading(format=run.format, runs=(run,))
+
+
+def scrape_run(path: Path) -> RunReading:
+    """Read a file that holds the log of one run. Raises LogFormatError as `scrape` does."""
+    runs = scrape(path).runs
+    if len(runs) != 1:
+        raise LogFormatError(f"{path}: holds {len(runs)} runs; give a file with the log of one")
+    return runs[0]
+
+
+def scrape_text(data: bytes, *, name: str) -> LogReading:
+    """Read the bytes of a log, page or guide; `name` is how messages call it. Raises LogFormatError."""
+    _check_text(data[:HEAD], name)
+    if is_page(data):
+        page = read_page(data, name)
+        runs = tuple(
+            _read_span(data, log.span, log.name, name).model_copy(update={"branch": log.branch, "commit": log.commit})
+            for log in page.logs
+        )
+        return LogReading(format=runs[0].format, runs=runs, page=page.facts)
+    stem = Path(name).stem
+    if is_guide(data):
+        excerpts = split_excerpts(data)
+        runs = tuple(
+            _read_span(text, (0, len(text)), stem if not n else f"{stem} (excerpt {n + 1})", name).model_copy(
+                update={"span": span}
+            )
+            for n, (text, span) in enumerate(excerpts)
+        )
+    else:
+        runs = (_read_span(data, (0, len(data)), stem, name),)
+    return LogReading(format=runs[0].format, runs=runs)
+
+
+def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
+    begin, end = span
+    dialect = _find_dialect(slices(data, begin, end), name)
+    reader = open_reader(dialect, data, name)
+    for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
+        reader.feed(window)
+    return reader.finish(name=run_name, span=span)
+
+
+def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
+    """The dialect of a log, from the first chunk that shows one."""
+    lines = 0
+    for chunk in chunks:
+        if dialect := recognise(chunk):
+            return dialect
+        lines += chunk.count(b"\n")
+    raise LogFormatError(
+        f"{name}: there is no training log in it: none of its {lines + 1} lines is one that MaxText prints ('completed "
+        "step: …', 'System Information: …', 'XPK Start: …'); give the file that holds the trainer's standard output "
+        "and error"
+    )
+
+
+def _is_document(head: bytes) -> bool:
+    return is_page(head) or b"```" in head or b"~~~" in head
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _check_text(head: bytes, name: str) -> None:
+    """Raise LogFormatError for what is no text at all."""
+    if not head.strip():
+        what = "is empty" if not head else "holds nothing but white space"
+        raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")
+    if head.startswith(b"\x1f\x8b"):
+        raise LogFormatError(f"{name}: is compressed; unpack it first (gunzip -k {name})")
+    zero = head.find(b"\0")
+    if zero >= 0:
+        line = head.count(b"\n", 0, zero) + 1
+        raise LogFormatError(
+            f"{name}:{line}: is not text (a zero byte at offset {zero}); give the trainer's output as a text file"
+        )

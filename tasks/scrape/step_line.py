@@ -1,0 +1,126 @@
+"""The grammar of one step line: `completed step: 3, seconds: 0.148, …, loss: 9.734` to its values, or to nothing."""
+
+import math
+import re
+from dataclasses import dataclass
+
+from tasks.scrape.prefix import ABSL
+
+# whatever looks like a step line; MaxText prints profiler steps without their times
+LOOSE = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
+_HEAD = re.compile(rb"completed (?:profiler \S+ )?step: ?(\d{1,18})")
+_KEY = re.compile(rb",[ \t]+([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]+")
+_NUMBER = re.compile(rb"[-+]?(?:\d+(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
+_WORD = re.compile(rb"[^\s,]+")
+_GLUED = re.compile(rb"(?:%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % ABSL)
+
+COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
+# printed with three decimals by every version: a number with fewer was cut
+THREE_DECIMALS = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
+KNOWN_KEYS = frozenset(
+    {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy", "indexer_loss"}
+    | {"live slice count"}
+    | THREE_DECIMALS
+)
+_OURS = frozenset({"step", "time", "line", "offset"})
+
+
+@dataclass(frozen=True)
+class Field:
+    """One `key: value` of a step line. `decimals` is None where the value is no plain decimal number."""
+
+    key: str
+    value: float | int | str
+    decimals: int | None
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """A step line that was read whole. Positions are those of `completed` and of the end of the last value."""
+
+    step: int
+    fields: tuple[Field, ...]
+    start: int
+    end: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the line, in order."""
+        return tuple(field.key for field in self.fields)
+
+
+def column_name(key: str) -> str:
+    """The name of a field's column: its own key, unless the records have a name for it or need the key themselves."""
+    return COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
+
+
+def parse_step(data: bytes, position: int, *, last: bool, before: StepLine | None) -> StepLine | None:
+    """The step line at a position, or None if it is damaged: a number that may have been cut is never read.
+
+    `last`: nothing follows `data`. `before`: a line of the same log that was read whole; a line that ends early is
+    only believed if its last number has as many decimals as there.
+    """
+    head = _HEAD.match(data, position)
+    if head is None:
+        return None
+    end, fields, keys = head.end(), [], set()
+    while data[end : end + 1] == b",":
+        key = _KEY.match(data, end)
+        if key is None:
+            return None
+        name = key[1].decode("utf-8", "replace")
+        field, end = _parse_field(data, key.end(), name)
+        if field is None or name in keys:
+            return None
+        keys.add(name)
+        fields.append(field)
+    line = StepLine(int(head[1]), tuple(fields), position, end)
+    return line if _is_whole(data, line, last=last, before=before) else None
+
+
+def _parse_field(data: bytes, position: int, key: str) -> tuple[Field | None, int]:
+    number = _NUMBER.match(data, position)
+    if number is not None and _ends(data, number.end()):
+        text = number[0].decode()
+        if key == "total_weights":
+            count = float(text)
+            return (Field(key, int(count), 0) if count.is_integer() else None), number.end()
+        plain = text.lstrip("+-").replace(".", "", 1).isdigit()
+        return Field(key, float(text), len(number[1] or b"") if plain else None), number.end()
+    word = _WORD.match(data, position)
+    if word is None or key in KNOWN_KEYS:
+        return None, position
+    return Field(key, word[0].decode("utf-8", "replace"), None), word.end()
+
+
+def _ends(data: bytes, position: int) -> bool:
+    """Whether a value can end here: before white space, a comma, the end, or what another writer glued to it."""
+    return data[position : position + 1] in (b"", b" ", b",", b"\n", b"\r", b"\t") or bool(_GLUED.match(data, position))
+
+
+def _is_whole(data: bytes, line: StepLine, *, last: bool, before: StepLine | None) -> bool:
+    """Whether the line's last value cannot have been cut."""
+    if not line.fields:  # only MaxText's profiler steps have no value at all
+        return data.startswith(b"completed profiler", line.start) and data[line.end : line.end + 1].isspace()
+    final = line.fields[-1]
+    following = data[line.end : line.end + 1]
+    if not following:  # cut here, or a file without a final line break
+        same = before is not None and before.keys == line.keys
+        return last and same and final.key in THREE_DECIMALS and _is_certain(final, before)
+    if not following.isspace():  # glued
+        return _is_certain(final, before)
+    ends_early = before is not None and before.keys != line.keys and before.keys[: len(line.keys)] == line.keys
+    return _is_certain(final, before) if ends_early or final.key in THREE_DECIMALS else True
+
+
+def _is_certain(final: Field, before: StepLine | None) -> bool:
+    """Whether the last number has the decimals that its key has elsewhere: one that was cut has fewer."""
+    if isinstance(final.value, float) and not math.isfinite(final.value):
+        return True
+    if not final.decimals:
+        return False
+    if before is not None:
+        for field in before.fields:
+            if field.key == final.key and field.decimals:
+                return field.decimals == final.decimals
+    return final.key in THREE_DECIMALS and final.decimals == 3

@@ -1,0 +1,207 @@
+"""Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tasks.records import STEP_SCHEMA, Source
+from tasks.scrape.prefix import ABSL, prefix_of_step
+from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
+from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
+from tasks.scrape.window import Window
+
+_GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
+# what comes after a line that was not cut off by the end
+_FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
+# below this many lines the columns cost more than they save
+COLUMNS_FROM = 200
+TEMPLATES_PER_WINDOW = 4
+
+
+@dataclass(frozen=True)
+class UnreadLine:
+    """Something that looks like a step line and was not read: where it stands, and how it begins."""
+
+    source: Source
+    text: str
+
+
+@dataclass
+class StepTable:
+    """The step lines read so far."""
+
+    columns_from: int = COLUMNS_FROM
+    seen: int = 0
+    parsed: int = 0
+    glued: int = 0
+    unread: list[UnreadLine] = field(default_factory=list)
+    cut: bool = False  # the last step line was cut off by the end of the text
+    source_file: str | None = None
+    keys: dict[str, None] = field(default_factory=dict)
+    _frames: list[pl.DataFrame] = field(default_factory=list)
+    _before: StepLine | None = None
+    _template: Template | None = None
+
+    def add(self, window: Window) -> list[tuple[int, int]]:
+        """Read the step lines of a window; returns the stretches between them, in which other things may stand."""
+        data = window.data
+        spans: list[tuple[int, int]] = []
+        frames: list[pl.DataFrame] = []
+        positions = np.empty(0, np.int64)
+        if data.count(b"completed step: ", window.start, window.limit) >= self.columns_from:
+            for columns in self._read_columns(window):
+                positions = np.concatenate([positions, columns.start])
+                spans.extend(zip(columns.record.tolist(), columns.end.tolist(), strict=True))
+                frames.append(self._frame_of(window, columns))
+        # a step line that starts before the limit may end after it
+        others = data.count(b"completed", window.start, min(window.limit + 8, len(data))) - len(positions)
+        if others:
+            rest = np.fromiter((m.start() for m in LOOSE.finditer(data, window.start)), np.int64)
+            rest = np.setdiff1d(rest[rest < window.limit], positions, assume_unique=True)
+            rows = [row for row in (self._read_one(window, int(p), spans) for p in rest) if row is not None]
+            if rows:
+                frames.append(_frame_of_rows(rows))
+            self.seen += len(rest)
+        self.seen += len(positions)
+        if frames:
+            frame = _combine(frames)
+            self.parsed += frame.height
+            self._frames.append(frame.sort("offset"))
+        gaps = _gaps(sorted(spans), window)
+        for begin, end in gaps:
+            found = _GLUED_PREFIX.finditer(data, begin, end)
+            self.glued += sum(1 for match in found if begin <= match.start() < window.limit)
+        return gaps
+
+    def _read_columns(self, window: Window) -> list[StepColumns]:
+        """The lines that fit the template of the lines before; where many do not, a new template is tried."""
+        words, commas, candidates = find_candidates(window)
+        found: list[StepColumns] = []
+        for _ in range(TEMPLATES_PER_WINDOW):
+            if self._template is None:
+                self._template = self._find_template(window, commas, candidates)
+                if self._template is None:
+                    break
+            columns, used = read_columns(window, self._template, words, commas, candidates)
+            if columns.start.size:
+                found.append(columns)
+            candidates = candidates[~used]
+            if len(candidates) < self.columns_from:
+                break
+            self._template = None
+        return found
+
+    def _find_template(self, window: Window, commas: np.ndarray[Any, Any], candidates: Any) -> Template | None:
+        """The template of the longest of the first lines that are left."""
+        lines = []
+        for comma in commas[candidates[:20]].tolist():
+            head = window.data.rfind(b"completed", max(0, comma - 60), comma)
+            line = parse_step(window.data, head, last=window.last, before=self._before) if head >= 0 else None
+            if line is not None:
+                lines.append(line)
+        if not lines:
+            return None
+        longest = max(lines, key=lambda line: len(line.fields))
+        self._note(window, longest)
+        return template_of(window.data, longest)
+
+    def _note(self, window: Window, line: StepLine) -> None:
+        """Remember what a line that was read tells about the others."""
+        self._before = line
+        self.keys.update(dict.fromkeys(line.keys))
+        if self.source_file is None:
+            prefix = prefix_of_step(window.data, line.start)
+            self.source_file = prefix.source if prefix else None
+
+    def _read_one(self, window: Window, position: int, spans: list[tuple[int, int]]) -> dict[str, Any] | None:
+        line = parse_step(window.data, position, last=window.last, before=self._before)
+        prefix = prefix_of_step(window.data, position)
+        begin = prefix.start if prefix else position
+        source = window.source(position)
+        if line is None:
+            text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
+            self.unread.append(UnreadLine(source, text))
+            self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
+            return None
+        self.glued += begin > 0 and not window.data[begin - 1 : begin].isspace()
+        self._note(window, line)
+        spans.append((begin, line.end))
+        row: dict[str, Any] = {column_name(f.key): f.value for f in line.fields}
+        return {"step": line.step, **row, "time": prefix and prefix.time, "line": source.line, "offset": source.offset}
+
+    def _frame_of(self, window: Window, columns: StepColumns) -> pl.DataFrame:
+        data: dict[str, Any] = {"step": columns.step}
+        data |= {column_name(key): values for key, values in columns.values.items()}
+        if columns.times is None:
+            data["time"] = pl.Series([None] * len(columns.start), dtype=pl.String)
+        else:
+            rows = np.full((len(columns.times), columns.times.shape[1] + 1), ord("\n"), np.uint8)
+            rows[:, :-1] = columns.times
+            data["time"] = pl.Series([rows.tobytes()[:-1].decode("ascii", "replace")]).str.split("\n").explode()
+        data["line"] = window.line + np.searchsorted(window.breaks, columns.start)
+        data["offset"] = window.base + columns.start
+        before = np.frombuffer(window.data, np.uint8)[columns.record - 1]
+        self.glued += int(np.count_nonzero((before != 10) & (before != 32) & (before != 9)))
+        return pl.DataFrame(data)
+
+    @property
+    def unknown_keys(self) -> tuple[str, ...]:
+        """The keys that no known version of the trainer prints."""
+        return tuple(sorted(key for key in self.keys if key not in KNOWN_KEYS))
+
+    def frame(self, first_day: datetime | None) -> pl.DataFrame:
+        """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
+        if not self._frames:
+            return pl.DataFrame(schema=STEP_SCHEMA)
+        frame = _combine(self._frames)
+        missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
+        frame = frame.with_columns(*missing, _iso_times(first_day))
+        fixed = ["time", "line", "offset"]
+        named = [key for key in STEP_SCHEMA if key not in fixed]
+        extra = [key for key in frame.columns if key not in STEP_SCHEMA]
+        return frame.select(
+            *[pl.col(key).cast(STEP_SCHEMA[key]) for key in named],
+            *[pl.col(key) for key in extra],
+            *[pl.col(key).cast(STEP_SCHEMA[key]) for key in fixed],
+        )
+
+
+def _frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """Rows to columns; a column in which any value is a word holds words."""
+    columns: dict[str, list[Any]] = {key: [] for row in rows for key in row}
+    for key, values in columns.items():
+        values.extend(row.get(key) for row in rows)
+        if any(isinstance(value, str) for value in values):
+            columns[key] = [value if value is None else str(value) for value in values]
+    return pl.DataFrame(columns)
+
+
+def _combine(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
+
+
+def _gaps(spans: list[tuple[int, int]], window: Window) -> list[tuple[int, int]]:
+    """What lies between the spans of a window and is more than a line break."""
+    gaps = []
+    position = window.start
+    for begin, end in spans:
+        if begin - position > 2:
+            gaps.append((position, begin))
+        position = max(position, end)
+    if position < len(window.data):
+        gaps.append((position, len(window.data)))
+    return gaps
+
+
+def _iso_times(first_day: datetime | None) -> pl.Expr:
+    """`MMDD hh:mm:ss.ffffff` to ISO 8601, in the year that is nearest to the first day (see `iso_time`)."""
+    if first_day is None:
+        return pl.lit(None, pl.String).alias("time")
+    raw = pl.col("time").cast(pl.String)
+    apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
+    year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
+    return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5)).alias("time")

@@ -1,0 +1,55 @@
+"""Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.records import Source
+
+CHUNK = 16 << 20  # bytes read at a time
+OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
+CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a log. What starts at `start <= position < limit` belongs to it; the rest is context."""
+
+    data: bytes
+    base: int  # offset of data[0] in the file
+    line: int  # 1-based number of the line that data[0] stands on
+    start: int
+    limit: int
+    last: bool  # nothing comes after
+    breaks: NDArray[np.int64] = field(init=False, repr=False)  # positions of the line breaks in data
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "breaks", np.flatnonzero(np.frombuffer(self.data, np.uint8) == 10))
+
+    def source(self, position: int) -> Source:
+        """Line and offset in the file of a position in `data`."""
+        return Source(line=self.line + int(np.searchsorted(self.breaks, position)), offset=self.base + position)
+
+
+def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterator[Window]:
+    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows."""
+    data, start = b"", 0
+    for chunk in chunks:
+        data += chunk
+        limit = len(data) - OVERLAP
+        if limit <= start:
+            continue
+        yield Window(data, base, line, start, limit, last=False)
+        keep = max(0, limit - CONTEXT)
+        line += data.count(b"\n", 0, keep)
+        base += keep
+        data, start = data[keep:], limit - keep
+    yield Window(data, base, line, start, len(data), last=True)
+
+
+def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:
+    """data[begin:end] in chunks."""
+    for position in range(begin, end, CHUNK):
+        yield data[position : min(position + CHUNK, end)]
