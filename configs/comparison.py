@@ -1,24 +1,31 @@
 """Reads what may be compared, where, and how closely: comparisons, cases, targets and tolerances by name."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
+from ruamel.yaml.comments import CommentedMap
 
-from configs.load import (
-    CONFIG_ROOT,
-    ConfigError,
-    Value,
-    display_path,
-    explain,
-    layer_from_map,
-    plain,
-    read_yaml,
-    suggest,
-)
+from configs.errors import ConfigError, Problems, suggest
+from configs.load import Value, explain, layer_from_map
+from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
+from configs.read import first_comment as first_comment
 from configs.schema import Frozen
 
+type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances"]
+Metric = Literal["step_time_s", "loss", "memory_percent", "parameters", "program_memory_gb"]
+
+SINGULAR: Mapping[Kind, str] = {
+    "cases": "case",
+    "models": "model",
+    "targets": "target",
+    "comparisons": "comparison",
+    "tolerances": "set of tolerances",
+}
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
+Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class Arm(Frozen):
@@ -35,8 +42,8 @@ class Comparison(Frozen):
     question: str
     trainer: Literal["maxview"]
     target: Name
-    cases: tuple[Name, ...]
-    repeats: Annotated[int, Field(ge=1, le=100)]
+    cases: Annotated[tuple[Name, ...], Field(min_length=1)]
+    repeats: Annotated[Count, Field(le=100)]
     tolerances: Name
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
@@ -44,8 +51,8 @@ class Comparison(Frozen):
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
         names = [arm.name for arm in self.arms]
-        if len(names) != 2 or len(set(names)) != 2:
-            raise ValueError(f"expected two arms with different names, got {names or 'none'}")
+        if len(names) != 2 or names[0] == names[1]:
+            raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
         return self
 
 
@@ -54,9 +61,9 @@ class Target(Frozen):
 
     name: Name
     backend: Literal["local"]
-    devices: Annotated[int, Field(ge=1)]
+    devices: Count
     model: Name
-    time_limit_s: Annotated[int, Field(ge=1)]
+    time_limit_s: Count
     environment: dict[str, str] = {}
     set: dict[str, Any] = {}
 
@@ -64,8 +71,8 @@ class Target(Frozen):
 class Tolerance(Frozen):
     """The least difference of a metric that matters, and why: relative to the baseline, or absolute in its unit."""
 
-    relative: Annotated[float, Field(ge=0)] | None = None
-    absolute: Annotated[float, Field(ge=0)] | None = None
+    relative: Size | None = None
+    absolute: Size | None = None
     why: Annotated[str, Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -75,100 +82,109 @@ class Tolerance(Frozen):
         return self
 
 
-def list_names(kind: str) -> tuple[str, ...]:
-    """The names in one folder of configs ("cases", "models", "targets", "comparisons", "tolerances")."""
-    return tuple(sorted(path.stem for path in (CONFIG_ROOT / kind).glob("*.yml")))
+def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
+    """The names in one folder of configs."""
+    return tuple(sorted(path.stem for path in (root / kind).glob("*.yml")))
 
 
-def find(kind: str, name: str) -> Path:
+def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
     """The file of a name. Raises ConfigError with a suggestion when there is none."""
-    names = list_names(kind)
+    names = list_names(kind, root=root)
     if name in names:
-        return CONFIG_ROOT / kind / f"{name}.yml"
-    singular = kind.removesuffix("s").replace("tolerance", "set of tolerances")
-    near = suggest(name, names) or (
-        f" (did you mean '{next(n for n in names if n.split('_', 1)[-1] == name)}'?)"
-        if any(n.split("_", 1)[-1] == name for n in names)
-        else ""
-    )
-    raise ConfigError([f"unknown {singular} '{name}'{near}; there are: {', '.join(names)}"])
+        return root / kind / f"{name}.yml"
+    raise ConfigError([f"unknown {SINGULAR[kind]} '{name}'{suggest(name, names)}; there are: {', '.join(names)}"])
 
 
-def first_comment(path: Path) -> str:
-    """The comment lines that open a YAML file, as one sentence."""
-    lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        lines.append(line.lstrip("# ").strip())
-    return " ".join(lines)
-
-
-def _load[T: BaseModel](kind: str, stem: str, model: type[T], **extra: Any) -> T:
-    path = find(kind, stem)
-    data = read_yaml(path)
-    shown = display_path(path)
-    origins = {str(key): f"{shown}:{data.lc.key(key)[0] + 1}" for key in data}
-    unknown = [
-        f"{origins[str(key)]}: unknown key '{key}'{suggest(str(key), tuple(model.model_fields))}"
+def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:
+    """The record that a file describes, `given` apart: those fields are not the file's to set."""
+    fields = tuple(name for name in model.model_fields if name not in given)
+    known = (*fields, *Arm.model_fields) if model is Comparison else fields
+    problems = [
+        f"{origin_of(data, path, (key,))}: unknown key '{key}'{suggest(str(key), fields)}"
         for key in data
-        if key not in model.model_fields
+        if key not in fields
     ]
-    if unknown:
-        raise ConfigError(unknown)
     try:
-        return model.model_validate({**plain(data), **extra})
+        record = model.model_validate({k: v for k, v in plain(data).items() if k in fields} | given)
     except ValidationError as error:
-        raise ConfigError(
-            [line if line.startswith(shown) else f"{shown}: {line}" for line in explain(error, origins)]
-        ) from error
+        problems += explain(error, lambda keys: origin_of(data, path, keys), known)
+        raise ConfigError(problems) from error
+    if problems:
+        raise ConfigError(problems)
+    return record
 
 
-def load_comparison(name: str) -> Comparison:
-    """A comparison by name."""
-    return _load("comparisons", name, Comparison, name=name, question=first_comment(find("comparisons", name)))
-
-
-def load_target(name: str) -> Target:
-    """A target by name."""
-    return _load("targets", name, Target, name=name)
-
-
-def load_tolerances(name: str) -> dict[str, Tolerance]:
-    """The tolerances of every metric in a set."""
-    path = find("tolerances", name)
+def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
+    """A comparison by name; everything that it names exists."""
+    path = find("comparisons", name, root=root)
     data = read_yaml(path)
-    shown = display_path(path)
+    question = first_comment(path)
+    problems = Problems()
+    if not question:
+        problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
+    spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question))
+    named: list[tuple[Kind, str, tuple[str | int, ...]]] = []
+    if spec is not None:
+        named += [("targets", spec.target, ("target",)), ("tolerances", spec.tolerances, ("tolerances",))]
+        named += [("cases", case, ("cases", index)) for index, case in enumerate(spec.cases)]
+    for kind, word, keys in named:
+        try:
+            find(kind, word, root=root)
+        except ConfigError as error:
+            problems.lines += [f"{origin_of(data, path, keys)}: {line}" for line in error.problems]
+    problems.raise_any()
+    assert spec is not None  # else there was a problem
+    return spec
+
+
+def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
+    """A target by name."""
+    path = find("targets", name, root=root)
+    return _load(path, read_yaml(path), Target, name=name)
+
+
+def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
+    """The tolerance of every metric that is judged."""
+    path = find("tolerances", name, root=root)
+    data = read_yaml(path)
+    metrics: tuple[str, ...] = get_args(Metric)
     tolerances: dict[str, Tolerance] = {}
     problems: list[str] = []
     for metric, value in data.items():
+        if metric not in metrics:
+            where = origin_of(data, path, (metric,))
+            problems.append(f"{where}: unknown metric '{metric}'{suggest(str(metric), metrics)}")
+            continue
         try:
-            tolerances[str(metric)] = Tolerance.model_validate(plain(value))
+            tolerances[metric] = Tolerance.model_validate(plain(value))
         except ValidationError as error:
-            where = f"{shown}:{data.lc.key(metric)[0] + 1}"
-            problems += [f"{where}: {metric}: {line}" for line in explain(error, {})]
+            for line in explain(error, lambda _: "", tuple(Tolerance.model_fields)):
+                problems.append(f"{origin_of(data, path, (metric,))}: {metric}: {line}")
+    problems += [f"{display_path(path)}: {metric} is missing" for metric in metrics if metric not in data]
     if problems:
         raise ConfigError(problems)
     return tolerances
 
 
-def load_layer(kind: str, name: str, layer: str) -> dict[str, Value]:
+def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
     """The config values of a model or case file."""
-    path = find(kind, name)
+    path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
-def set_layer(kind: str, name: str, layer: str) -> dict[str, Value]:
-    """The config values under `set:` of a target or comparison file."""
-    path = find(kind, name)
+def set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+    """The config values under `set:` of a target or comparison file that has been checked."""
+    path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}
 
 
-def arm_layer(comparison: str, arm: str) -> dict[str, Value]:
-    """The config values that one arm of a comparison sets."""
-    path = find("comparisons", comparison)
-    for item in read_yaml(path)["arms"]:
-        if item["name"] == arm:
-            return layer_from_map(item["set"], path, "arm") if item.get("set") else {}
-    raise ConfigError([f"{display_path(path)}: no arm '{arm}'"])
+def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
+    """The config values that one arm of a comparison sets. Raises ConfigError with a suggestion for an unknown arm."""
+    path = find("comparisons", comparison, root=root)
+    arms = {item["name"]: item for item in read_yaml(path)["arms"]}
+    if arm not in arms:
+        names = tuple(arms)
+        raise ConfigError([f"unknown arm '{arm}' of {comparison}{suggest(arm, names)}; there are: {', '.join(names)}"])
+    data = arms[arm].get("set")
+    return layer_from_map(data, path, "arm") if data else {}

@@ -5,11 +5,22 @@ Defaults live once, in `base.yml`, next to the one-line meaning of each key; so 
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+
+def _check_not_zero(value: int) -> int:
+    if value == 0:
+        raise ValueError("must be -1 or at least 1")
+    return value
+
 
 Positive = Annotated[int, Field(gt=0)]
+PositiveOrAll = Annotated[int, Field(ge=-1), AfterValidator(_check_not_zero)]
+NotNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Axis = Annotated[int, Field(ge=-1)]
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]  # at 1 the moment never moves, and its bias correction divides by 0
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # one folder, never a way out of it
 
 
 class Frozen(BaseModel):
@@ -21,8 +32,10 @@ class Frozen(BaseModel):
 class TrainConfig(Frozen):
     """Every value one training run depends on; `python -m model.train` needs nothing else."""
 
+    model_config = ConfigDict(allow_inf_nan=False)  # added to what Frozen sets
+
     # the run
-    run_name: str
+    run_name: FileName
     base_output_directory: str
     hardware: Literal["cpu", "tpu", "gpu"]
     pure_nnx: bool
@@ -60,24 +73,24 @@ class TrainConfig(Frozen):
     # the optimizer
     opt_type: Literal["adamw"]
     learning_rate: Annotated[float, Field(gt=0)]
-    learning_rate_schedule_steps: Annotated[int, Field(ge=-1)]
+    learning_rate_schedule_steps: PositiveOrAll
     warmup_steps_fraction: Fraction
     learning_rate_final_fraction: Fraction
-    adam_b1: Fraction
-    adam_b2: Fraction
-    adam_eps: Annotated[float, Field(ge=0)]
-    adam_eps_root: Annotated[float, Field(ge=0)]
-    adam_weight_decay: Annotated[float, Field(ge=0)]
-    gradient_clipping_threshold: Annotated[float, Field(ge=0)]
+    adam_b1: Decay
+    adam_b2: Decay
+    adam_eps: NotNegative
+    adam_eps_root: NotNegative
+    adam_weight_decay: NotNegative
+    gradient_clipping_threshold: NotNegative
 
     # random numbers
-    init_weights_seed: int
-    data_shuffle_seed: int
+    init_weights_seed: Seed
+    data_shuffle_seed: Seed
 
     # devices
-    ici_data_parallelism: Axis
-    ici_fsdp_parallelism: Axis
-    ici_tensor_parallelism: Axis
+    ici_data_parallelism: PositiveOrAll
+    ici_fsdp_parallelism: PositiveOrAll
+    ici_tensor_parallelism: PositiveOrAll
 
     # checkpoints
     enable_checkpointing: bool
@@ -86,14 +99,21 @@ class TrainConfig(Frozen):
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
+        """What no single key can tell; every line of the message names the keys that it is about."""
+        problems = []
         if self.base_num_query_heads != self.base_num_kv_heads:
-            raise ValueError("base_num_kv_heads must equal base_num_query_heads (no grouped-query attention)")
+            problems.append("base_num_kv_heads must equal base_num_query_heads (there is no grouped-query attention)")
         if self.head_dim % 2:
-            raise ValueError("head_dim must be even: rotary embeddings turn pairs of channels")
-        if [self.ici_data_parallelism, self.ici_fsdp_parallelism, self.ici_tensor_parallelism].count(-1) > 1:
-            raise ValueError("only one of the ici_*_parallelism keys may be -1 (= all devices that are left)")
+            problems.append("head_dim must be even (rotary embeddings turn pairs of channels)")
+        left = [key for key in MESH_KEYS if getattr(self, key) == -1]
+        if len(left) > 1:
+            problems.append(f"only one of {' and '.join(left)} may be -1 (= all devices that are left)")
+        if problems:
+            raise ValueError("\n".join(problems))
         return self
 
+
+MESH_KEYS = ("ici_data_parallelism", "ici_fsdp_parallelism", "ici_tensor_parallelism")
 
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})

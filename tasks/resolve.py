@@ -1,39 +1,30 @@
 """Turns a comparison's name and a few overrides into fully resolved run plans."""
 
-import hashlib
-import importlib.metadata
-import json
-import platform
-import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from configs.comparison import (
     Comparison,
     Target,
     arm_layer,
+    find,
     list_names,
     load_comparison,
     load_layer,
     load_target,
     set_layer,
 )
-from configs.load import (
-    CONFIG_ROOT,
-    ConfigError,
-    Value,
-    layer_from_map,
-    layer_from_overrides,
-    merge_layers,
-    read_yaml,
-    suggest,
-)
+from configs.errors import ConfigError, Problems, suggest
+from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers
+from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from tasks.identify import Checkout, hash_identity, name_run, read_checkout
 from tasks.records import RunPlan
 
-PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy")
+MOST_REPEATS = 100
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
 
 
 class ResolvedConfig(Frozen):
@@ -41,82 +32,6 @@ class ResolvedConfig(Frozen):
 
     config: TrainConfig
     values: dict[str, Value]
-
-
-def resolve_config(
-    comparison: Comparison,
-    target: Target,
-    *,
-    case: str,
-    arm: str,
-    overrides: Sequence[str] = (),
-    model: str | None = None,
-) -> ResolvedConfig:
-    """Layer base, target, model, case, arm, comparison and command line; later wins."""
-    base = CONFIG_ROOT / "base.yml"
-    config, values = merge_layers(
-        [
-            layer_from_map(read_yaml(base), base, "base"),
-            set_layer("targets", target.name, "target"),
-            load_layer("models", model or target.model, "model"),
-            load_layer("cases", case, "case"),
-            arm_layer(comparison.name, arm),
-            set_layer("comparisons", comparison.name, "comparison"),
-            layer_from_overrides(list(overrides)),
-        ]
-    )
-    return ResolvedConfig(config=config, values=values)
-
-
-def find_arm(comparison: Comparison, name: str) -> str:
-    """The arm's name, or a ConfigError that suggests one."""
-    names = [arm.name for arm in comparison.arms]
-    if name in names:
-        return name
-    raise ConfigError(
-        [f"unknown arm '{name}' of {comparison.name}{suggest(name, names)}; there are: {', '.join(names)}"]
-    )
-
-
-def trainer_commit(root: Path) -> tuple[str | None, bool]:
-    """(commit, dirty) of the git checkout that holds the trainer; (None, False) outside a checkout."""
-    if not (root / ".git").exists():
-        return None, False
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "model", "configs"))
-    except (OSError, subprocess.CalledProcessError):
-        return None, False  # no git on this machine, or no commit yet
-
-
-def source_digest(root: Path) -> str:
-    """A hash over the trainer's source: what decides a run's outcome even between commits."""
-    digest = hashlib.sha256()
-    for path in sorted([*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")]):
-        digest.update(str(path.relative_to(root)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def installed_versions() -> dict[str, str]:
-    """The versions of the packages that a run imports, Python included."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def hash_identity(facts: dict[str, Any]) -> str:
-    """The run's identity: equal facts, equal hash, on every machine."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 class Request(Frozen):
@@ -131,64 +46,163 @@ class Request(Frozen):
     fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
 
 
-def resolve(request: Request, out: Path) -> list[RunPlan]:
+def resolve_config(
+    comparison: Comparison,
+    target: Target,
+    *,
+    case: str,
+    arm: str,
+    overrides: Sequence[str] = (),
+    model: str | None = None,
+    root: Path = CONFIG_ROOT,
+) -> ResolvedConfig:
+    """Layer base, target, model, case, arm, comparison and command line; later wins.
+
+    Raises ConfigError with every problem of every layer.
+    """
+    base = root / "base.yml"
+    problems = Problems()
+    layers = [
+        problems.attempt(lambda: layer_from_map(read_yaml(base), base, "base")),
+        problems.attempt(lambda: set_layer("targets", target.name, "target", root=root)),
+        problems.attempt(lambda: load_layer("models", model or target.model, "model", root=root)),
+        problems.attempt(lambda: load_layer("cases", case, "case", root=root)),
+        problems.attempt(lambda: arm_layer(comparison.name, arm, root=root)),
+        problems.attempt(lambda: set_layer("comparisons", comparison.name, "comparison", root=root)),
+        problems.attempt(lambda: layer_from_overrides(overrides)),
+    ]
+    problems.raise_any()
+    read = [layer for layer in layers if layer is not None]
+    meant = {key for side in comparison.arms for key in side.set}
+    for layer in read[-2:]:  # of the comparison and the command line, which win over the arms
+        problems.lines += [
+            f"{value.origin}: '{key}' is what the arms of {comparison.name} differ in: set here, both would be the same"
+            for key, value in layer.items()
+            if key in meant
+        ]
+    problems.lines += [
+        f"{value.origin}: '{key}' is decided by the run's folder (choose another one with --out)"
+        for layer in read[1:]
+        for key, value in layer.items()
+        if key in RUN_FOLDER_KEYS
+    ]
+    merged = problems.attempt(lambda: merge_layers(read))
+    problems.raise_any()
+    assert merged is not None  # else there was a problem
+    return ResolvedConfig(config=merged[0], values=merged[1])
+
+
+def find_arm(comparison: Comparison, name: str) -> str:
+    """The arm's name, or a ConfigError that suggests one."""
+    names = [arm.name for arm in comparison.arms]
+    if name in names:
+        return name
+    raise ConfigError(
+        [f"unknown arm '{name}' of {comparison.name}{suggest(name, names)}; there are: {', '.join(names)}"]
+    )
+
+
+def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT) -> list[RunPlan]:
     """The plans of a comparison in the order they should run: case by case, repeats interleaved A B A B.
 
     Raises ConfigError with every problem of the input.
     """
-    comparison = load_comparison(request.comparison)
-    target = load_target(request.target or comparison.target)
-    root = CONFIG_ROOT.parent
-    commit, dirty = trainer_commit(root)
-    source = source_digest(root)
-    versions = installed_versions()
-    count = comparison.repeats if request.repeats is None else request.repeats
-    if count < 1:
-        raise ConfigError([f"--repeats must be at least 1, got {count}"])
-    plans = []
-    wanted = list_names("cases") if "all" in request.cases else request.cases or comparison.cases
-    for case in dict.fromkeys(wanted):
-        for repeat in range(count):
-            for arm in comparison.arms:
-                resolved = resolve_config(
-                    comparison, target, case=case, arm=arm.name, overrides=request.overrides, model=request.model
-                )
-                values = resolved.config.model_dump()
-                identity = hash_identity(
-                    {
-                        "config": {k: v for k, v in values.items() if k not in PLACE_KEYS},
-                        "trainer": comparison.trainer,
-                        "target": target.model_dump(exclude={"set", "time_limit_s"}),
-                        "source": source,
-                        "versions": versions,
-                        "repeat": repeat,
-                        "fresh": request.fresh,
-                    }
-                )
-                run_name = f"{case}-{arm.name}-r{repeat}-{identity[:10]}"
-                directory = out / "runs" / run_name
-                values |= {"run_name": run_name, "base_output_directory": str(out / "runs")}
-                plans.append(
-                    RunPlan(
-                        comparison=comparison.name,
-                        case=case,
-                        arm=arm.name,
-                        repeat=repeat,
-                        trainer=comparison.trainer,
-                        target=target.name,
-                        backend=target.backend,
-                        config=values,
-                        origins={key: value.origin for key, value in resolved.values.items()}
-                        | dict.fromkeys(("run_name", "base_output_directory"), "the run's identity"),
-                        commit=commit,
-                        dirty=dirty,
-                        versions=versions,
-                        environment=dict(target.environment),
-                        argv=(sys.executable, "-m", "model.train", str(directory / "config.yml")),
-                        time_limit_s=target.time_limit_s,
-                        run_name=run_name,
-                        directory=str(directory),
-                        identity=identity,
-                    )
-                )
-    return plans
+    comparison, target, cases = _check(request, root)
+    problems = Problems()
+    configs: dict[tuple[str, str], ResolvedConfig] = {}
+    for case in cases:
+        for arm in comparison.arms:
+            read = partial(resolve_config, comparison, target, case=case, arm=arm.name, root=root)
+            config = problems.attempt(partial(read, overrides=request.overrides, model=request.model))
+            if config is not None:
+                configs[case, arm.name] = config
+    problems.raise_any()
+    checkout = read_checkout(CONFIG_ROOT.parent)
+    repeats = comparison.repeats if request.repeats is None else request.repeats
+    return [
+        plan_run(
+            comparison,
+            target,
+            configs[case, arm.name],
+            checkout,
+            case=case,
+            arm=arm.name,
+            repeat=repeat,
+            fresh=request.fresh,
+            out=out,
+        )
+        for case in cases
+        for repeat in range(repeats)
+        for arm in comparison.arms
+    ]
+
+
+def plan_run(
+    comparison: Comparison,
+    target: Target,
+    resolved: ResolvedConfig,
+    checkout: Checkout,
+    *,
+    case: str,
+    arm: str,
+    repeat: int,
+    fresh: str,
+    out: Path,
+) -> RunPlan:
+    """One run of one arm. Its identity leaves out where it writes and how long it may take."""
+    identity = hash_identity(
+        {
+            "config": resolved.config.model_dump(exclude=set(PLACE_KEYS)),
+            "trainer": comparison.trainer,
+            "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
+            "versions": checkout.versions,
+            "repeat": repeat,
+            "fresh": fresh,
+        }
+    )
+    run_name = name_run(case, arm, repeat, identity)
+    directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
+    place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
+    origins = {key: value.origin for key, value in resolved.values.items()}
+    return RunPlan(
+        comparison=comparison.name,
+        case=case,
+        arm=arm,
+        repeat=repeat,
+        trainer=comparison.trainer,
+        target=target.name,
+        backend=target.backend,
+        config=resolved.config.model_dump() | place,
+        origins=origins | dict.fromkeys(place, "the run's identity"),
+        commit=checkout.commit,
+        dirty=checkout.dirty,
+        versions=checkout.versions,
+        environment=dict(target.environment),
+        argv=(sys.executable, "-m", "model.train", str(directory / "config.yml")),
+        time_limit_s=target.time_limit_s,
+        run_name=run_name,
+        directory=str(directory),
+        identity=identity,
+    )
+
+
+def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
+    """Everything that the request names: its comparison, its target and its cases, each once. Raises ConfigError."""
+    problems = Problems()
+    comparison = problems.attempt(partial(load_comparison, request.comparison, root=root))
+    place = request.target or (comparison.target if comparison else None)
+    target = problems.attempt(partial(load_target, place, root=root)) if place else None
+    wanted = request.cases or (comparison.cases if comparison else ())
+    for case in wanted:
+        if case != "all":
+            problems.attempt(partial(find, "cases", case, root=root))
+    if request.model:
+        problems.attempt(partial(find, "models", request.model, root=root))
+    problems.attempt(partial(layer_from_overrides, request.overrides))
+    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    problems.raise_any()
+    assert comparison is not None  # else there was a problem
+    assert target is not None
+    names = list_names("cases", root=root) if "all" in wanted else wanted
+    return comparison, target, list(dict.fromkeys(names))

@@ -1,0 +1,90 @@
+"""Turns a YAML 1.2 file into a mapping that knows the line of every key."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
+
+from configs.errors import ConfigError
+
+CONFIG_ROOT = Path(__file__).parent
+
+
+def display_path(path: Path) -> str:
+    """`configs/…` for a file of ours wherever it is installed, else the path as given."""
+    try:
+        return str(Path("configs") / path.resolve().relative_to(CONFIG_ROOT.resolve()))
+    except ValueError:
+        return str(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file. Raises ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([f"{display_path(path)}: cannot be read: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([f"{display_path(path)}:{line}: is not UTF-8 text (save the file as UTF-8)"]) from error
+
+
+def read_yaml(path: Path) -> CommentedMap:
+    """The mapping in a file; empty for an empty file. Raises ConfigError with file:line."""
+    shown = display_path(path)
+    try:
+        data = YAML(typ="rt").load(read_text(path))
+    except MarkedYAMLError as error:  # broken syntax, and keys that are given twice
+        mark = error.problem_mark or error.context_mark
+        where = f"{shown}:{mark.line + 1}" if mark else shown
+        raise ConfigError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
+    except YAMLError as error:  # characters that YAML does not allow, for example of a binary file
+        raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
+    if data is None:
+        return CommentedMap()
+    if not isinstance(data, CommentedMap):
+        raise ConfigError([f"{shown}:1: expected `key: value` lines, got {plain(data)!r:.60}"])
+    return data
+
+
+def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
+    """`file:line` of the value that `keys` lead to, or of the deepest one on the way there that has a line."""
+    here: Any = data
+    line = None
+    for key in keys:
+        try:
+            position = here.lc.key(key) if isinstance(here, CommentedMap) else here.lc.item(key)
+            line, here = position[0] + 1, here[key]
+        except (KeyError, IndexError, TypeError, AttributeError):
+            break  # the key is missing, comes out of a YAML merge (`<<`), or stands below a plain value
+    return display_path(path) if line is None else f"{display_path(path)}:{line}"
+
+
+def plain(value: Any) -> Any:
+    """A YAML value without ruamel's own types, which remember how it was written."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | CommentedSeq):
+        return [plain(v) for v in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, ScalarBoolean):  # a bool with an anchor; ruamel makes it an int
+        return bool(value)
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def first_comment(path: Path) -> str:
+    """The comment lines that open a YAML file, as one sentence."""
+    lines = []
+    for line in read_text(path).splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# ").strip())
+    return " ".join(lines)
