@@ -142,7 +142,7 @@ def scrape(
 
 @app.command
 def verify(
-    checkpoints: list[Path],
+    checkpoints: list[str],
     /,
     *,
     deep: Annotated[bool, Parameter(help="Decode every chunk and look for NaN and infinities.", negative="")] = False,

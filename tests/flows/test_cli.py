@@ -1,0 +1,100 @@
+"""Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.cli import call
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
+    """The message of a command that is refused before anything was written."""
+    assert call(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    assert not Path("maxview-out").exists()
+    return " ".join(shown.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "linen-vs-nn"], "unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?)"),
+        (["compare", "linen-vs-nnx", "--case", "dropout"], "unknown case 'dropout' (did you mean '03_dropout'?)"),
+        (["compare", "linen-vs-nnx", "--target", "cpu8"], "unknown target 'cpu8' (did you mean 'cpu-8'?)"),
+        (["compare", "linen-vs-nnx", "--model", "tinny"], "unknown model 'tinny' (did you mean 'tiny'?)"),
+        (["compare", "linen-vs-nnx", "--set", "step=3"], "unknown key 'step' (did you mean 'steps'?)"),
+        (["compare", "linen-vs-nnx", "--set", "steps"], "'steps' is not key=value"),
+        (["compare", "linen-vs-nnx", "--set", "steps=many"], "command line: steps: should be a valid integer, got 'many'"),
+        (["compare", "linen-vs-nnx", "--set", "steps=0"], "greater than 0, got 0"),
+        (["compare", "linen-vs-nnx", "--set", "base_emb_dim=32"], "is set by the model file too (configs/models/tiny.yml"),
+        (["compare", "linen-vs-nnx", "--repeats", "0"], "--repeats must be 1 to 100, got 0"),
+        (["compare", "linen-vs-nnx", "--repeats", "three"], "--repeats"),
+        (["compare"], "NAME"),
+        (["compair", "linen-vs-nnx"], 'Did you mean "compare"?'),
+        (["compare", "linen-vs-nnx", "--cases", "01_base"], "--case"),
+        (["resolve", "01_base", "--arm", "nxx"], "unknown arm 'nxx' of linen-vs-nnx (did you mean 'nnx'?)"),
+        (["ingest", "no-such.log"], "no-such.log"),
+        (["scrape", "no-such.log"], "no-such.log"),
+        (["verify", "no-such-folder"], "no-such-folder"),
+        (["verify", "x", "--record", "--check"], "--record and --check exclude each other"),
+    ],
+)
+def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert message in refused(capsys, words)
+
+
+def test_an_output_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    message = refused(capsys, ["compare", "linen-vs-nnx", "--out", str(tmp_path / "file" / "out")])
+    assert "cannot be written" in message
+    assert "--out" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.log", b"", "empty"),
+        ("binary.log", bytes(range(256)) * 40, "binary"),
+        ("shopping.log", b"milk\nbread\n", "no training log"),
+        ("one.log", b"completed step: 0, seconds: 1.000, loss: 3.000\ncompleted step: 1, seconds: 1.000, loss: 2.000\n", "OTHER"),
+    ],
+)
+def test_logs_that_cannot_be_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    shown = refused(capsys, ["ingest", name])
+    assert message in shown
+    assert name in shown
+
+
+@pytest.mark.parametrize("make", ["empty folder", "not a checkpoint"])
+def test_folders_that_are_no_checkpoints(capsys: pytest.CaptureFixture[str], tmp_path: Path, make: str) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    if make == "not a checkpoint":
+        (folder / "notes.txt").write_text("hello")
+    assert str(folder) in refused(capsys, ["verify", str(folder)]).replace(" ", "")
+
+
+def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["resolve", "03_dropout", "--set", "steps=7"]) == 0
+    lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert lines["steps"][0] == "7"
+    assert lines["max_target_length"][:2] == ["128", "configs/cases/03_dropout.yml:4"]
+    root = Path(__file__).parent.parent.parent
+    assert "max_target_length" in (root / "configs/cases/03_dropout.yml").read_text().splitlines()[3]
+
+
+def test_cases_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["cases"]) == 0
+    shown = capsys.readouterr().out
+    for path in (Path(__file__).parent.parent.parent / "configs" / "cases").glob("*.yml"):
+        assert path.stem in shown

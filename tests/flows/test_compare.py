@@ -1,0 +1,185 @@
+"""`maxview compare` as its user meets it: real trainers, a real Prefect server, real checkpoints."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tasks.records import RunRecord
+from tasks.store import Store
+from tasks.verify import verify_checkpoints
+
+type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+type Start = Callable[..., subprocess.Popen[str]]
+type ProcessesOf = Callable[[Path], list[psutil.Process]]
+
+SMALL = ("--set", "steps=6", "--set", "max_target_length=32")
+LONG = ("--set", "steps=2000", "--set", "max_target_length=64", "--set", "checkpoint_period=200")
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.1)
+
+
+def read_records(out: Path) -> dict[str, RunRecord]:
+    records = [directory.read_record() for directory in Store(out).runs()]
+    return {record.arm: record for record in records if record is not None}
+
+
+def step_count(log: Path) -> int:
+    return log.read_text().count("completed step:") if log.exists() else 0
+
+
+def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
+    maxview: Maxview, tmp_path: Path, prefect_server: str
+) -> None:
+    first = maxview("compare", "linen-vs-nnx", *SMALL, "--out", "o", "--json")
+    assert first.returncode == 0, first.stderr
+    (comparison,) = json.loads(first.stdout)
+    assert comparison["verdict"] == "same"
+    assert {floor["name"]: floor["holds"] for floor in comparison["floors"]} == {
+        "same program": True,
+        "same bits": True,
+        "same checkpoint": True,
+    }
+    records = read_records(tmp_path / "o")
+    assert set(records) == {"linen", "nnx"}
+    for record in records.values():
+        assert record.reading.exit_code == 0
+        assert record.reading.coverage.complete
+        assert record.reading.steps["step"].to_list() == [0, 1, 2, 3, 4, 5]
+        assert record.metrics is not None
+        # the log prints three decimals of what the metrics file has in full
+        printed = record.reading.steps["loss"].to_list()
+        assert [f"{loss:.3f}" for loss in record.metrics["loss"]] == [f"{loss:.3f}" for loss in printed]
+        assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (5, True)]
+        # the manifests were recorded while training went on; nothing has changed since
+        run = Path(record.log).parent
+        assert all(proof.ok for proof in verify_checkpoints(run / "checkpoints", mode="check"))
+    page = next((tmp_path / "o" / "comparisons").rglob("index.html"))
+    assert "linen" in page.read_text()
+    assert json.loads((page.parent / "comparison.json").read_text())["id"] == comparison["id"]
+
+    before = {record.log: os.stat(record.log).st_mtime_ns for record in records.values()}
+    second = maxview("compare", "linen-vs-nnx", *SMALL, "--out", "o", "--json")
+    assert second.returncode == 0, second.stderr
+    assert "finished before" in second.stderr
+    assert {log: os.stat(log).st_mtime_ns for log in before} == before
+    again = json.loads(second.stdout)[0]
+    assert again["id"] == comparison["id"]
+    assert again["rows"] == comparison["rows"]
+
+    runs = httpx.post(f"{prefect_server}/flow_runs/filter", json={}).json()
+    names = [run["name"] for run in runs if run["state"]["name"] == "Same"]
+    assert len(names) == 2
+    assert all("linen-vs-nnx" in name for name in names)
+    tasks = httpx.post(f"{prefect_server}/task_runs/filter", json={}).json()
+    assert all(task["state"]["type"] == "COMPLETED" for task in tasks)
+    kinds = [artifact["type"] for artifact in httpx.post(f"{prefect_server}/artifacts/filter", json={}).json()]
+    assert {"markdown", "table", "link", "progress"} <= set(kinds)
+
+
+def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
+    start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf
+) -> None:
+    words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
+    flow = start(*words)
+    runs = tmp_path / "o" / "runs"
+    wait_for(lambda: any(step_count(log) > 300 for log in runs.glob("*-nnx-*/log.txt")))
+    os.killpg(flow.pid, signal.SIGKILL)
+    flow.wait()
+    linen, nnx = next(runs.glob("*-linen-*")), next(runs.glob("*-nnx-*"))
+    finished = {path: path.stat().st_mtime_ns for path in (linen / "log.txt", linen / "record.json")}
+    assert not (nnx / "record.json").exists()
+    supervisor = json.loads((nnx / "handle.json").read_text())["pid"]
+    assert psutil.pid_exists(supervisor)
+
+    again = maxview(*words, "--json")
+    assert again.returncode == 0, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    # the run that was in flight was attached to, not started a second time
+    assert json.loads((nnx / "handle.json").read_text())["pid"] == supervisor
+    assert (nnx / "log.txt").read_text().count("XPK Start:") == 1
+    record = read_records(tmp_path / "o")["nnx"]
+    assert record.reading.steps.height == 2000
+    assert all(proof.ok for proof in record.proofs)
+    assert [proof.step for proof in record.proofs] == [*range(0, 2000, 200), 1999]
+    assert not processes_of(runs)
+
+
+def test_a_trainer_killed_with_its_flow_resumes_from_its_last_checkpoint(
+    start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf
+) -> None:
+    words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
+    flow = start(*words)
+    runs = tmp_path / "o" / "runs"
+    wait_for(lambda: any(step_count(log) > 700 for log in runs.glob("*-linen-*/log.txt")))
+    os.killpg(flow.pid, signal.SIGKILL)
+    flow.wait()
+    for process in processes_of(runs):
+        process.kill()
+    wait_for(lambda: not processes_of(runs))
+    again = maxview(*words, "--json")
+    assert again.returncode == 0, again.stderr
+    (comparison,) = json.loads(again.stdout)
+    # the arm that was interrupted and the one that was not end in the same bits
+    assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
+    linen = next(runs.glob("*-linen-*"))
+    assert (linen / "log.1.txt").exists()
+    assert "completed step: 0," not in (linen / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("stage", ["starting", "training", "second arm"])
+def test_control_c_leaves_nothing_running(
+    start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, stage: str
+) -> None:
+    runs = tmp_path / "o" / "runs"
+    flow = start("compare", "linen-vs-nnx", *LONG, "--out", "o")
+    if stage == "training":
+        wait_for(lambda: any(step_count(log) > 5 for log in runs.glob("*-linen-*/log.txt")))
+    elif stage == "second arm":
+        wait_for(lambda: any(log.stat().st_size for log in runs.glob("*-nnx-*/log.txt")))
+    else:
+        time.sleep(2.0)
+    os.killpg(flow.pid, signal.SIGINT)
+    _, errors = flow.communicate(timeout=60)
+    assert flow.returncode == 130, errors
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+    wait_for(lambda: not processes_of(tmp_path / "o"), 10)
+    for directory in Store(tmp_path / "o").runs():
+        directory.read_record()  # readable or absent, never half-written
+    if stage == "second arm":
+        assert set(read_records(tmp_path / "o")) == {"linen"}
+
+
+def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, tmp_path: Path) -> None:
+    # an absurd learning rate makes the loss infinite or NaN, in both arms
+    words = ("--set", "learning_rate=1e30", "--set", "warmup_steps_fraction=0.0")
+    result = maxview("compare", "linen-vs-nnx", *SMALL, *words, "--out", "o", "--json")
+    assert result.returncode == 1, result.stderr
+    (comparison,) = json.loads(result.stdout)
+    for side in ("baseline", "candidate"):
+        assert comparison[side]["exit_code"] == 1
+        assert comparison[side]["cause_of_death"]["line"] > 1
+    assert "died" in comparison["headline"]
+
+
+def test_cases_on_eight_devices(maxview: Maxview, tmp_path: Path) -> None:
+    result = maxview(
+        "compare", "linen-vs-nnx", *SMALL, "--case", "03_dropout", "--target", "cpu-8", "--out", "o", "--json"
+    )
+    assert result.returncode == 0, result.stderr
+    (comparison,) = json.loads(result.stdout)
+    assert comparison["baseline"]["environment"]["num_devices"] == 8
+    assert all(floor["holds"] for floor in comparison["floors"])
