@@ -7,12 +7,12 @@ from typing import Any
 from tasks.publish.curves import thin_out
 from tasks.publish.text import shorten, visible
 from tasks.publish.words import is_dead, name_side
-from tasks.records import ComparisonRecord, Curve, Source, Stall
+from tasks.records import ArmSummary, ComparisonRecord, Curve, Source, Stall
 
 POINTS = 1_000  # per curve; a page is about as wide
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
 
-type Anchor = Callable[[str, str | None, Source | None], str | None]  # (arm, run, place) -> anchor on the page
+type Anchor = Callable[[ArmSummary, int | None, Source | None], str | None]  # (arm, its run, place) -> anchor
 
 
 def list_figures(record: ComparisonRecord, anchor: Anchor) -> list[dict[str, Any]]:
@@ -50,6 +50,7 @@ def _figure(record: ComparisonRecord, metric: str, anchor: Anchor) -> dict[str, 
 
 def _trace(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> dict[str, Any]:
     kept = shown_points(curve)
+    arm, run = _run_of(record, curve)
     return {
         "side": name_side(record, curve.arm),
         "name": _tagless(shorten(curve.arm, 40)),
@@ -57,22 +58,28 @@ def _trace(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> dict[str, 
         "x": [curve.steps[i] for i in kept],
         "y": [_finite(curve.values[i]) for i in kept],
         "text": ["" if (v := curve.values[i]) is None else f"{v:.9g}" for i in kept],
-        "line": [anchor(curve.arm, curve.run_name, _place(curve, i)) for i in kept],
+        "line": [anchor(arm, run, _place(curve, i)) for i in kept],
     }
 
 
 def _marks(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> list[dict[str, Any]]:
     stalls: tuple[Stall, ...] = record.stalls.get(curve.arm, ())
     by_place = {(stall.step, stall.offset): stall for stall in stalls}
+    arm, run = _run_of(record, curve)
     marks = []
     for i, step in enumerate(curve.steps):
         stall = by_place.get((step, curve.offsets[i]))
         value = _finite(curve.values[i])
         if stall is not None and value is not None:
-            where = anchor(curve.arm, curve.run_name, _place(curve, i))
+            where = anchor(arm, run, _place(curve, i))
             side = name_side(record, curve.arm)
             marks.append({"x": step, "y": value, "cause": _tagless(stall.cause), "side": side, "line": where})
     return marks
+
+
+def _run_of(record: ComparisonRecord, curve: Curve) -> tuple[ArmSummary, int | None]:
+    arm = record.candidate if curve.arm == record.candidate.name else record.baseline
+    return arm, arm.runs.index(curve.run_name) if curve.run_name in arm.runs else None
 
 
 def _place(curve: Curve, i: int) -> Source:

@@ -12,9 +12,19 @@ from rich.text import Text
 
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
-from tasks.publish.words import EFFECTS, GROUPS, VERDICTS, cell_text, describe_coverage, facts_of, is_dead, name_verdict
+from tasks.publish.words import (
+    EFFECTS,
+    GROUPS,
+    VERDICTS,
+    cell_text,
+    describe_coverage,
+    facts_of,
+    is_dead,
+    name_side,
+    name_verdict,
+)
 from tasks.publish.words import threshold_text as words_of_threshold
-from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
+from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
 
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 
@@ -26,7 +36,7 @@ def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | 
     """
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _deaths(record)
-    parts += _findings(record.findings)
+    parts += _findings(record)
     parts += [Text(), _table(record)]
     parts += _reasons(record)
     parts += _divergence(record)
@@ -78,7 +88,9 @@ def _log_of(arm: ArmSummary) -> str:
     return visible(arm.logs[0]) if arm.logs else "its log"
 
 
-def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
+def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
+    # a death stands above the findings already, with its line
+    findings = [f for f in record.findings if f.kind != "died" or not any(is_dead(arm) for _, arm in _sides(record))]
     if not findings:
         return
     yield _section("Are the two comparable?")
@@ -89,7 +101,7 @@ def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
     for finding in sorted(findings, key=lambda f: order.index(f.effect)):
         word = EFFECTS[finding.effect]
         table.add_row(Text(f"{word.sign} {finding.effect}", style=word.style), _plain(finding.message))
-        evidence = "; ".join(f"{visible(e.arm)}: {visible(e.value)}" for e in finding.evidence)
+        evidence = "; ".join(f"{_heading(record, e.arm)}: {visible(e.value)}" for e in finding.evidence)
         if evidence:
             table.add_row("", Text(evidence, style="dim", overflow="fold"))
     yield table
@@ -98,9 +110,8 @@ def _findings(findings: tuple[Finding, ...]) -> Iterator[RenderableType]:
 def _table(record: ComparisonRecord) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
     table.add_column("Metric", overflow="fold")
-    for role, arm in _sides(record):
-        heading = arm.name if len(visible(arm.name)) <= LONGEST_HEADING else role
-        table.add_column(_plain(heading), justify="right", overflow="fold")
+    for _, arm in _sides(record):
+        table.add_column(Text(_heading(record, arm.name)), justify="right", overflow="fold")
     table.add_column("Difference", justify="right", overflow="fold")
     table.add_column("Verdict", no_wrap=True)
     for group, title in GROUPS.items():
@@ -199,6 +210,12 @@ def _closing(record: ComparisonRecord, page: str | os.PathLike[str] | None) -> I
 
 def _sides(record: ComparisonRecord) -> tuple[tuple[str, ArmSummary], tuple[str, ArmSummary]]:
     return ("baseline", record.baseline), ("candidate", record.candidate)
+
+
+def _heading(record: ComparisonRecord, arm: str) -> str:
+    """The arm's name, or which side it is where that is shorter: the lines above have the name."""
+    name = visible(arm)
+    return name if len(name) <= LONGEST_HEADING else (name_side(record, arm) or name)
 
 
 def _plain(text: str) -> Text:

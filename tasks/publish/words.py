@@ -39,7 +39,7 @@ EFFECT_WORDS: dict[Effect, str] = {
 
 GROUPS: dict[Literal["maxview", "ours"], str] = {
     "maxview": "MaxView's rows",
-    "ours": "What they do not tell",
+    "ours": "Beyond MaxView",
 }
 
 
@@ -88,8 +88,8 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("devices", devices),
         ("mesh", mesh),
         ("host process", None if here.process_index is None else str(here.process_index)),
-        ("started", format_moment(arm.started)),
         ("exit code", None if arm.exit_code is None else str(arm.exit_code)),
+        ("started", format_moment(arm.started)),
     ]
     return [(name, visible(value)) for name, value in pairs if value]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish import write_page
-from tasks.records import ComparisonRecord, Curve
+from tasks.records import CheckpointEvent, ComparisonRecord, Curve, LogError
 from tasks.store.atomic import StoreError
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -73,6 +73,12 @@ class Reader(HTMLParser):
 
 
 type Lines = dict[str, list[tuple[int, str]]]
+
+
+def numbered(texts: list[str]) -> list[tuple[int, str]]:
+    """Lines with their byte offsets in a file of their own."""
+    lengths = [len(text.encode()) + 1 for text in texts]
+    return [(sum(lengths[:i]), text) for i, text in enumerate(texts)]
 
 
 def read(page: Path) -> Element:
@@ -216,6 +222,27 @@ def test_each_repeat_has_its_own_log_and_curve(tmp_path: Path, record_002: Compa
     trace = next(t for t in figures(root)[0]["traces"] if t["run"] == "again")  # type: ignore[attr-defined]
     assert trace["line"][3].startswith("baseline-2-L")
     assert trace["line"][3] in ids(root)
+
+
+def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
+    tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    good = numbered([f"padding {i}" for i in range(3)] + ["saving a checkpoint at step 0", "EXIT_CODE=0"])
+    bad = numbered(["saving a checkpoint at step 0", "x" * 40, "RuntimeError: out of memory", "EXIT_CODE=1"])
+    error, saves = bad[2][0], (good[3][0], bad[0][0])
+    arm = record_000.candidate.model_copy(
+        update={
+            "runs": ("first", "second"),
+            "cause_of_death": LogError(type="RuntimeError", message="out of memory", line=3, offset=error),
+            "checkpoints": tuple(CheckpointEvent(step=0, line=i, offset=o) for i, o in zip((4, 1), saves, strict=True)),
+        }
+    )
+    record = record_000.model_copy(update={"candidate": arm, "findings": ()})
+    root = read(write_page(record, tmp_path, log_lines={"nnx/first": good, "nnx/second": bad}))
+    cause = root.one("section", id="death-candidate").one("p", class_="cause").one("a")
+    assert cause.attributes["href"] == "#candidate-2-L3"
+    links = [cell.all("a") for cell in root.one("section", id="checkpoints").all("td", data_label="step")]
+    assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
 
 
 def test_the_drawing_program_is_copied_once_for_all_pages(

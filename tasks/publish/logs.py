@@ -1,0 +1,110 @@
+"""Turns the lines of both arms' logs into what the page shows of them, and a place in a log into its anchor."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tasks.publish.assets import replacing
+from tasks.publish.checkpoints import CheckpointLine, list_checkpoints
+from tasks.publish.figures import shown_points
+from tasks.publish.logview import LogView, ShownLine, read_log
+from tasks.publish.text import visible
+from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
+
+LINES_BEFORE_DEATH = 12
+
+type Lines = Iterable[tuple[int, str]]
+
+
+class Logs:
+    """The logs of both sides as the page shows them; making it writes `logs/*.txt` into the page's folder."""
+
+    def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
+        self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
+        self._views: dict[tuple[str, str], LogView] = {}
+        self.by_side: dict[str, list[LogView]] = {"baseline": [], "candidate": []}
+        for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+            for number, run in enumerate(arm.runs):
+                lines = log_lines.get(f"{arm.name}/{run}", log_lines.get(arm.name) if number == 0 else None)
+                if lines is None:
+                    continue
+                prefix = side if number == 0 else f"{side}-{number + 1}"
+                file = f"logs/{prefix}.txt"
+                with replacing(folder / file) as copy:
+                    view = read_log(
+                        lines,
+                        list_places(record, arm, number),
+                        title=" · ".join(map(visible, dict.fromkeys((arm.label, run)))),
+                        prefix=prefix,
+                        copy=copy,
+                        file=file,
+                    )
+                self.by_side[side].append(view)
+                self._views[arm.name, run] = view
+
+    def anchor(self, arm: ArmSummary, run: int | None, source: Source | None) -> str | None:
+        """The anchor of the line at `source` in the log of the arm's run with this number, if the page shows it."""
+        if run is None or run >= len(arm.runs) or source is None or not source.line:
+            return None
+        view = self._views.get((arm.name, arm.runs[run]))
+        return view.anchors.get(source.offset) if view is not None else None
+
+    def evidence_anchor(self, evidence: Evidence) -> str | None:
+        """The anchor of the line that an arm's evidence for a finding was read from."""
+        arm = self._arms.get(evidence.arm)
+        return self.anchor(arm, 0, evidence.source) if arm is not None else None
+
+    def checkpoint_anchor(self, arm: ArmSummary, line: CheckpointLine) -> str | None:
+        """The anchor of the line that announces a checkpoint."""
+        return self.anchor(arm, line.run, line.source)
+
+    def death_anchor(self, arm: ArmSummary) -> str | None:
+        """The anchor of the line that names the cause of death."""
+        lines = self.before_death(arm)
+        return lines[-1].anchor if lines else None
+
+    def before_death(self, arm: ArmSummary) -> list[ShownLine]:
+        """The last lines up to the one that names the cause of death, out of the log of the run that has it there."""
+        error = arm.cause_of_death
+        if error is None:
+            return []
+        place = Source(line=error.line, offset=error.offset)
+        for number, run in enumerate(arm.runs):
+            anchor = self.anchor(arm, number, place)
+            shown = self._views[arm.name, run].shown if anchor is not None else ()
+            at = next((i for i, line in enumerate(shown) if line.anchor == anchor), None)
+            # with repeats the record does not say which run died: the line there must name the error
+            if at is not None and (len(arm.runs) == 1 or visible(error.type) in shown[at].text):
+                return list(shown[max(0, at + 1 - LINES_BEFORE_DEATH) : at + 1])
+        return []
+
+
+def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
+    """Every place in the log of the arm's run with this number that the page links to, with what was read there."""
+    places: dict[Source, tuple[str, ...]] = {}
+
+    def add(source: Source | None, *names: str) -> None:
+        if source is not None and source.line:
+            places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
+
+    steps = set()
+    for curve in record.curves:
+        if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]):
+            steps |= set(zip(curve.steps, curve.offsets, strict=True))
+            for i in shown_points(curve):
+                add(Source(line=curve.lines[i], offset=curve.offsets[i]))
+    for stall in record.stalls.get(arm.name, ()):
+        if (stall.step, stall.offset) in steps:
+            add(Source(line=stall.line, offset=stall.offset), f"stall: {stall.cause}")
+    for line in list_checkpoints(arm):
+        if line.run == run:
+            add(line.source, f"checkpoint {line.step}")
+    if arm.cause_of_death is not None:
+        add(Source(line=arm.cause_of_death.line, offset=arm.cause_of_death.offset), "cause of death")
+    if run == 0:  # single values and findings are read from the arm's first run
+        for row in record.rows:
+            add(row.baseline_source if arm is record.baseline else row.candidate_source, row.title)
+        for finding in record.findings:
+            for evidence in finding.evidence:
+                if evidence.arm == arm.name:
+                    add(evidence.source, finding.kind)
+    return places
