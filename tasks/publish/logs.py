@@ -33,7 +33,7 @@ class Logs:
                     view = read_log(
                         lines,
                         list_places(record, arm, number),
-                        title=" · ".join(map(visible, dict.fromkeys((arm.label, run)))),
+                        title=visible(arm.label if run in arm.label else f"{arm.label} · {run}"),
                         prefix=prefix,
                         copy=copy,
                         file=file,

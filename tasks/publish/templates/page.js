@@ -66,7 +66,8 @@
         customdata: trace.text.map((text, i) => [trace.line[i], text]),
         line: { color: colour(trace.side), width: again === 1 ? 2 : 1.25, dash: trace.side === "candidate" ? "dash" : "solid" },
         marker: { size: 6, symbol: trace.side === "candidate" ? "square" : "circle" },
-        hovertemplate: `${trace.name}<br>${trace.run}<br>step %{x}: <b>%{customdata[1]}</b> ${figure.unit}<extra></extra>`,
+        cliponaxis: false,
+        hovertemplate: `${[...new Set([trace.name, trace.run])].join("<br>")}<br>step %{x}: <b>%{customdata[1]}</b> ${figure.unit}<extra></extra>`,
       };
     });
     const causes = [...new Set(figure.marks.map((mark) => mark.cause))];
@@ -74,7 +75,7 @@
       const here = figure.marks.filter((mark) => mark.cause === cause);
       return {
         type: "scatter", mode: "markers", name: `stall: ${cause}`, x: here.map((mark) => mark.x), y: here.map((mark) => mark.y),
-        customdata: here.map((mark) => [mark.line, ""]), hoverinfo: "skip",
+        customdata: here.map((mark) => [mark.line, ""]), hoverinfo: "skip", cliponaxis: false,
         marker: {
           size: 14, symbol: ["circle-open", "diamond-open", "square-open", "triangle-up-open"][causes.indexOf(cause) % 4],
           line: { width: 2 }, color: colour("unknown"),

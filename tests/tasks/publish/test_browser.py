@@ -272,9 +272,13 @@ def test_a_page_that_lost_its_drawing_program_says_so(visit: Opener, tmp_path: P
     assert page.locator("#curve-loss img").is_visible()
 
 
-def test_on_paper_there_are_no_controls(visit: Opener, address: str) -> None:
-    page = visit(address).page
+def test_on_paper_there_is_a_table_and_no_control(visit: Opener, address: str) -> None:
+    page = visit(address, width=794).page  # A4 at 96 dots per inch: on a screen this narrow the rows become cards
+    display = "getComputedStyle(document.getElementById('m-final_loss')).display"
+    assert page.evaluate(display) == "grid"
     page.emulate_media(media="print")
+    assert page.evaluate(display) == "table-row"
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 794
     for control in ("button", "input", ".top nav", "#logs details"):
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()
