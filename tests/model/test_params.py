@@ -1,0 +1,106 @@
+"""First weights: the seeds' tree and count, MaxText's distributions, the same draws whatever the layout."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh
+
+from configs.load import CONFIG_ROOT, load_train_config
+from configs.schema import TrainConfig
+from model import report
+from model.implementation import make_implementation
+from model.params import count_params, flatten
+from model.sharding import MESH_AXES, make_mesh
+from model.step import declare_state, init_state
+
+type MiniConfig = Callable[..., TrainConfig]
+
+
+def seed_config(**changes: object) -> TrainConfig:
+    return load_train_config(
+        CONFIG_ROOT / "models" / "seed-1b.yml", [f"{key}={value}" for key, value in changes.items()]
+    )
+
+
+@pytest.mark.parametrize("pure_nnx", [False, True])
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_seed_model_has_the_seeds_parameter_count(pure_nnx: bool, scan_layers: bool) -> None:
+    shapes, _ = make_implementation(seed_config(pure_nnx=pure_nnx, scan_layers=scan_layers)).declare()
+    # 2 embeddings of 32000·2048; 16 layers of 4·2048² + 3·2048·7168 + 2·2048; one norm of 2048
+    assert count_params(shapes) == 2 * 32000 * 2048 + 16 * (4 * 2048**2 + 3 * 2048 * 7168 + 2 * 2048) + 2048
+    assert count_params(shapes) == 1_104_218_112
+
+
+@pytest.mark.parametrize("pure_nnx", [False, True])
+def test_parameter_dump_is_the_seeds(
+    pure_nnx: bool, seeds: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes, axes = make_implementation(seed_config(pure_nnx=pure_nnx)).declare()
+    with caplog.at_level("INFO", logger="absl"):
+        report.log_parameters(shapes, axes, AbstractMesh((1, 32, 1), MESH_AXES))
+    ours = [record.getMessage() for record in caplog.records]
+    log = next(seeds.glob("000_*.txt")).read_text(encoding="utf-8").splitlines()
+    blocks = [
+        "\n".join([" " + line.split("] ", 1)[1].lstrip(), *log[number + 1 : number + 4]])
+        for number, line in enumerate(log)
+        if "] " in line and line.split("] ", 1)[1].lstrip().startswith("params/params/")
+    ]
+    assert len(blocks) == 12
+    assert ours == blocks
+
+
+def test_both_dialects_declare_the_same_tree(mini_config: MiniConfig) -> None:
+    for scan_layers in (True, False):
+        linen, nnx = (
+            make_implementation(mini_config(pure_nnx=nnx, scan_layers=scan_layers)).declare() for nnx in (False, True)
+        )
+        assert linen == nnx
+
+
+@pytest.mark.parametrize("param_scan_axis", [0, 1])
+def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_config: MiniConfig) -> None:
+    params = []
+    for scan_layers in (True, False):
+        config = mini_config(scan_layers=scan_layers, param_scan_axis=param_scan_axis, base_num_decoder_layers=3)
+        mesh = make_mesh(config, jax.devices()[:1])
+        state = init_state(config, declare_state(config, make_implementation(config), mesh))
+        params.append(flatten(jax.device_get(state.params)))
+    scanned, unrolled = params
+    for path, value in scanned.items():
+        for layer in range(3):
+            one = np.take(value, layer, param_scan_axis) if "/layers/" in path else value
+            other = unrolled[path.replace("/layers/", f"/layers_{layer}/")]
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    kernel = scanned["params/decoder/layers/mlp/wi_0/kernel"]
+    assert not np.array_equal(np.take(kernel, 0, param_scan_axis), np.take(kernel, 1, param_scan_axis))
+
+
+def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
+    config = mini_config(base_emb_dim=64, head_dim=16, base_mlp_dim=96, vocab_size=256)
+    mesh = make_mesh(config, jax.devices()[:1])
+    params = flatten(
+        jax.device_get(init_state(config, declare_state(config, make_implementation(config), mesh)).params)
+    )
+    layers = "params/decoder/layers"
+    expected = {
+        "params/token_embedder/embedding": 1.0,
+        f"{layers}/self_attention/query/kernel": (64 * 16) ** -0.5,
+        f"{layers}/self_attention/key/kernel": 64**-0.5,
+        f"{layers}/self_attention/value/kernel": 64**-0.5,
+        f"{layers}/self_attention/out/kernel": (2 * 16) ** -0.5,
+        f"{layers}/mlp/wi_0/kernel": 64**-0.5,
+        f"{layers}/mlp/wi_1/kernel": 64**-0.5,
+        f"{layers}/mlp/wo/kernel": 96**-0.5,
+        "params/decoder/logits_dense/kernel": 64**-0.5,
+    }
+    for path, deviation in expected.items():
+        values = params.pop(path)
+        # the spread of n draws is known to 1 / √(2n); five of those
+        np.testing.assert_allclose(values.std(), deviation, rtol=5 / (2 * values.size) ** 0.5, err_msg=path)
+        cut = np.abs(values).max() / deviation
+        assert (cut < 2 / 0.8796) == ("mlp" in path or "logits" in path), path
+    assert all(np.all(scale == 1.0) for scale in params.values())
+    assert len(params) == 3
