@@ -1,22 +1,30 @@
 """Runs a plan on this machine as a supervised process group that outlives the flow and can be attached to again."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from configs.load import CONFIG_ROOT
+from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.records import RunHandle, RunPlan
 
 # Settings of the caller's shell that would change what a run computes; the plan sets what it needs itself.
-DROPPED_PREFIXES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "PREFECT_", "PYTHON")
+DROPPED_PREFIXES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON")
 CLOCK_TOLERANCE_S = 2.0
+KILL_S = 5.0  # how long a killed process may take to be gone
+POLL_S = 0.02
+
+
+class LaunchError(RuntimeError):
+    """A run that cannot be started; the message says what to do."""
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
@@ -25,30 +33,73 @@ def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str
     return kept | {"PYTHONUNBUFFERED": "1"} | plan.environment
 
 
-def launch(plan: RunPlan, log: Path, *, extra_argv: tuple[str, ...] = ()) -> RunHandle:
-    """Start the plan's command in a process group of its own, its output going to `log` as it comes."""
-    argv = [
-        *(sys.executable, "-I", "-S", supervise.__file__, str(log), str(plan.time_limit_s)),
-        *plan.argv,
-        *extra_argv,
-    ]
-    process = subprocess.Popen(
-        argv,
-        cwd=CONFIG_ROOT.parent,
-        env=build_environment(plan, os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def launch(
+    plan: RunPlan,
+    log: Path,
+    *,
+    extra_argv: tuple[str, ...] = (),
+    keep: Callable[[RunHandle], object] = lambda _: None,
+    grace_s: float = supervise.GRACE_S,
+) -> RunHandle:
+    """Start the plan's command in a process group of its own, its output going to `log` as it comes.
+
+    `keep` is told the handle before the command starts: a run that nobody could find again never begins.
+    Raises LaunchError if another run holds the log or no process can be started.
+    """
+    argv = [sys.executable, "-I", "-S", supervise.__file__, str(plan.time_limit_s), str(grace_s)]
+    descriptor = open_locked(log)
+    try:
+        process = subprocess.Popen(
+            [*argv, *plan.argv, *extra_argv],
+            cwd=CONFIG_ROOT.parent,
+            env=build_environment(plan, os.environ),
+            stdin=subprocess.PIPE,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}") from error
+    finally:
+        os.close(descriptor)  # the supervisor and the command have their own: the lock is theirs now
     _children[process.pid] = process
-    return RunHandle(
-        backend="local",
-        job_name=plan.run_name,
-        pid=process.pid,
-        created=psutil.Process(process.pid).create_time(),
-        log=str(log),
-    )
+    assert process.stdin is not None  # asked for above
+    try:
+        with process.stdin as go:
+            handle = RunHandle(
+                backend="local",
+                job_name=plan.run_name,
+                pid=process.pid,
+                created=psutil.Process(process.pid).create_time(),
+                log=str(log),
+            )
+            keep(handle)
+            go.write(b"\n")
+    except BaseException as error:  # the pipe has ended without a byte, and the supervisor ends with it
+        process.wait()
+        if isinstance(error, BrokenPipeError):
+            raise LaunchError(f"{plan.run_name}: its supervisor ended at once; {log} may say why") from error
+        raise
+    return handle
+
+
+def open_locked(log: Path) -> int:
+    """A descriptor that appends to the log and holds its lock, which passes on to every process that inherits it."""
+    try:
+        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise LaunchError(f"{log}: cannot be written: {error.strerror}; choose another --out") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise LaunchError(f"{log}: cannot be locked: {error.strerror}; choose a local disk as --out") from error
+        raise LaunchError(
+            f"{log}: another process is still writing it (`fuser {log}` shows which): "
+            "wait for it, end it, or choose another --out"
+        ) from error
+    return descriptor
 
 
 # Children of this process must be reaped or they stay as zombies; a handle from an earlier process has none here.
@@ -59,22 +110,50 @@ def is_alive(handle: RunHandle) -> bool:
     """Whether the run's supervisor still runs. A reused pid does not count: its start time differs."""
     child = _children.get(handle.pid)
     if child is not None and child.poll() is not None:
+        _children.pop(handle.pid, None)
         return False
     try:
         process = psutil.Process(handle.pid)
-        same = abs(process.create_time() - handle.created) < CLOCK_TOLERANCE_S
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        return _is_it(process, handle) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
+def _is_it(process: psutil.Process, handle: RunHandle) -> bool:
+    return abs(process.create_time() - handle.created) < CLOCK_TOLERANCE_S
+
+
 def stop(handle: RunHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
-    """End the run and every process of its group: SIGTERM, then SIGKILL. Does nothing if it has ended."""
-    if not is_alive(handle):
-        return
-    os.kill(handle.pid, signal.SIGTERM)  # to the supervisor: it passes it on and still closes the log's frame
-    deadline = time.monotonic() + grace_s
-    while is_alive(handle) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    """End the run and every process of it: SIGTERM to the supervisor, which ends the others and closes the log;
+    SIGKILL to whatever is left after `grace_s` seconds. Does nothing if all have ended."""
     if is_alive(handle):
-        os.killpg(handle.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(handle.pid, signal.SIGTERM)
+        _wait_until(lambda: not is_alive(handle), grace_s)
+    for pid in members(handle):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait_until(lambda: not is_alive(handle) and not any(members(handle)), KILL_S)
+
+
+def members(handle: RunHandle) -> Iterator[int]:
+    """The live processes of the run: those of the session that its supervisor leads, or led until it was killed.
+
+    While a session has members its number is given to no other process; and if the number has been given to one, that
+    process started at another time.
+    """
+    try:
+        if not _is_it(psutil.Process(handle.pid), handle):
+            return
+    except psutil.NoSuchProcess:
+        pass  # the leader is gone, which says nothing of the others
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(pid) == handle.pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                yield pid
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(POLL_S)

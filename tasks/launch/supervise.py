@@ -1,12 +1,13 @@
-"""Runs one command to its end whatever happens to the flow: `supervise.py LOG SECONDS COMMAND…`.
+"""Runs one command to its end whatever happens to the flow: `supervise.py SECONDS GRACE_SECONDS COMMAND…`.
 
-It frames the log the way an XPK pod does (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), enforces the time limit on the
-process, passes SIGTERM on, and takes the whole process group with it when it ends. Standard library only, so that it
-starts in milliseconds and can run with `python -I -S`.
+Its standard output is the run's log, opened and locked by the launcher; its standard input is a pipe that brings one
+byte when the launcher has noted where the run lives, and ends without one if the launcher died before. It frames the
+log the way an XPK pod does (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), enforces the time limit on the process, passes
+SIGTERM on, and takes the command's whole process group with it when it ends. Standard library only, so that it starts
+in milliseconds and can run with `python -I -S`.
 """
 
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,9 +16,12 @@ import time
 from collections.abc import Callable
 
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
-PR_SET_PDEATHSIG = 1
+LEFTOVER_S = 2.0  # the same for what the command left running
+POLL_S = 0.2
 TIMED_OUT = 124  # as timeout(1) and xpk
-LOCKED = 75  # EX_TEMPFAIL
+CANNOT_START = 127  # as a shell
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def stamp() -> str:
@@ -28,23 +32,23 @@ def stamp() -> str:
     return f"{day} {month} {now.tm_mday:2d} {time.strftime('%H:%M:%S', now)} UTC {now.tm_year}"
 
 
-def die_with_parent() -> None:
-    """Linux: the command is killed if this supervisor is killed, so that no run goes on unwatched."""
+def say(line: str) -> None:
+    """Write a line of our own to the log, never in the middle of one of the command's."""
+    size = os.fstat(1).st_size
+    broken = size > 0 and os.pread(1, 1, size - 1) != b"\n"
+    os.write(1, f"{chr(10) if broken else ''}{line}\n".encode())
+
+
+def control(option: int, value: int) -> None:
+    """prctl(2); other systems than Linux do without."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(option, value)
 
 
 def main(argv: list[str]) -> int:
-    """Run argv[2:] with its output appended to argv[0], for at most argv[1] seconds; return its exit code."""
-    log = os.open(argv[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:  # held by the command too, which inherits the file: two runs can never write one log
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return LOCKED
-
-    def say(line: str) -> None:
-        os.write(log, f"{line}\n".encode())
-
+    """Run argv[2:] for at most argv[0] seconds, argv[1] more to stop by itself; return its exit code."""
+    limit_s, grace_s, command = float(argv[0]), float(argv[1]), argv[2:]
+    supervisor = os.getpid()
     ended = False
     process: subprocess.Popen[bytes] | None = None
 
@@ -54,56 +58,80 @@ def main(argv: list[str]) -> int:
         if process is not None:
             process.terminate()
 
+    def die_with_supervisor() -> None:
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)  # no run goes on unwatched
+        if os.getppid() != supervisor:  # it was killed before the line above
+            os.kill(os.getpid(), signal.SIGKILL)
+
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
-
+    control(PR_SET_CHILD_SUBREAPER, 1)  # to see the end of what the command leaves behind
+    if not os.read(0, 1):
+        return 0
     say(f"XPK Start: {stamp()}")
     try:
-        process = subprocess.Popen(
-            argv[2:], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=die_with_supervisor)
     except OSError as error:
-        say(f"maxview: cannot start {argv[2]}: {error.strerror}")
-        code = 127
+        say(f"maxview: cannot start {command[0]}: {error.strerror}")
+        code = CANNOT_START
     else:
-        if ended:  # the signal came between installing the handler and starting the command
+        if ended:  # the signal came before there was a process to pass it on to
             process.terminate()
-        code = wait(process, float(argv[1]), say, lambda: ended)
-    # children of the command may have outlived it and still write to the log: end them before the frame closes
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.killpg(0, signal.SIGTERM)
+        code = wait(process, limit_s, grace_s, lambda: ended)
+        end_group(process.pid)  # its children may have outlived it and still write to the log
     say(f"XPK End: {stamp()}")
     say(f"EXIT_CODE={code}")
-    os.close(log)
     return code
 
 
-def wait(
-    process: "subprocess.Popen[bytes]", limit_s: float, say: Callable[[str], None], ended: Callable[[], bool]
-) -> int:
+def wait(process: "subprocess.Popen[bytes]", limit_s: float, grace_s: float, ended: Callable[[], bool]) -> int:
     """Wait for the end, the limit or a signal; returns a shell's exit code (128 + n for signal n)."""
-    deadline = time.monotonic() + limit_s
+    limit = time.monotonic() + limit_s
+    patience: float | None = None  # when a process that was asked to end is killed
     timed_out = False
     while True:
         try:
-            code = process.wait(timeout=0.2)
+            code = process.wait(timeout=POLL_S)
             break
         except subprocess.TimeoutExpired:
-            pass
-        now = time.monotonic()
-        if not timed_out and not ended() and now > deadline:
+            now = time.monotonic()
+        if patience is None and ended():
+            patience = now + grace_s
+        elif patience is None and now > limit:
             timed_out = True
+            patience = now + grace_s
             say(f"maxview: time limit of {limit_s:g} s reached, ending the run (time_limit_s of the target sets it)")
             process.terminate()
-        if timed_out or ended():
-            deadline = min(deadline, now)
-            if now > deadline + GRACE_S:
-                say(f"maxview: still running {GRACE_S:g} s after SIGTERM, killing it")
-                process.kill()
-                deadline = now
+        elif patience is not None and now > patience:
+            say(f"maxview: still running {grace_s:g} s after SIGTERM, killing it")
+            process.kill()
+            patience = float("inf")
     if timed_out:
         return TIMED_OUT
     return 128 - code if code < 0 else code
+
+
+def end_group(group: int) -> None:
+    """End every process of a group: SIGTERM, a moment, SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + LEFTOVER_S
+        try:
+            os.killpg(group, number)
+            while time.monotonic() < deadline:
+                reap(group)
+                os.killpg(group, 0)
+                time.sleep(0.01)
+        except (ProcessLookupError, PermissionError):  # nobody is left; macOS says it of zombies the other way
+            return
+
+
+def reap(group: int) -> None:
+    """Take note of the ends of a group's processes that became our children when their parents ended."""
+    try:
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
 
 
 if __name__ == "__main__":

@@ -1,0 +1,268 @@
+"""Launching, attaching from another process, and starting again where a run was cut off."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.read import CONFIG_ROOT, read_yaml
+from tasks.launch import local
+from tasks.launch.job import LaunchError, config_text, ended_well, launch_or_attach, set_aside
+from tasks.records import RunHandle, RunPlan
+from tasks.resolve import Request, resolve
+from tasks.store import RunDirectory
+
+type MakePlan = Callable[..., RunPlan]
+
+# appends to a file that survives the run, so that a test can count how often the command ran
+COUNT = "import sys, time; open(sys.argv[1], 'a').write('x'); print('up', flush=True); time.sleep(float(sys.argv[2]))"
+FLOW = """\
+import json, os, signal, sys
+from pathlib import Path
+from tasks.launch import local
+from tasks.launch.job import launch_or_attach
+from tasks.records import RunPlan
+from tasks.store import RunDirectory
+plan = RunPlan.model_validate_json(sys.argv[2])
+handle = launch_or_attach(plan, RunDirectory(Path(plan.directory)))
+print(json.dumps({"pid": handle.pid, "alive": local.is_alive(handle)}), flush=True)
+if sys.argv[1] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[1] == "stop":
+    local.stop(handle)
+    print(json.dumps({"alive": local.is_alive(handle)}))
+"""
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def end(handle: RunHandle) -> None:
+    wait_for(lambda: not local.is_alive(handle))
+
+
+def another_flow(what: str, plan: RunPlan) -> list[dict[str, int]]:
+    """What a fresh process, as a new flow is one, finds for the same plan."""
+    argv = [sys.executable, "-c", FLOW, what, plan.model_dump_json()]
+    result = subprocess.run(argv, cwd=CONFIG_ROOT.parent, capture_output=True, text=True, timeout=60)
+    assert result.returncode == (-signal.SIGKILL if what == "die" else 0), result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> Path:
+    return tmp_path / "count"
+
+
+@pytest.fixture
+def plan(make_plan: MakePlan, count: Path, directory: RunDirectory) -> RunPlan:
+    return make_plan(COUNT, str(count), "60")
+
+
+def is_up(count: Path, times: int = 1) -> bool:
+    return count.exists() and len(count.read_text()) == times
+
+
+def test_a_launch_writes_plan_config_and_handle(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+    handle = launch_or_attach(plan, directory)
+    assert directory.read_plan() == plan
+    assert directory.read_handle() == handle
+    assert dict(read_yaml(directory.config)) == plan.config
+    assert (handle.log, handle.job_name) == (str(directory.log), plan.run_name)
+    local.stop(handle)
+
+
+def test_a_second_call_attaches(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+    handle = launch_or_attach(plan, directory)
+    wait_for(lambda: is_up(count))
+    assert launch_or_attach(plan, directory) == handle
+    local.stop(handle)
+    assert count.read_text() == "x"
+
+
+def test_a_new_flow_attaches_and_may_stop_the_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+    handle = launch_or_attach(plan, directory)
+    wait_for(lambda: is_up(count))
+    assert another_flow("attach", plan) == [{"pid": handle.pid, "alive": True}]
+    assert another_flow("stop", plan) == [{"pid": handle.pid, "alive": True}, {"alive": False}]
+    assert not local.is_alive(handle)
+    assert directory.log.read_text().endswith("\nEXIT_CODE=143\n")
+    assert count.read_text() == "x"
+
+
+def test_kill_9_of_the_flow_leaves_the_run_going_and_its_log_is_closed(
+    make_plan: MakePlan, directory: RunDirectory, count: Path
+) -> None:
+    plan = make_plan(COUNT, str(count), "1.5")
+    (found,) = another_flow("die", plan)
+    assert found["alive"]
+    handle = directory.read_handle()
+    assert handle is not None
+    assert handle.pid == found["pid"]
+    wait_for(lambda: directory.log.read_text().endswith("\nEXIT_CODE=0\n"))
+    # and the next flow finds it finished, without running it again
+    (again,) = another_flow("attach", plan)
+    assert again == {"pid": handle.pid, "alive": False}
+    assert count.read_text() == "x"
+
+
+def test_a_run_that_ended_badly_starts_again_and_keeps_its_log(
+    make_plan: MakePlan, directory: RunDirectory, count: Path
+) -> None:
+    plan = make_plan("import sys; open(sys.argv[1], 'a').write('x'); sys.exit(3)", str(count))
+    for times in (1, 2, 3):
+        end(launch_or_attach(plan, directory))
+        assert len(count.read_text()) == times
+    logs = [path.name for path in sorted(directory.path.glob("log*"))]
+    assert logs == ["log.1.txt", "log.2.txt", "log.txt"]
+    assert all((directory.path / name).read_text().endswith("EXIT_CODE=3\n") for name in logs)
+
+
+def test_after_kill_9_of_the_supervisor_the_run_starts_again(
+    plan: RunPlan, directory: RunDirectory, count: Path
+) -> None:
+    handle = launch_or_attach(plan, directory)
+    wait_for(lambda: is_up(count))
+    os.kill(handle.pid, signal.SIGKILL)
+    end(handle)
+    again = launch_or_attach(plan, directory)
+    wait_for(lambda: is_up(count, 2))
+    assert again.pid != handle.pid
+    assert "EXIT_CODE" not in (directory.path / "log.1.txt").read_text()
+    local.stop(again)
+
+
+def test_what_a_killed_supervisor_left_is_ended_before_the_run_starts_again(
+    make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
+) -> None:
+    mark = tmp_path / "pid"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    plan = make_plan(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    first = launch_or_attach(plan, directory)
+    wait_for(lambda: mark.exists() and mark.read_text())
+    grandchild = int(mark.read_text())
+    os.kill(first.pid, signal.SIGKILL)
+    end(first)
+    second = launch_or_attach(plan, directory)
+    assert not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+    assert local.is_alive(second)
+    local.stop(second)
+
+
+def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+    handles: list[RunHandle] = []
+    threads = [threading.Thread(target=lambda: handles.append(launch_or_attach(plan, directory))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_for(lambda: is_up(count))
+    assert len(handles) == 4
+    assert len({handle.pid for handle in handles}) == 1
+    local.stop(handles[0])
+    assert count.read_text() == "x"
+
+
+def test_a_log_that_a_stranger_writes_is_left_alone(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+    directory.log.write_text("precious\n")
+    descriptor = local.open_locked(directory.log)
+    try:
+        with pytest.raises(LaunchError, match="another process is still writing it"):
+            launch_or_attach(plan, directory)
+    finally:
+        os.close(descriptor)
+    assert directory.log.read_text() == "precious\n"
+    assert directory.read_plan() is None
+    assert not count.exists()
+
+
+def test_the_other_arms_run_is_passed_on(make_plan: MakePlan, directory: RunDirectory, tmp_path: Path) -> None:
+    plan = make_plan("import sys; print(sys.argv[1:])")
+    handle = launch_or_attach(plan, directory, continue_from=tmp_path / "other run")
+    end(handle)
+    assert f"['--continue-from', '{tmp_path / 'other run'}']" in directory.log.read_text()
+
+
+def test_nothing_that_is_written_holds_the_callers_environment(
+    plan: RunPlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "hunter2-do-not-write-me-down")
+    local.stop(launch_or_attach(plan, directory))
+    written = {path.name: path.read_bytes() for path in directory.path.rglob("*") if path.is_file()}
+    assert {"plan.json", "config.yml", "handle.json", "log.txt"} <= set(written)
+    assert [name for name, content in written.items() if b"hunter2" in content or b"A_TOKEN" in content] == []
+
+
+# ---------------------------------------------------------------- the config that the trainer reads
+
+
+def test_the_config_file_is_what_was_resolved_with_its_origins(tmp_path: Path) -> None:
+    for plan in resolve(Request(comparison="linen-vs-nnx", cases=("all",)), tmp_path):
+        path = tmp_path / "config.yml"
+        path.write_text(config_text(plan))
+        assert dict(read_yaml(path)) == plan.config
+        for line in path.read_text().splitlines()[1:]:
+            key = line.partition(":")[0]
+            assert line.endswith(f"  # {plan.origins[key]}")
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,9}", fullmatch=True), st.integers() | st.booleans() | st.text()))
+def test_every_text_survives_the_config_file(config: dict[str, object]) -> None:
+    text = config_text(RunPlan.model_construct(run_name="r", config=config, origins={}))
+    with tempfile.NamedTemporaryFile("w", suffix=".yml", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        assert dict(read_yaml(Path(file.name))) == config
+
+
+def test_floats_survive_the_config_file_bit_for_bit(tmp_path: Path) -> None:
+    config = {f"k{n}": value for n, value in enumerate((1e-8, 3e-05, 0.1, 1e300, 5e-324, -0.0, 1.0))}
+    path = tmp_path / "config.yml"
+    path.write_text(config_text(RunPlan.model_construct(run_name="r", config=config, origins={})))
+    assert [repr(value) for value in read_yaml(path).values()] == [repr(value) for value in config.values()]
+
+
+# ---------------------------------------------------------------- small parts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\nXPK End: x\nEXIT_CODE=0\n", True),
+        ("a\nEXIT_CODE=1\n", False),
+        ("a\nEXIT_CODE=10\n", False),
+        ("a\nEXIT_CODE=0", False),  # cut off
+        ("a says EXIT_CODE=0\n", False),
+        ("a\nEXIT_CODE=0\nmore\n", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_whether_a_log_ended_well(text: str | None, expected: bool, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    if text is not None:
+        path.write_text(text)
+    assert ended_well(path) is expected
+
+
+def test_an_empty_log_is_not_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    set_aside(log)
+    log.touch()
+    set_aside(log)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,363 @@
+"""Real processes: how they end, what stays of them (nothing), what they see of the caller."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.read import CONFIG_ROOT
+from tasks.launch import local
+from tasks.launch.local import LaunchError
+from tasks.records import RunHandle, RunPlan
+from tasks.store import RunDirectory
+
+type Start = Callable[..., RunHandle]
+type MakePlan = Callable[..., RunPlan]
+
+STAMP = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d UTC 20\d\d"
+SLEEP = "import time; print('up', flush=True); time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def text_of(handle: RunHandle) -> str:
+    return Path(handle.log).read_text()
+
+
+def end_of(handle: RunHandle) -> str:
+    """The whole log, once the run is over."""
+    wait_for(lambda: not local.is_alive(handle))
+    return text_of(handle)
+
+
+def is_up(handle: RunHandle) -> bool:
+    return "up\n" in text_of(handle)
+
+
+def trainer_of(handle: RunHandle) -> int:
+    """The pid of the command under the supervisor."""
+    (child,) = psutil.Process(handle.pid).children()
+    return child.pid
+
+
+# ---------------------------------------------------------------- the frame and the exit code
+
+
+def test_the_log_is_framed_as_an_xpk_pod_frames_it(start: Start) -> None:
+    log = end_of(start("import sys; print('out'); print('err', file=sys.stderr)"))
+    assert re.fullmatch(rf"XPK Start: {STAMP}\nout\nerr\nXPK End: {STAMP}\nEXIT_CODE=0\n", log)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(1)", 1),
+        ("raise SystemExit(42)", 42),
+        ("raise RuntimeError('x')", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("import os; os.abort()", 134),
+        ("import signal, sys; signal.signal(15, lambda *_: sys.exit(143)); signal.raise_signal(15)", 143),
+    ],
+)
+def test_exit_codes_are_those_of_a_shell(code: str, expected: int, start: Start) -> None:
+    assert end_of(start(code)).endswith(f"\nEXIT_CODE={expected}\n")
+
+
+def test_the_frame_never_starts_in_the_middle_of_a_line(start: Start) -> None:
+    assert "torn\nXPK End: " in end_of(start("import os; os.write(1, b'torn')"))
+
+
+def test_output_comes_as_it_is_written(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    assert local.is_alive(handle)
+    assert "EXIT_CODE" not in text_of(handle)
+
+
+def test_a_command_that_cannot_start_says_so(start: Start) -> None:
+    log = end_of(start("", argv=("/nowhere/trainer", "x")))
+    assert "maxview: cannot start /nowhere/trainer: No such file or directory\n" in log
+    assert log.endswith("\nEXIT_CODE=127\n")
+
+
+def test_standard_input_is_empty(start: Start) -> None:
+    assert "\n''\n" in end_of(start("import sys; print(repr(sys.stdin.read()))"))
+
+
+# ---------------------------------------------------------------- ends before its time
+
+
+def test_kill_9_of_the_trainer_is_137(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    os.kill(trainer_of(handle), signal.SIGKILL)
+    assert end_of(handle).endswith("\nEXIT_CODE=137\n")
+
+
+def test_stop_lets_the_trainer_finish_what_it_does(start: Start) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "def end(*_): time.sleep(0.3); print('saved', flush=True); sys.exit(143)\n"
+        "signal.signal(signal.SIGTERM, end); print('up', flush=True); time.sleep(60)"
+    )
+    handle = start(code, grace_s=20.0)
+    wait_for(lambda: is_up(handle))
+    local.stop(handle)
+    assert re.search(rf"up\nsaved\nXPK End: {STAMP}\nEXIT_CODE=143\n$", text_of(handle))
+    assert not local.is_alive(handle)
+    assert not any(local.members(handle))
+
+
+def test_stop_kills_what_ignores_it(start: Start) -> None:
+    handle = start(STUBBORN, grace_s=0.3)
+    wait_for(lambda: is_up(handle))
+    local.stop(handle)
+    log = text_of(handle)
+    assert "maxview: still running 0.3 s after SIGTERM, killing it\n" in log
+    assert log.endswith("\nEXIT_CODE=137\n")
+
+
+def test_stop_gives_up_on_a_supervisor_that_hangs(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    trainer = trainer_of(handle)
+    os.kill(handle.pid, signal.SIGSTOP)
+    local.stop(handle, grace_s=0.2)
+    assert not local.is_alive(handle)
+    assert not psutil.pid_exists(trainer) or psutil.Process(trainer).status() == psutil.STATUS_ZOMBIE
+
+
+def test_stop_of_a_run_that_has_ended_does_nothing(start: Start) -> None:
+    handle = start("print('done')")
+    log = end_of(handle)
+    local.stop(handle)
+    assert text_of(handle) == log
+
+
+def test_ctrl_c_in_the_supervisors_terminal_ends_the_run_too(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    os.kill(handle.pid, signal.SIGINT)
+    assert end_of(handle).endswith("\nEXIT_CODE=143\n")
+
+
+def test_the_time_limit_ends_the_run(start: Start) -> None:
+    handle = start(SLEEP, time_limit_s=1)
+    log = end_of(handle)
+    assert "maxview: time limit of 1 s reached, ending the run (time_limit_s of the target sets it)\n" in log
+    assert log.endswith("\nEXIT_CODE=124\n")
+
+
+def test_the_time_limit_kills_what_ignores_it(start: Start) -> None:
+    log = end_of(start(STUBBORN, time_limit_s=1, grace_s=0.3))
+    assert "killing it\n" in log
+    assert log.endswith("\nEXIT_CODE=124\n")
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_nothing_of_the_group_outlives_the_command(ignores: bool, start: Start, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    child = "import os, signal, sys, time\n"
+    child += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if ignores else ""
+    child += f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    code = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', {child!r}])\n"
+        f"while not (os.path.exists({str(mark)!r}) and open({str(mark)!r}).read()): time.sleep(0.02)\n"
+        "print('parent ends')"
+    )
+    log = end_of(start(code))
+    grandchild = int(mark.read_text())
+    assert not psutil.pid_exists(grandchild)
+    assert log.endswith("\nEXIT_CODE=0\n")
+
+
+def test_kill_9_of_the_supervisor_kills_the_trainer(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    trainer = psutil.Process(trainer_of(handle))
+    os.kill(handle.pid, signal.SIGKILL)
+    wait_for(lambda: not local.is_alive(handle))
+    wait_for(lambda: not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE, seconds=2)
+    assert "EXIT_CODE" not in text_of(handle)
+
+
+def test_stop_finds_what_a_killed_supervisor_left(start: Start, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    handle = start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
+    wait_for(lambda: mark.exists() and mark.read_text())
+    grandchild = int(mark.read_text())
+    os.kill(handle.pid, signal.SIGKILL)
+    wait_for(lambda: not local.is_alive(handle))
+    assert psutil.pid_exists(grandchild)  # only the supervisor's own child dies with it
+    assert grandchild in set(local.members(handle))
+    local.stop(handle)
+    wait_for(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
+
+
+# ---------------------------------------------------------------- what the command is given
+
+
+def test_no_argument_is_ever_interpreted(start: Start, tmp_path: Path) -> None:
+    words = [
+        "$(touch pwned)",
+        "`id`",
+        "; exit 3",
+        "a b",
+        "*",
+        "~",
+        "$HOME",
+        "'\"",
+        "\\n",
+        "&& false",
+        "| tee x",
+        "",
+        "ü",
+    ]
+    log = end_of(start("import json, sys; print(json.dumps(sys.argv[1:]))", *words))
+    assert json.loads(log.splitlines()[1]) == words
+    assert log.endswith("EXIT_CODE=0\n")
+    assert not (CONFIG_ROOT.parent / "pwned").exists()
+
+
+@given(
+    caller=st.dictionaries(
+        st.sampled_from(
+            ["JAX_X", "XLA_FLAGS", "LIBTPU_INIT_ARGS", "TPU_X", "FLAX_X", "PREFECT_X", "PYTHONPATH", "HOME"]
+        )
+        | st.text(st.characters(categories=["Lu"]), min_size=1),
+        st.text(max_size=5),
+    ),
+    planned=st.dictionaries(st.sampled_from(["JAX_PLATFORMS", "XLA_FLAGS", "HOME"]), st.text(max_size=5)),
+)
+def test_the_environment_is_the_callers_less_what_steers_jax_plus_the_plans(
+    caller: dict[str, str], planned: dict[str, str]
+) -> None:
+    plan = RunPlan.model_construct(environment=planned)
+    built = local.build_environment(plan, caller)
+    for key, value in planned.items():
+        assert built[key] == value
+    for key in caller.keys() - planned.keys():
+        dropped = key.startswith(("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON"))
+        assert (key in built) is not dropped
+    assert set(built) <= set(caller) | set(planned) | {"PYTHONUNBUFFERED"}
+
+
+def test_the_command_sees_that_environment(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--from-the-shell")
+    monkeypatch.setenv("PREFECT_API_KEY", "secret")
+    monkeypatch.setenv("KEPT", "yes")
+    log = end_of(start("import json, os; print(json.dumps(dict(os.environ)))"))
+    seen = json.loads(log.splitlines()[1])
+    assert seen["JAX_PLATFORMS"] == "cpu"
+    assert seen["KEPT"] == "yes"
+    assert not {"XLA_FLAGS", "PREFECT_API_KEY"} & set(seen)
+
+
+def test_the_command_runs_where_the_trainer_is(start: Start) -> None:
+    assert f"\n{CONFIG_ROOT.parent}\n" in end_of(start("import os; print(os.getcwd())"))
+
+
+# ---------------------------------------------------------------- one log, one run
+
+
+def test_a_second_launch_into_one_log_is_refused(start: Start) -> None:
+    first = start(SLEEP)
+    wait_for(lambda: is_up(first))
+    with pytest.raises(LaunchError, match=r"another process is still writing it .*end it, or choose another --out"):
+        start("print('second')")
+    assert "second" not in text_of(first)
+    assert local.is_alive(first)
+
+
+def test_a_run_that_nobody_could_find_again_never_begins(
+    make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
+) -> None:
+    handles: list[RunHandle] = []
+
+    def refuse(handle: RunHandle) -> None:
+        handles.append(handle)
+        raise OSError("no space left")
+
+    plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
+    with pytest.raises(OSError, match="no space left"):
+        local.launch(plan, directory.log, keep=refuse)
+    assert not local.is_alive(handles[0])
+    assert not (tmp_path / "began").exists()
+    assert directory.log.read_bytes() == b""
+    os.close(local.open_locked(directory.log))  # and nobody holds the log
+
+
+def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
+    make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
+) -> None:
+    plan = make_plan(f"open({str(tmp_path / 'began')!r}, 'w')")
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom tasks.launch import local\n"
+        "from tasks.records import RunPlan\n"
+        "local.launch(RunPlan.model_validate_json(sys.argv[1]), Path(sys.argv[2]),\n"
+        "    keep=lambda handle: (print(handle.pid, flush=True), os.kill(os.getpid(), signal.SIGKILL)))"
+    )
+    argv = [sys.executable, "-c", code, plan.model_dump_json(), str(directory.log)]
+    result = subprocess.run(argv, cwd=CONFIG_ROOT.parent, capture_output=True, text=True, timeout=60)
+    assert result.returncode == -signal.SIGKILL
+    pid = int(result.stdout)
+    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    assert not (tmp_path / "began").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
+    directory.path.chmod(0o500)
+    with pytest.raises(LaunchError, match="cannot be written: Permission denied; choose another --out"):
+        local.launch(make_plan("pass"), directory.log)
+
+
+def test_a_log_that_cannot_be_a_file_is_refused(make_plan: MakePlan, directory: RunDirectory) -> None:
+    directory.log.mkdir()
+    with pytest.raises(LaunchError, match="cannot be written: Is a directory; choose another --out"):
+        local.launch(make_plan("pass"), directory.log)
+
+
+# ---------------------------------------------------------------- alive or not
+
+
+def test_a_reused_pid_is_not_the_run(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    other = handle.model_copy(update={"created": handle.created - 60.0})
+    assert not local.is_alive(other)
+    local.stop(other)  # kills nobody
+    assert local.is_alive(handle)
+    assert list(local.members(other)) == []
+
+
+def test_a_pid_that_nobody_has_is_not_alive(start: Start) -> None:
+    handle = start("pass")
+    end_of(handle)
+    assert not local.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))
+
+
+def test_a_run_that_has_ended_leaves_no_zombie(start: Start) -> None:
+    handle = start("pass")
+    end_of(handle)
+    assert not psutil.pid_exists(handle.pid)
