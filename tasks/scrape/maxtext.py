@@ -15,6 +15,7 @@ from tasks.scrape.step_table import StepTable, UnreadLine
 from tasks.scrape.window import Window
 
 FORMAT = "maxtext"
+DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
 
 
 class MaxTextReader:
@@ -37,8 +38,9 @@ class MaxTextReader:
     def feed(self, window: Window) -> None:
         """Take in the next window."""
         before_steps = not self.steps.parsed
-        if self._written is None and (date := WHOLE_DATE.search(window.data, window.start)):
-            self._written = datetime.fromisoformat(date[1].decode())
+        if before_steps and self._written is None:
+            date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
+            self._written = datetime.fromisoformat(date[1].decode()) if date else None
         gaps = self.steps.add(window)
         for begin, end in gaps:
             for name, match in find_anchors(window, begin, end):

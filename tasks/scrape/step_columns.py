@@ -9,7 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scrape.digits import Mask, Positions, Words, find_dot, match_literal, parse_digits, parse_fixed, view_words
+from tasks.scrape.digits import (
+    Mask,
+    Positions,
+    count_after_space,
+    find_dot,
+    gather,
+    match_literal,
+    read_fixed,
+    read_whole,
+)
 from tasks.scrape.prefix import prefix_of_step
 from tasks.scrape.step_line import StepLine
 from tasks.scrape.window import Window
@@ -51,7 +60,7 @@ class StepColumns:
 def template_of(data: bytes, line: StepLine) -> Template | None:
     """The template of a line, or None if lines of its form cannot be read as columns."""
     decimals = [field.decimals for field in line.fields]
-    if line.keys[:1] != ("seconds",) or not decimals[-1] or any(d is None or d > 7 for d in decimals):
+    if line.keys[:1] != ("seconds",) or not decimals[-1] or any(d is None or d > 6 for d in decimals):
         return None
     literals = tuple(b", %s: " % key.encode() for key in line.keys)
     prefix = prefix_of_step(data, line.start)
@@ -65,77 +74,60 @@ def template_of(data: bytes, line: StepLine) -> Template | None:
     )
 
 
-def find_candidates(window: Window) -> tuple[Words, Positions, Positions]:
-    """(words, commas, candidates): every comma's position, and which of them are followed by ` seconds`."""
-    words = view_words(window.data)
+def find_candidates(window: Window) -> tuple[Positions, Positions]:
+    """(commas, candidates): every comma's position, and which of the window's own commas stand before ` seconds`."""
     commas = np.flatnonzero(np.frombuffer(window.data, np.uint8) == ord(","))
-    inside = commas[: np.searchsorted(commas, len(window.data) - 16)]
-    word = np.uint64(int.from_bytes(b" seconds", "little"))
-    return words, commas, np.flatnonzero(words[inside + 1] == word)
+    # the comma stands after the step: at most this far behind the start of the line
+    own = np.searchsorted(commas, [window.start, min(window.limit + len(_HEAD) + 8, len(window.data) - MARGIN)])
+    return commas, own[0] + np.flatnonzero(match_literal(window.data, commas[own[0] : own[1]] + 1, b" seconds"))
 
 
 def read_columns(
-    window: Window, template: Template, words: Words, commas: Positions, candidates: Positions
+    window: Window, template: Template, commas: Positions, candidates: Positions
 ) -> tuple[StepColumns, Mask]:
     """The rows of the candidates that fit the template, and which of the candidates those are."""
-    text = np.frombuffer(window.data, np.uint8)
+    data, text = window.data, np.frombuffer(window.data, np.uint8)
     count = len(template.keys)
-    fits = candidates + count <= len(commas)
-    first = commas[candidates]
-    fits &= (first >= MARGIN) & (commas[np.minimum(candidates + count - 1, len(commas) - 1)] < len(text) - MARGIN)
+    last = commas[np.minimum(candidates + count - 1, len(commas) - 1)]
+    fits = (candidates + count <= len(commas)) & (commas[candidates] >= MARGIN) & (last < len(text) - MARGIN)
     chosen = np.flatnonzero(fits)
-    picked, first = candidates[chosen], first[chosen]
-    good = np.ones(len(chosen), np.bool_)
+    picked = candidates[chosen]
+    end = commas[picked]
 
-    start, step, step_good = _read_step(words, first)
-    good &= step_good & (start >= window.start) & (start < window.limit)
+    start, step, good = _read_step(data, end)
+    good &= (start >= window.start) & (start < window.limit)
     values: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
-    end = first
-    for index, (key, literal, decimals) in enumerate(
-        zip(template.keys, template.literals, template.decimals, strict=True)
-    ):
-        comma = commas[picked + index] if index else first
-        good &= _match(words, comma, literal)
-        begin = comma + len(literal)
+    for index, key in enumerate(template.keys):
+        literal, decimals = template.literals[index], template.decimals[index]
+        good &= match_literal(data, end, literal)
+        begin = end + len(literal)
         if index + 1 < count:
             end = commas[picked + index + 1]
         else:
-            dot, dot_good = find_dot(words, begin)
+            dot, dot_good = find_dot(data, begin)
             end = dot + 1 + decimals
             good &= dot_good & _SPACES[text[end]]
         if decimals:
-            values[key], number_good = parse_fixed(words, begin, end, decimals)
+            values[key], number_good = read_fixed(data, begin, end, decimals)
         else:
-            values[key], number_good = parse_digits(words, begin, end)
+            values[key], number_good = read_whole(data, begin, end)
         good &= number_good
-    times = None
-    record = start
+    record, times = start, None
     if template.tail:
         record = start - template.prefix_length
         good &= text[record] == template.severity
-        good &= match_literal(words, record + _TIME_AT + _TIME_LENGTH, template.tail)
-        times = text[(record[good] + _TIME_AT)[:, None] + np.arange(_TIME_LENGTH)]
+        good &= match_literal(data, record + _TIME_AT + _TIME_LENGTH, template.tail)
+        # the 20 characters of the time stand in the middle of these 24
+        times = gather(data, record[good], 3).view(np.uint8)[:, _TIME_AT : _TIME_AT + _TIME_LENGTH]
     used = np.zeros(len(candidates), np.bool_)
     used[chosen[good]] = True
     kept = {key: value[good] for key, value in values.items()}
     return StepColumns(start[good], end[good], record[good], step[good], kept, times), used
 
 
-def _read_step(words: Words, comma: Positions) -> tuple[Positions, NDArray[np.int64], Mask]:
+def _read_step(data: bytes, comma: Positions) -> tuple[Positions, NDArray[np.int64], Mask]:
     """Where `completed` starts before the comma after the step, the step, and whether that is so (up to 7 digits)."""
-    length = np.zeros(len(comma), np.int64)
-    space = np.uint64(int.from_bytes(b"d step: ", "little"))
-    for digits in range(1, 8):
-        length[words[comma - digits - 8] == space] = digits
-    begin = comma - np.maximum(length, 1)
-    step, good = parse_digits(words, begin, comma)
+    begin = comma - count_after_space(data, comma)
+    step, good = read_whole(data, begin, comma)
     start = begin - len(_HEAD)
-    return start, step, good & (length > 0) & match_literal(words, start, _HEAD)
-
-
-def _match(words: Words, position: Positions, literal: bytes) -> Mask:
-    if len(literal) >= 8:
-        return match_literal(words, position, literal)
-    mask = np.uint64((1 << 8 * len(literal)) - 1)
-    found: Mask = (words[position] & mask) == np.uint64(int.from_bytes(literal, "little"))
-    return found
+    return start, step, good & match_literal(data, start, _HEAD)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA, Source
+from tasks.scrape.digits import Positions
 from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
 from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
@@ -49,44 +50,50 @@ class StepTable:
     def add(self, window: Window) -> list[tuple[int, int]]:
         """Read the step lines of a window; returns the stretches between them, in which other things may stand."""
         data = window.data
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[Positions, Positions]] = []
         frames: list[pl.DataFrame] = []
-        positions = np.empty(0, np.int64)
-        if data.count(b"completed step: ", window.start, window.limit) >= self.columns_from:
-            for columns in self._read_columns(window):
-                positions = np.concatenate([positions, columns.start])
-                spans.extend(zip(columns.record.tolist(), columns.end.tolist(), strict=True))
-                frames.append(self._frame_of(window, columns))
+        positions = 0
         # a step line that starts before the limit may end after it
-        others = data.count(b"completed", window.start, min(window.limit + 8, len(data))) - len(positions)
-        if others:
-            rest = np.fromiter((m.start() for m in LOOSE.finditer(data, window.start)), np.int64)
-            rest = np.setdiff1d(rest[rest < window.limit], positions, assume_unique=True)
-            rows = [row for row in (self._read_one(window, int(p), spans) for p in rest) if row is not None]
+        marked = data.count(b"completed", window.start, min(window.limit + 8, len(data)))
+        if marked >= self.columns_from:
+            for columns in self._read_columns(window):
+                positions += len(columns.start)
+                spans.append((columns.record, columns.end))
+                frames.append(self._frame_of(window, columns))
+        self.seen += positions
+        if marked > positions:
+            rest = [
+                match.start()
+                for begin, end in _gaps(spans, window)
+                for match in LOOSE.finditer(data, begin, end)
+                if match.start() < window.limit
+            ]
+            self.seen += len(rest)
+            single: list[tuple[int, int]] = []
+            rows = [row for p in rest if (row := self._read_one(window, p, single)) is not None]
             if rows:
                 frames.append(_frame_of_rows(rows))
-            self.seen += len(rest)
-        self.seen += len(positions)
+                spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
         if frames:
-            frame = _combine(frames)
+            frame = frames[0] if len(frames) == 1 else _combine(frames).sort("offset")
             self.parsed += frame.height
-            self._frames.append(frame.sort("offset"))
-        gaps = _gaps(sorted(spans), window)
+            self._frames.append(frame)
+        gaps = _gaps(spans, window)
         for begin, end in gaps:
             found = _GLUED_PREFIX.finditer(data, begin, end)
-            self.glued += sum(1 for match in found if begin <= match.start() < window.limit)
+            self.glued += sum(1 for match in found if match.start() < window.limit)
         return gaps
 
     def _read_columns(self, window: Window) -> list[StepColumns]:
         """The lines that fit the template of the lines before; where many do not, a new template is tried."""
-        words, commas, candidates = find_candidates(window)
+        commas, candidates = find_candidates(window)
         found: list[StepColumns] = []
         for _ in range(TEMPLATES_PER_WINDOW):
             if self._template is None:
                 self._template = self._find_template(window, commas, candidates)
                 if self._template is None:
                     break
-            columns, used = read_columns(window, self._template, words, commas, candidates)
+            columns, used = read_columns(window, self._template, commas, candidates)
             if columns.start.size:
                 found.append(columns)
             candidates = candidates[~used]
@@ -184,17 +191,19 @@ def _combine(frames: list[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
 
 
-def _gaps(spans: list[tuple[int, int]], window: Window) -> list[tuple[int, int]]:
+def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tuple[int, int]]:
     """What lies between the spans of a window and is more than a line break."""
-    gaps = []
-    position = window.start
-    for begin, end in spans:
-        if begin - position > 2:
-            gaps.append((position, begin))
-        position = max(position, end)
-    if position < len(window.data):
-        gaps.append((position, len(window.data)))
-    return gaps
+    size = len(window.data)
+    if not spans:
+        return [(window.start, size)] if window.start < size else []
+    starts = np.concatenate([span[0] for span in spans])
+    ends = np.concatenate([span[1] for span in spans])
+    order = np.argsort(starts, kind="stable")
+    begins = np.concatenate([[window.start], ends[order]])
+    stops = np.concatenate([starts[order], [size]])
+    wide = stops - begins > 2
+    wide[-1] = stops[-1] > begins[-1]
+    return list(zip(begins[wide].tolist(), stops[wide].tolist(), strict=True))
 
 
 def _iso_times(first_day: datetime | None) -> pl.Expr:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tasks.records import Source
 
-CHUNK = 16 << 20  # bytes read at a time
+CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
 
@@ -41,9 +41,10 @@ def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterato
         limit = len(data) - OVERLAP
         if limit <= start:
             continue
-        yield Window(data, base, line, start, limit, last=False)
+        window = Window(data, base, line, start, limit, last=False)
+        yield window
         keep = max(0, limit - CONTEXT)
-        line += data.count(b"\n", 0, keep)
+        line += int(np.searchsorted(window.breaks, keep))
         base += keep
         data, start = data[keep:], limit - keep
     yield Window(data, base, line, start, len(data), last=True)

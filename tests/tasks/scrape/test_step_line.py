@@ -1,0 +1,110 @@
+"""The grammar of step lines: every field that ever was, and no number that may have been cut."""
+
+import math
+
+import pytest
+
+from tasks.scrape.step_line import StepLine, parse_step
+
+WHOLE = (
+    b"completed step: 3, seconds: 0.148, TFLOP/s/device: 91.653, Tokens/s/device: 13814.875, total_weights: 65536, "
+    b"loss: 8.892, lm_loss: 8.892, perplexity: 7270.717"
+)
+
+
+def parse(data: bytes, before: StepLine | None = None) -> StepLine | None:
+    return parse_step(data, 0, last=True, before=before)
+
+
+def values(data: bytes) -> dict[str, float | int | str]:
+    line = parse(data)
+    assert line is not None
+    return {field.key: field.value for field in line.fields}
+
+
+def whole() -> StepLine:
+    line = parse(WHOLE + b"\n")
+    assert line is not None
+    return line
+
+
+def test_every_field_by_its_own_key() -> None:
+    assert whole().step == 3
+    assert values(WHOLE + b"\n") == {
+        "seconds": 0.148, "TFLOP/s/device": 91.653, "Tokens/s/device": 13814.875, "total_weights": 65536,
+        "loss": 8.892, "lm_loss": 8.892, "perplexity": 7270.717,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # MaxText of 2024: neither tokens nor weights
+        (b"completed step: 0, seconds: 24.349, TFLOP/s/device: 6.125, loss: 10.500", {"loss": 10.5}),
+        # elastic, MoE, multi-token prediction, DPO
+        (b"completed step: 7, seconds: 1.5, live slice count: 2, loss: 1.000", {"live slice count": 2.0}),
+        (b"completed step: 7, seconds: 1.5, loss: 1.000, moe_lb_loss: 0.010203", {"moe_lb_loss": 0.010203}),
+        (b"completed step: 7, seconds: 1.5, loss: 1.000, indexer_loss: 1e-05", {"indexer_loss": 1e-05}),
+        (b"completed step: 7, seconds: 1.5, loss: 1.000, phase: warmup", {"phase": "warmup"}),
+        (b"completed step: 7, seconds: 1.5, loss: -0.125", {"loss": -0.125}),
+        (b"completed step: 7, seconds: 1.5, total_weights: 65536.0, loss: 1.000", {"total_weights": 65536}),
+        (b"completed profiler activation/deactivation step: 5, total_weights: 8, loss: 1.250", {"loss": 1.25}),
+    ],
+)
+def test_fields_come_and_go(text: bytes, expected: dict[str, object]) -> None:
+    assert values(text + b"\n").items() >= expected.items()
+
+
+@pytest.mark.parametrize(("text", "check"), [(b"nan", math.isnan), (b"inf", math.isinf), (b"-inf", math.isinf)])
+def test_not_a_number_is_a_value(text: bytes, check: object) -> None:
+    assert callable(check)
+    assert check(values(b"completed step: 1, seconds: 0.100, loss: " + text + b"\n")["loss"])
+
+
+def test_profiler_step_without_numbers() -> None:
+    line = parse(b"completed profiler activation step: 12\n")
+    assert line is not None
+    assert (line.step, line.fields) == (12, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"completed step: x, seconds: 0.148\n",
+        b"completed step: 3\n",
+        b"completed step: 3, seconds: 0.1.48, loss: 8.892\n",
+        b"completed step: 3, seconds: 0.148, loss: 8.8x2\n",
+        b"completed step: 3, seconds: , loss: 8.892\n",
+        b"completed step: 3, seconds: 0.148, loss: 8.892, loss: 8.893\n",
+        b"completed step: 3, seconds: 0.148, total_weights: 65536.5, loss: 8.892\n",
+        b"completed step: 3, seconds: 0.148, loss: 8.892,\n",
+        b"completed step: 3, seconds: 0.1completed step: 4, seconds: 0.148\n",
+    ],
+)
+def test_a_damaged_line_is_not_read(text: bytes) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize("following", [b"", b"\n", b" I0418 00:00:09.000000 1351 max_utils.py:1] next\n"])
+@pytest.mark.parametrize("cut", range(len(b"completed step: "), len(WHOLE)))
+def test_a_line_cut_anywhere_never_gives_a_wrong_number(cut: int, following: bytes) -> None:
+    line = parse(WHOLE[:cut] + following, before=whole())
+    if line is not None:  # cut exactly behind a value: what is there is right
+        right = {field.key: field.value for field in whole().fields}
+        assert line.step == 3
+        assert all(right[field.key] == field.value for field in line.fields)
+
+
+def test_a_last_line_without_its_line_break() -> None:
+    assert parse(WHOLE) is None  # nothing to hold it against
+    assert parse(WHOLE, before=whole()) is not None
+    assert parse(WHOLE[:-1], before=whole()) is None
+    assert parse_step(WHOLE, 0, last=False, before=whole()) is None  # more may come
+
+
+def test_glued_to_another_record() -> None:
+    prefix = b"I0418 00:00:09.000000 135104514455360 max_utils.py:1] next\n"
+    line = parse(WHOLE + prefix)
+    assert line is not None
+    assert line.end == len(WHOLE)
+    assert parse(WHOLE[:-1] + prefix) is None
