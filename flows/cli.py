@@ -1,6 +1,7 @@
 """The command line `maxview`. Slow imports happen inside the commands that need them."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ app = cyclopts.App(
     "Exit status: 0 nothing regressed; 1 something regressed or an arm failed; 2 the input is wrong; "
     "3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
 
 Out = Annotated[Path, Parameter(name="--out", help="Folder for runs, records and pages.")]
@@ -132,9 +134,8 @@ def scrape(
     ] = None,
 ) -> int:
     """Read one log into tables."""
-    from tasks.scrape import scrape as read
-
     from flows.show import show_reading
+    from tasks.scrape import scrape as read
 
     show_reading(read(log), format_, output)
     return 0
@@ -223,22 +224,23 @@ def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
 
     environment.prepare()
     from flows.report import reporting_to
+    from flows.server import prefect_api
     from flows.terminal import TerminalReport
     from tasks.diff import exit_status
     from tasks.publish.terminal import render_terminal
 
     errors = Console(stderr=True)
-    with TerminalReport(errors) as report, reporting_to(report):
+    with TerminalReport(errors) as report, prefect_api(), reporting_to(report):
         state = run()
     records = [record for record, _ in report.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
     if as_json:
-        print(json.dumps([record.model_dump(mode="json") for record in records], indent=1))
+        print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:
         console = Console()
         for record, page in report.comparisons:
-            console.print(render_terminal(record, page=page))
+            console.print(render_terminal(record, page=os.path.relpath(page)))
     return exit_status(records)
 
 

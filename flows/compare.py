@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, Failed
 from pydantic import Field
-from tasks.scrape import CheckpointCommitted
 
-from configs.comparison import list_names
+from configs.comparison import Kind, list_names
 from flows.report import Report, current_report
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
@@ -21,6 +21,7 @@ from tasks.launch import local
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve import Request
+from tasks.scrape import CheckpointCommitted
 from tasks.steps import (
     diff_step,
     launch_step,
@@ -34,7 +35,7 @@ from tasks.steps import (
 from tasks.store import Store, open_store
 
 
-def _choices(kind: str) -> dict[str, Any]:
+def _choices(kind: Kind) -> dict[str, Any]:
     """A dropdown in the run form. The names are checked again when they are resolved, with a suggestion."""
     return {"enum": list(list_names(kind))}
 
@@ -124,7 +125,8 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, continue_from: Path 
     done = [future.result() for future in proofs]
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
     report.verified(plan, done)
-    return scrape_step(plan, directory, done)
+    record: RunRecord = scrape_step(plan, directory, done)
+    return record
 
 
 def final_state(comparisons: list[ComparisonRecord]) -> State[Any]:

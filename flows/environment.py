@@ -4,7 +4,9 @@ import os
 from collections.abc import MutableMapping
 
 SETTINGS = {
+    # nothing of ours reaches the internet: neither the server's nor the client's telemetry
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
     # a cold start takes about 10 s on two quiet cores, and several times that under load
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     # without these the embedded server forgets task runs when it ends

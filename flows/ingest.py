@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from prefect.states import State
 from pydantic import Field
 
 from flows.compare import final_state

@@ -20,7 +20,7 @@ from tasks.diff.case import CaseRuns, compare_case
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import local
 from tasks.launch.job import launch_or_attach
-from tasks.publish.artifacts import artifact_key, summary_markdown, table_rows
+from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.site import publish_comparison
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -112,7 +112,7 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
     page = publish_comparison(comparison, store)
     name = (comparison.comparison, comparison.case)
     create_markdown_artifact(
-        key=artifact_key(*name), markdown=summary_markdown(comparison), description=comparison.headline[:200]
+        key=artifact_key(*name), markdown=summary_markdown(comparison), description=summary_description(comparison)
     )
     create_link_artifact(
         key=artifact_key(*name, "page"), link=page.as_uri(), link_text=f"{' '.join(name)}: the page",

@@ -31,9 +31,15 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["compare", "linen-vs-nnx", "--model", "tinny"], "unknown model 'tinny' (did you mean 'tiny'?)"),
         (["compare", "linen-vs-nnx", "--set", "step=3"], "unknown key 'step' (did you mean 'steps'?)"),
         (["compare", "linen-vs-nnx", "--set", "steps"], "'steps' is not key=value"),
-        (["compare", "linen-vs-nnx", "--set", "steps=many"], "command line: steps: should be a valid integer, got 'many'"),
+        (
+            ["compare", "linen-vs-nnx", "--set", "steps=many"],
+            "command line: steps: should be a valid integer, got 'many'",
+        ),
         (["compare", "linen-vs-nnx", "--set", "steps=0"], "greater than 0, got 0"),
-        (["compare", "linen-vs-nnx", "--set", "base_emb_dim=32"], "is set by the model file too (configs/models/tiny.yml"),
+        (
+            ["compare", "linen-vs-nnx", "--set", "base_emb_dim=32"],
+            "is set by the model file too (configs/models/tiny.yml",
+        ),
         (["compare", "linen-vs-nnx", "--repeats", "0"], "--repeats must be 1 to 100, got 0"),
         (["compare", "linen-vs-nnx", "--repeats", "three"], "--repeats"),
         (["compare"], "NAME"),
@@ -63,7 +69,11 @@ def test_an_output_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[s
         ("empty.log", b"", "empty"),
         ("binary.log", bytes(range(256)) * 40, "binary"),
         ("shopping.log", b"milk\nbread\n", "no training log"),
-        ("one.log", b"completed step: 0, seconds: 1.000, loss: 3.000\ncompleted step: 1, seconds: 1.000, loss: 2.000\n", "OTHER"),
+        (
+            "one.log",
+            b"completed step: 0, seconds: 1.000, loss: 3.000\ncompleted step: 1, seconds: 1.000, loss: 2.000\n",
+            "OTHER",
+        ),
     ],
 )
 def test_logs_that_cannot_be_compared(

@@ -21,7 +21,7 @@ type Start = Callable[..., subprocess.Popen[str]]
 type ProcessesOf = Callable[[Path], list[psutil.Process]]
 
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32")
-LONG = ("--set", "steps=2000", "--set", "max_target_length=64", "--set", "checkpoint_period=200")
+LONG = ("--set", "steps=600", "--set", "max_target_length=64", "--set", "checkpoint_period=100")
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 90) -> None:
@@ -85,8 +85,16 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     assert all("linen-vs-nnx" in name for name in names)
     tasks = httpx.post(f"{prefect_server}/task_runs/filter", json={}).json()
     assert all(task["state"]["type"] == "COMPLETED" for task in tasks)
-    kinds = [artifact["type"] for artifact in httpx.post(f"{prefect_server}/artifacts/filter", json={}).json()]
-    assert {"markdown", "table", "link", "progress"} <= set(kinds)
+    artifacts = httpx.post(f"{prefect_server}/artifacts/latest/filter", json={}).json()
+    # Prefect keeps a link artifact as Markdown
+    assert {artifact["key"]: artifact["type"] for artifact in artifacts} == {
+        "linen-vs-nnx-01-base": "markdown",
+        "linen-vs-nnx-01-base-page": "markdown",
+        "linen-vs-nnx-rows": "table",
+        "progress-01-base-linen-r0": "progress",
+        "progress-01-base-nnx-r0": "progress",
+    }
+    assert all(float(a["data"]) == 100.0 for a in artifacts if a["type"] == "progress")
 
 
 def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
@@ -95,7 +103,7 @@ def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
     words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
     flow = start(*words)
     runs = tmp_path / "o" / "runs"
-    wait_for(lambda: any(step_count(log) > 300 for log in runs.glob("*-nnx-*/log.txt")))
+    wait_for(lambda: any(step_count(log) > 150 for log in runs.glob("*-nnx-*/log.txt")))
     os.killpg(flow.pid, signal.SIGKILL)
     flow.wait()
     linen, nnx = next(runs.glob("*-linen-*")), next(runs.glob("*-nnx-*"))
@@ -111,9 +119,9 @@ def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
     assert json.loads((nnx / "handle.json").read_text())["pid"] == supervisor
     assert (nnx / "log.txt").read_text().count("XPK Start:") == 1
     record = read_records(tmp_path / "o")["nnx"]
-    assert record.reading.steps.height == 2000
+    assert record.reading.steps.height == 600
     assert all(proof.ok for proof in record.proofs)
-    assert [proof.step for proof in record.proofs] == [*range(0, 2000, 200), 1999]
+    assert [proof.step for proof in record.proofs] == [*range(0, 600, 100), 599]
     assert not processes_of(runs)
 
 
@@ -123,7 +131,7 @@ def test_a_trainer_killed_with_its_flow_resumes_from_its_last_checkpoint(
     words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
     flow = start(*words)
     runs = tmp_path / "o" / "runs"
-    wait_for(lambda: any(step_count(log) > 700 for log in runs.glob("*-linen-*/log.txt")))
+    wait_for(lambda: any(step_count(log) > 250 for log in runs.glob("*-linen-*/log.txt")))
     os.killpg(flow.pid, signal.SIGKILL)
     flow.wait()
     for process in processes_of(runs):

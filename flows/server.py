@@ -1,0 +1,133 @@
+"""Gives the command line a Prefect API: the configured one, or an embedded server of its own for as long as it runs.
+
+Prefect can start an embedded server by itself. Ours starts while Prefect is still being imported, survives the Ctrl-C
+that its parent has to report to it, and says why when it cannot start.
+"""
+
+import atexit
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tasks.launch.supervise import PR_SET_PDEATHSIG, control
+
+STARTUP_S = 120.0
+STOP_S = 10.0
+# what Prefect sets for its own embedded server: no UI, and only the services that record runs
+EMBEDDED = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+
+
+def _die_with_parent() -> None:
+    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class ServerError(ValueError):
+    """Prefect's API cannot be had; the message says what to do."""
+
+
+class EmbeddedServer:
+    """A Prefect server on a free loopback port, ended when this process ends, whichever way it ends."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/api"
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        uvicorn = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+        address = ["--host", "127.0.0.1", "--port", str(self.port), "--log-level", "error", "--lifespan", "on"]
+        self._process = subprocess.Popen(
+            [sys.executable, *uvicorn, *address],
+            env=os.environ | EMBEDDED,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        # registered before Prefect is imported, so it runs after Prefect has sent its last logs and events
+        atexit.register(self.stop)
+
+    def wait(self) -> None:
+        """Return when it answers. Raises ServerError if it ends or stays silent."""
+        import httpx
+
+        deadline = time.monotonic() + STARTUP_S
+        while True:
+            try:
+                httpx.get(f"{self.url}/health", timeout=2).raise_for_status()
+                return
+            except httpx.HTTPError:
+                pass
+            if self._process.poll() is not None:
+                raise ServerError(self._explain("ended while starting"))
+            if time.monotonic() > deadline:
+                raise ServerError(self._explain(f"did not answer within {STARTUP_S:g} s"))
+            time.sleep(0.05)
+
+    def _explain(self, what: str) -> str:
+        self._log.seek(0)
+        lines = [line for line in self._log.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        causes = [line for line in lines if "Error" in line and not line.startswith((" ", "ERROR:"))]
+        cause = (causes or lines or ["it printed nothing"])[-1].strip()
+        home = os.environ.get("PREFECT_HOME") or str(Path("~/.prefect").expanduser())
+        return (
+            f"Prefect's embedded server {what}: {cause}\n"
+            f"Its folder is {home}: move its prefect.db away, set PREFECT_HOME to a folder that can be written, "
+            "or use a server of your own (prefect server start, then set PREFECT_API_URL)"
+        )
+
+    def stop(self) -> None:
+        """End it; it writes down what it still holds."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        atexit.unregister(self.stop)
+
+
+@contextmanager
+def prefect_api() -> Iterator[str]:
+    """The address of an API that answers; flows inside the block use it. Raises ServerError."""
+    embedded = None if os.environ.get("PREFECT_API_URL") else EmbeddedServer()
+    # here, after the server was started: the two take several seconds each, side by side
+    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+    configured = get_current_settings().api.url
+    if configured:  # by the environment or by a Prefect profile
+        if embedded:
+            embedded.stop()
+        check(configured)
+        yield configured
+        return
+    assert embedded is not None  # without a configured address one was started above
+    import flows.compare
+    import flows.ingest  # noqa: F401 - loaded while the server starts
+
+    embedded.wait()
+    with temporary_settings({PREFECT_API_URL: embedded.url}):
+        yield embedded.url
+
+
+def check(url: str) -> None:
+    """Raises ServerError if no Prefect API answers at the address."""
+    import httpx
+
+    try:
+        httpx.get(f"{url.rstrip('/')}/health", timeout=10).raise_for_status()
+    except httpx.HTTPError as error:
+        raise ServerError(
+            f"no Prefect server answers at {url} ({error}): start it (prefect server start), "
+            "or unset PREFECT_API_URL to use an embedded one"
+        ) from error
