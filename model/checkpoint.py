@@ -10,6 +10,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from configs.schema import TrainConfig
+from model.params import flatten
 from model.step import TrainState
 
 ITEM = "items"
@@ -73,3 +74,14 @@ def restore(manager: ocp.CheckpointManager, step: int, abstract: TrainState) -> 
     )
     state: TrainState = restored[ITEM]
     return state
+
+
+def tree_difference(manager: ocp.CheckpointManager, step: int, abstract: TrainState) -> str | None:
+    """The first array that a checkpoint and `abstract` do not have in common, None if there is none."""
+    metadata = manager.item_metadata(step)[ITEM]
+    there = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(metadata).items()}
+    here = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(abstract).items()}
+    for path in sorted(there.keys() | here.keys()):
+        if there.get(path) != here.get(path):
+            return f"{path} is {here.get(path, 'absent')} here and {there.get(path, 'absent')} there"
+    return None

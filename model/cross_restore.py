@@ -9,16 +9,21 @@ from absl import logging
 from etils import epath
 
 from configs.schema import TrainConfig
-from model.checkpoint import ITEM, checkpoint_directory, make_reader, restore
+from model.checkpoint import checkpoint_directory, make_reader, restore, tree_difference
 from model.digest import digest
 from model.metrics import read_losses
-from model.params import flatten
 from model.program import read_program
-from model.step import Declaration, Program, TrainState
+from model.step import Declaration, Program
+from model.stop import StopSignal
 
 
 def cross_restore(
-    config: TrainConfig, declared: Declaration, program: Program, batch: jax.Array, other: epath.Path
+    config: TrainConfig,
+    declared: Declaration,
+    program: Program,
+    batch: jax.Array,
+    other: epath.Path,
+    stop: StopSignal,
 ) -> dict[str, Any]:
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
@@ -27,17 +32,23 @@ def cross_restore(
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
-        result |= _continue_other(config, declared, program, batch, other)
+        result |= _continue_other(config, declared, program, batch, other, stop)
     except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
-        logging.exception("cross restore: %s could not be continued", other)
-        result["evidence"] = f"could not be tried: {type(error).__name__}: {str(error).splitlines()[0]}"
+        # one line and no traceback: readers of the log would take it for the end of this run
+        reason = str(error).partition("\n")[0]
+        result["evidence"] = f"could not be tried: {type(error).__name__}: {reason}"
     verdict = {True: "holds", False: "does not hold", None: "unknown"}[result["holds"]]
     logging.info("cross restore of %s: %s: %s", other, verdict, result["evidence"])
     return result
 
 
 def _continue_other(
-    config: TrainConfig, declared: Declaration, program: Program, batch: jax.Array, other: epath.Path
+    config: TrainConfig,
+    declared: Declaration,
+    program: Program,
+    batch: jax.Array,
+    other: epath.Path,
+    stop: StopSignal,
 ) -> dict[str, Any]:
     record = read_program(other)
     if record is None:
@@ -53,16 +64,19 @@ def _continue_other(
             return known | {"evidence": f"{directory} has no committed checkpoint"}
         first = min(steps)
         known["restored_step"] = first
-        difference = _shape_difference(reader.item_metadata(first)[ITEM], declared.state)
+        difference = tree_difference(reader, first, declared.state)
         if difference:
             return known | {"evidence": f"the trees differ: {difference}"}
         state = restore(reader, first, declared.state)
     finally:
         reader.close()
-    theirs = read_losses(Path(record["metrics_file"]))
+    metrics = Path(record["metrics_file"])
+    theirs = read_losses(metrics if metrics.exists() else Path(other / metrics.name))
     for step in range(int(state.step), config.steps):
-        state, metrics = program.run(state, batch)
-        loss = np.float32(jax.device_get(metrics["loss"]))
+        if stop.arrived:
+            return known | {"evidence": f"stopped by SIGTERM before step {step}"}
+        state, of_step = program.run(state, batch)
+        loss = np.float32(jax.device_get(of_step["loss"]))
         known["steps"] = step - first
         if step not in theirs:
             return known | {"evidence": f"its metrics have no step {step}"}
@@ -72,16 +86,6 @@ def _continue_other(
     if record["state"] is None:
         return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
     return known | _compare_states(digest(state), record["state"], known["steps"], first)
-
-
-def _shape_difference(metadata: Any, abstract: TrainState) -> str | None:
-    """The first array that the two trees do not have in common, None if there is none."""
-    theirs = {path: (tuple(leaf.shape), str(leaf.dtype)) for path, leaf in flatten(metadata).items()}
-    ours = {path: (tuple(leaf.shape), str(leaf.dtype)) for path, leaf in flatten(abstract).items()}
-    for path in sorted(theirs.keys() | ours.keys()):
-        if theirs.get(path) != ours.get(path):
-            return f"{path} is {ours.get(path, 'absent')} here, {theirs.get(path, 'absent')} there"
-    return None
 
 
 def _compare_states(here: dict[str, Any], there: dict[str, Any], steps: int, first: int) -> dict[str, Any]:

@@ -13,8 +13,10 @@ FILE = "program.json"
 MEMORY_FIELDS = ("argument", "output", "temp", "alias", "host_temp", "generated_code")
 
 
-def program_record(implementation: str, program: Program, num_devices: int, metrics_file: Path) -> dict[str, Any]:
-    """What is known before training; the states and the cross restore are still to come."""
+def program_record(
+    implementation: str, program: Program, *, num_devices: int, metrics_file: Path, initial_state: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What is known before training; the final state and the cross restore are still to come."""
     return {
         "format": 1,
         "implementation": implementation,
@@ -24,7 +26,7 @@ def program_record(implementation: str, program: Program, num_devices: int, metr
         "jax": jax.__version__,
         "metrics_file": str(metrics_file.absolute()),
         "memory_bytes": {name: getattr(program.memory, f"{name}_size_in_bytes", None) for name in MEMORY_FIELDS},
-        "initial_state": None,
+        "initial_state": initial_state,
         "state": None,
         "cross_restore": None,
     }

@@ -56,7 +56,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> tuple[int, int, int]:
     asked = (config.ici_data_parallelism, config.ici_fsdp_parallelism, config.ici_tensor_parallelism)
     fixed = math.prod(size for size in asked if size > 0)
     shape = tuple(num_devices // fixed if size == -1 else size for size in asked)
-    if 0 in asked or math.prod(shape) != num_devices:
+    if math.prod(shape) != num_devices:
         keys = ", ".join(f"ici_{name}_parallelism={size}" for name, size in zip(MESH_AXES, asked, strict=True))
         raise ConfigError(
             [f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"]

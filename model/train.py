@@ -1,13 +1,11 @@
 """Turns a config into a trained model: `python -m model.train CONFIG.yml [key=value …] [--continue-from RUN_DIR]`."""
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +26,11 @@ from model.metrics import MetricsFile
 from model.program import program_record, read_program, write_program
 from model.sharding import make_mesh
 from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
-
-EXIT_SIGTERM = 128 + signal.SIGTERM
+from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
 
 class NonFiniteLoss(ArithmeticError):
     """The loss became nan or inf: nothing after it means anything."""
-
-
-@dataclass
-class StopSignal:
-    """Whether SIGTERM has arrived; training looks between two steps."""
-
-    arrived: bool = False
-
-
-@contextmanager
-def catch_sigterm() -> Iterator[StopSignal]:
-    """Note SIGTERM instead of dying of it."""
-    stop = StopSignal()
-
-    def note(_signal: int, _frame: object) -> None:
-        stop.arrived = True
-
-    before = signal.signal(signal.SIGTERM, note)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def run_step(program: Program, state: TrainState, batch: jax.Array) -> tuple[TrainState, dict[str, np.float32], float]:
@@ -82,46 +57,67 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
         ConfigError: the config does not fit the devices.
     """
     run_directory = epath.Path(config.base_output_directory) / config.run_name
-    metrics_path = Path(config.metrics_file or run_directory / "metrics.jsonl")
     report.log_system()
     mesh = make_mesh(config)
     report.log_devices(mesh)
-    manager = None
-    if config.enable_checkpointing:
-        manager = checkpoint.make_manager(config, checkpoint.checkpoint_directory(run_directory))
-    implementation = make_implementation(config)
-    declared = declare_state(config, implementation, mesh)
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        # compiling the step and making or reading its first state take about as long, and do not wait for each other
-        start = pool.submit(starting_state, config, declared, manager, run_directory)
-        program = compile_step(config, implementation, declared, mesh)
-        state, initial_state = start.result()
-    record = program_record(implementation.name, program, mesh.size, metrics_path)
-    record["initial_state"] = initial_state
-    report.log_mesh(mesh)
-    report.log_parameters(declared.state.params, declared.axes, mesh)
-    report.log_compiled_memory(program.memory)
-    report.log_parameter_count(declared.state.params)
-    write_program(run_directory, record)
-    batch = synthetic_batch(config, mesh)
-    try:
-        with MetricsFile(metrics_path) as metrics_file:
-            state = train_loop(config, program, state, batch, manager, metrics_file, stop)
-            if stop.arrived:
-                logging.info("SIGTERM: stopped after step %d", int(state.step) - 1)
-                return EXIT_SIGTERM
-            record["state"] = {"step": int(state.step) - 1, **digest(state)}
-    finally:
-        if manager is not None:
-            manager.wait_until_finished()
-            manager.close()
+    make_run_directory(run_directory)
+    metrics_path = Path(config.metrics_file or run_directory / "metrics.jsonl")
+    with MetricsFile(metrics_path) as metrics_file, open_manager(config, run_directory) as manager:
+        implementation = make_implementation(config)
+        declared = declare_state(config, implementation, mesh)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            # compiling the step and making its first state take about as long and do not need each other
+            start = pool.submit(starting_state, config, declared, manager, run_directory)
+            program = compile_step(config, implementation, declared, mesh)
+            state, initial_state = start.result()
+        record = program_record(
+            implementation.name,
+            program,
+            num_devices=mesh.size,
+            metrics_file=metrics_path,
+            initial_state=initial_state,
+        )
+        write_program(run_directory, record)
+        report.log_mesh(mesh)
+        report.log_parameters(declared.state.params, declared.axes, mesh)
+        report.log_compiled_memory(program.memory)
+        report.log_parameter_count(declared.state.params)
+        batch = synthetic_batch(config, mesh)
+        state = train_loop(config, program, state, batch, manager, metrics_file, stop)
+        if stop.arrived:
+            logging.info("SIGTERM: stopped after %d of %d steps", int(state.step), config.steps)
+            return EXIT_SIGTERM
+        record["state"] = {"step": int(state.step) - 1, **digest(state)}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
     if continue_from is not None:
         del state  # a big model fits once
-        record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from))
+        record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from), stop)
         write_program(run_directory, record)
-    return 0
+    return EXIT_SIGTERM if stop.arrived else 0
+
+
+def make_run_directory(run_directory: epath.Path) -> None:
+    """The run's folder. Raises ConfigError if it cannot be made."""
+    try:
+        run_directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
+        raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
+
+
+@contextmanager
+def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Any]:
+    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
+    if not config.enable_checkpointing:
+        yield None
+        return
+    manager = checkpoint.make_manager(config, checkpoint.checkpoint_directory(run_directory))
+    try:
+        yield manager
+    finally:
+        manager.wait_until_finished()
+        manager.close()
 
 
 def starting_state(
@@ -136,6 +132,11 @@ def starting_state(
         state = init_state(config, declared)
         return state, {"step": -1, **digest(state.params)}
     logging.info("restoring from this run's directory step %d", latest)
+    difference = checkpoint.tree_difference(manager, latest, declared.state)
+    if difference:
+        raise ConfigError([f"run_name: {run_directory} holds another model: {difference} (choose another run_name)"])
+    if latest >= config.steps:
+        raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
     before = read_program(run_directory)
     return checkpoint.restore(manager, latest, declared.state), before["initial_state"] if before else None
 
@@ -149,7 +150,10 @@ def train_loop(
     metrics_file: MetricsFile,
     stop: StopSignal,
 ) -> TrainState:
-    """Run the steps that are left, each reported and, where due, saved. Ends early when SIGTERM has arrived."""
+    """Run the steps that are left, each reported and, where due, saved.
+
+    When SIGTERM has arrived, the steps done so far are saved and the loop ends.
+    """
     first = int(state.step)
     total_weights = batch.shape[0] * config.max_target_length
     for step in range(first, config.steps):
@@ -157,21 +161,23 @@ def train_loop(
             break
         state, metrics, seconds = run_step(program, state, batch)
         loss = metrics["loss"]
-        finite = bool(np.isfinite(loss))
-        if manager is not None and finite:
-            checkpoint.save(manager, step, state, force=stop.arrived or step == config.steps - 1)
+        if manager is not None and np.isfinite(loss):
+            checkpoint.save(manager, step, state, force=step == config.steps - 1)
         if step == first:
             report.log_device_memory("After params initialized")
         report.log_step(config, step=step, seconds=seconds, total_weights=total_weights, loss=loss)
         metrics_file.write(
             {"step": step, "loss": loss, **metrics, "step_time_s": seconds, "total_weights": total_weights}
         )
-        if not finite:
+        if not np.isfinite(loss):
             logging.error("Aborting training due to %s loss.", "NaN" if np.isnan(loss) else "Inf")
             raise NonFiniteLoss(
                 f"step {step}: the loss is {loss}; lower learning_rate (now {config.learning_rate}) "
                 "or resume from an earlier checkpoint"
             )
+    done = int(state.step)
+    if stop.arrived and manager is not None and done > first:
+        checkpoint.save(manager, done - 1, state, force=True)
     return state
 
 

@@ -1,0 +1,61 @@
+"""What a run folder that is already there means: go on, be done, or be refused with a reason."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.load import ConfigError
+from configs.schema import TrainConfig
+from model.stop import EXIT_SIGTERM, StopSignal
+from model.train import train
+
+type MiniConfig = Callable[..., TrainConfig]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    assert train(mini_config(base_output_directory=folder), StopSignal()) == 0
+    return folder
+
+
+def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -> None:
+    before = json.loads((folder / "run" / "program.json").read_text("utf-8"))
+    lines = (folder / "run" / "metrics.jsonl").read_text("utf-8")
+    assert train(mini_config(base_output_directory=folder), StopSignal()) == 0
+    assert json.loads((folder / "run" / "program.json").read_text("utf-8")) == before
+    assert (folder / "run" / "metrics.jsonl").read_text("utf-8") == lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 3}, r"steps=3: .*run has already done 6"),
+        ({"base_mlp_dim": 64}, r"run_name: .* holds another model: .*wi_0/kernel is float32\[16, 2, 64\] here"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused(
+    changes: dict[str, int], message: str, folder: Path, mini_config: MiniConfig
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(mini_config(base_output_directory=folder, **changes), StopSignal())
+
+
+def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"base_output_directory: .*cannot be made.*choose a folder"):
+        train(mini_config(base_output_directory=tmp_path / "file"), StopSignal())
+
+
+def test_sigterm_before_the_first_step_saves_nothing(tmp_path: Path, mini_config: MiniConfig) -> None:
+    assert train(mini_config(base_output_directory=tmp_path), StopSignal(arrived=True)) == EXIT_SIGTERM
+    assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
+    assert (tmp_path / "run" / "metrics.jsonl").read_text("utf-8") == ""
+
+
+def test_without_checkpoints_there_is_no_folder_for_them(tmp_path: Path, mini_config: MiniConfig) -> None:
+    config = mini_config(base_output_directory=tmp_path, enable_checkpointing=False)
+    assert train(config, StopSignal()) == 0
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["metrics.jsonl", "program.json"]

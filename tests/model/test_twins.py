@@ -1,0 +1,40 @@
+"""The two decoder files differ in their API and in nothing else."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import model
+
+FILES = [Path(model.__file__).parent / f"decoder_{dialect}.py" for dialect in ("linen", "nnx")]
+
+
+def classes(path: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)]
+
+
+def method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == name), None)
+
+
+def test_same_classes_in_the_same_order_with_the_same_docstrings() -> None:
+    linen, nnx = ([(node.name, ast.get_docstring(node)) for node in classes(path)] for path in FILES)
+    assert linen == nnx
+    assert len(linen) == 8
+    assert all(docstring for _, docstring in linen)
+
+
+@pytest.mark.parametrize("position", range(8))
+def test_same_argument_names(position: int) -> None:
+    linen, nnx = (classes(path)[position] for path in FILES)
+    calls = [method(node, "__call__") for node in (linen, nnx)]
+    names = [[argument.arg for argument in call.args.args] for call in calls if call]
+    assert len(names) == 2
+    assert names[0] == names[1]
+    fields = [
+        node.target.id for node in linen.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+    init = method(nnx, "__init__")
+    assert init is not None
+    assert fields == [argument.arg for argument in init.args.args[1:]]
