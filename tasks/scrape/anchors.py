@@ -10,9 +10,11 @@ from tasks.scrape.prefix import ABSL
 from tasks.scrape.window import Window
 
 # where free text ends: at a line break, at the next record, at a line that has no prefix
-_END = (
-    rb"(?=\s*(?:\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=))" % ABSL
+_NEXT = (
+    rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
+    rb"Traceback \(most |Per train step:" % ABSL
 )
+_END = rb"(?=\s*(?:%s))" % _NEXT
 _NUMBER = rb"(\d+(?:\.\d+)?)"
 _DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
 
@@ -22,7 +24,7 @@ _PATTERNS = {
     "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
     "jax": rb"System Information: Jax Version: (\S+)",
     "jaxlib": rb"System Information: Jaxlib Version: (\S+)",
-    "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s+TFRT |\s+Built on |%s)" % _END[3:-1],
+    "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % _NEXT,
     "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
     "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]*?\)(?=\s|\Z)|\{[^}\n]*\})",
     "process": rb"\[process=(\d+)\]",

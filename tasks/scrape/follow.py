@@ -70,6 +70,7 @@ class LogFollower:
         self._death = DeathLog()
         self._traceback: int | None = None  # offset of the last traceback, kept until the run ends
         self._last_step = -1
+        self._ended = False
 
     def feed(self, data: bytes) -> list[LogEvent]:
         """Take in what the log gained; returns what happened in it, in order."""
@@ -79,7 +80,7 @@ class LogFollower:
     def close(self) -> list[LogEvent]:
         """The log gains nothing more: what its last, unfinished line and a missing end tell."""
         events = self._advance(len(self._data), last=True)
-        if not any(isinstance(event, Ended) for event in events):
+        if not self._ended:
             window = Window(self._data, self._base, self._line, self._done, self._done, last=True)
             events += self._died(window, exit_code=None)
         return events
@@ -134,7 +135,7 @@ class LogFollower:
             case "traceback":
                 self._traceback = source.offset
             case "exit_code":
-                code = int(match[1])
+                code, self._ended = int(match[1]), True
                 ended = Ended(exit_code=code, line=source.line, offset=source.offset)
                 return [*self._died(window, exit_code=code), ended]
             case _:

@@ -1,0 +1,145 @@
+"""A follower tells what the whole log tells, however it arrives, and never before it is certain."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.scrape import (
+    CheckpointCommitted,
+    CheckpointStarted,
+    Died,
+    Ended,
+    LogEvent,
+    LogFollower,
+    StepCompleted,
+    scrape_text,
+)
+
+SAVE = (
+    "[process=0] Saving checkpoint at step 0",
+    "[process=0] [async] Started save checkpoint @ /runs/my run/checkpoints/0.",
+    "Started an asynchronous checkpoint save for step 0",
+)
+COMMIT = (
+    "[process=0][thread=async_save] Finished saving checkpoint (finalized tmp dir) to `/runs/my run/checkpoints/0`."
+)
+TRACEBACK = (
+    "Traceback (most recent call last):\n"
+    '  File "/deps/src/maxtext/train.py", line 217, in setup\n'
+    '    raise ValueError("inner")\n'
+    "ValueError: inner\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    "Traceback (most recent call last):\n"
+    '  File "/deps/src/maxtext/train.py", line 744, in <module>\n'
+    "    except ValueError: raise\n"
+    "NotImplementedError: Pure NNX support has not been implemented yet."
+)
+
+
+@pytest.fixture(scope="module")
+def log(logs: Any) -> bytes:
+    lines = [logs.line(text) for text in SAVE] + logs.steps(4)
+    data: bytes = logs.framed(*lines, logs.line(COMMIT), *logs.steps(6)[4:], TRACEBACK, code=1)
+    return data
+
+
+def follow(data: bytes, cuts: list[int]) -> list[LogEvent]:
+    follower = LogFollower()
+    events: list[LogEvent] = []
+    edges = [0, *sorted(cuts), len(data)]
+    for begin, end in itertools.pairwise(edges):
+        events += follower.feed(data[begin:end])
+    return events + follower.close()
+
+
+def test_what_happens_in_order(log: bytes) -> None:
+    events = follow(log, [])
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == [
+        "CheckpointStarted",
+        *["StepCompleted"] * 4,
+        "CheckpointCommitted",
+        *["StepCompleted"] * 2,
+        "Died",
+        "Ended",
+    ]
+    started, committed = events[0], events[5]
+    assert isinstance(started, CheckpointStarted)
+    assert isinstance(committed, CheckpointCommitted)
+    assert (started.step, started.path) == (0, "/runs/my run/checkpoints/0")
+    assert (committed.step, committed.path) == (0, "/runs/my run/checkpoints/0")
+    died, ended = events[-2:]
+    assert isinstance(died, Died)
+    assert (died.error.type, died.error.message) == (
+        "NotImplementedError", "Pure NNX support has not been implemented yet.",
+    )  # fmt: skip
+    assert isinstance(ended, Ended)
+    assert ended.exit_code == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_pieces_tell_the_same(data: st.DataObject, log: bytes) -> None:
+    text = data.draw(st.sampled_from([log, log.replace(b"\n", b" "), log.replace(b"\n", b"\r\n")]))
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=40))
+    assert follow(text, cuts) == follow(text, [])
+
+
+def test_byte_by_byte(log: bytes) -> None:
+    assert follow(log, list(range(len(log)))) == follow(log, [])
+
+
+def agrees(data: bytes) -> None:
+    events = follow(data, list(range(0, len(data), 997)))
+    run = scrape_text(data, name="x").runs[0]
+    steps = [event for event in events if isinstance(event, StepCompleted)]
+    assert [(s.step, s.seconds, s.loss, s.line, s.offset) for s in steps] == list(
+        run.steps.select("step", "seconds", "loss", "line", "offset").iter_rows()
+    )
+    committed = [event.step for event in events if isinstance(event, CheckpointCommitted)]
+    assert committed == [event.step for event in run.checkpoints if event.committed]
+    assert [e.step for e in events if isinstance(e, CheckpointStarted)] == [e.step for e in run.checkpoints]
+    assert [event.error for event in events if isinstance(event, Died)] == ([run.error] if run.error else [])
+    assert [event.exit_code for event in events if isinstance(event, Ended)] == [run.exit_code]
+
+
+def test_agrees_with_the_whole_reading(log: bytes) -> None:
+    agrees(log)
+
+
+def test_agrees_on_the_founding_documents(seeds: Path) -> None:
+    agrees((seeds / "001_684b1c9e3a214010.txt").read_bytes())
+    page = seeds / "000_1ada0a1f0c04a8c8.txt"
+    for run in scrape_text(page.read_bytes(), name="page").runs:
+        agrees(page.read_bytes()[run.span[0] : run.span[1]])
+
+
+def test_nothing_is_told_before_it_is_whole(logs: Any) -> None:
+    follower = LogFollower()
+    line = logs.step(0).encode()
+    assert follower.feed(line) == []
+    assert len(follower.feed(b"\n")) == 1
+    assert follower.feed(b"EXIT_CODE=1") == []  # it may become 137
+    ended = follower.feed(b"37\n")
+    assert [event.exit_code for event in ended if isinstance(event, Ended)] == [137]
+
+
+def test_a_log_that_just_stops(logs: Any) -> None:
+    follower = LogFollower()
+    follower.feed("\n".join([*logs.steps(3), TRACEBACK]).encode())
+    events = follower.close()
+    assert [type(event) for event in events] == [Died]
+    cut = LogFollower()
+    cut.feed("\n".join([*logs.steps(3), logs.step(3)[:-2]]).encode())
+    assert cut.close() == []
+
+
+def test_a_long_log_is_not_kept(logs: Any) -> None:
+    follower = LogFollower()
+    for step in range(3000):
+        follower.feed(logs.step(step).encode() + b"\n")
+    held = sum(len(value) for value in vars(follower).values() if isinstance(value, bytes))
+    assert held < 100_000
