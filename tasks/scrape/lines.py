@@ -3,7 +3,7 @@
 import re
 
 from tasks.scrape.death import read_exception
-from tasks.scrape.prefix import PREFIX
+from tasks.scrape.prefix import ABSL, PREFIX
 
 # what starts a line without a prefix, in logs whose line breaks became spaces
 _STARTS = re.compile(
@@ -14,6 +14,7 @@ _STARTS = re.compile(
     rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [EWIF] |[A-Z]+:20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d|"
     rb"(?:diloco|data|stage|fsdp|context|sequence|tensor|expert): \d+\s)"
 )
+_PREFIX_AND_SPACE = re.compile(ABSL + rb"\s*")
 _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 
 
@@ -45,16 +46,16 @@ def _breaks(data: bytes, begin: int, end: int) -> list[int]:
     starts = [match.start() for match in PREFIX.finditer(data, begin, end)]
     found = {begin, *starts}
     if len(starts) > 1:
-        found.update(_break_between(data, begin, end, starts))
+        found.update(_break_between(data, begin, end))
     return sorted(found)
 
 
-def _break_between(data: bytes, begin: int, end: int, starts: list[int]) -> set[int]:
+def _break_between(data: bytes, begin: int, end: int) -> set[int]:
     """Where lines without a prefix start. What follows a prefix directly is that prefix's own line."""
-    own = {match.end() for match in PREFIX.finditer(data, begin, end)}
+    own = {match.end() for match in _PREFIX_AND_SPACE.finditer(data, begin, end)}
     found = {match.start() for match in _STARTS.finditer(data, begin, end)}
     for match in _TRACEBACK.finditer(data, begin, end):
-        raised = read_exception(data[:end], match.start())
+        raised = read_exception(data, match.start())
         if raised is not None:
             found.add(raised.position)
     return {position for position in found if position not in own}

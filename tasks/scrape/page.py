@@ -1,6 +1,7 @@
 """Takes a saved MaxView page apart: its table as printed, and where in it each arm's log stands."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from configs.schema import Frozen
@@ -91,7 +92,7 @@ def _find_logs(data: bytes, arms: list[str], commits: list[str | None], branches
     marks = sorted({*(head.start() for head in heads), *_starts_without_head(data, heads)})
     by_start = {head.start(): head for head in heads}
     logs: dict[int, PageLog] = {}
-    sections = [(begin, end) for begin, end in zip(marks, [*marks[1:], len(data)], strict=True)]
+    sections = list(pairwise([*marks, len(data)]))
     for begin, end in sections:
         head = by_start.get(begin)
         body = head.end() if head else begin

@@ -1,0 +1,41 @@
+"""The JSON that programs read: its keys, and what stands for what JSON has no word for."""
+
+import json
+from typing import Any
+
+from tasks.scrape import scrape_text, to_json
+
+
+def test_keys_and_missing_values(logs: Any) -> None:
+    lines = [
+        logs.step(0),
+        "completed step: 1, seconds: 0.200, loss: nan",
+        logs.step(2).replace("loss: 8.125", "loss: inf", 1),
+    ]
+    document = json.loads(json.dumps(to_json(scrape_text(logs.framed(*lines), name="x")), allow_nan=False))
+    assert document["format"] == "maxtext"
+    (run,) = document["runs"]
+    keys = (
+        "name exit_code started ended error steps evals environment memory parameters flops checkpoints stalls config"
+    )
+    assert list(run)[:17] == [*keys.split(), "ranks", "schedule", "coverage"]
+    first, second, third = run["steps"]
+    columns = (
+        "step seconds tflops_per_device tokens_per_s_per_device total_weights loss lm_loss perplexity time line offset"
+    )
+    assert list(first) == columns.split()
+    assert (second["loss"], second["tflops_per_device"], second["total_weights"]) == ("nan", None, None)
+    assert third["loss"] == "inf"
+    assert run["error"] is None
+    assert (run["exit_code"], run["memory"]["total_gb"], run["environment"]["mesh"]) == (0, None, None)
+    receipt = "step_lines_seen step_lines_parsed gaps rewinds glued_lines truncated unknown_keys complete"
+    assert set(run["coverage"]) >= set(receipt.split())
+    assert run["coverage"]["complete"]
+
+
+def test_the_error_of_a_run_that_died(logs: Any) -> None:
+    data = logs.framed(
+        "Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: no", code=1
+    )
+    (run,) = to_json(scrape_text(data, name="x"))["runs"]
+    assert run["error"] == {"type": "ValueError", "message": "no", "line": 4, "offset": data.index(b"ValueError")}

@@ -1,0 +1,122 @@
+"""What cannot be read gets one message that names the file, the line and what to do."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.scrape import LogFormatError, scrape, scrape_run, scrape_text
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", r"log\.txt: is empty; check that the run started"),
+        (b" \n\n\t\n", r"log\.txt: holds nothing but white space; check"),
+        (b"XPK Start: \n\x7fELF\0\0\0", r"log\.txt:2: is not text \(a zero byte at offset 16\); give the trainer"),
+        (gzip.compress(b"completed step: 1\n"), r"log\.txt: is compressed; unpack it first \(gunzip"),
+        (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: there is no training log in it: none of its 3 lines"),
+        (b" iteration        1/      20 | consumed samples:  16 |\n", r"log\.txt:1: there is no reader for Megatron"),
+        (b"hello\nusing world size: 8, data-parallel size: 1\n", r"log\.txt:2: there is no reader for Megatron"),
+    ],
+)  # fmt: skip
+def test_one_message(data: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(data)
+    with pytest.raises(LogFormatError, match=message) as caught:
+        scrape(path)
+    assert isinstance(caught.value, ValueError)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(LogFormatError, match=message):
+        scrape_text(data, name="log.txt")
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        LogFormatError, match=r"missing\.log: cannot be read: No such file or directory; check the path"
+    ):
+        scrape(tmp_path / "missing.log")
+    with pytest.raises(LogFormatError, match="is a folder; name the log file in it"):
+        scrape(tmp_path)
+
+
+def test_late_binary(logs: Any, tmp_path: Path) -> None:
+    """Some stray bytes in a log are not a reason to refuse it."""
+    path = tmp_path / "log.txt"
+    path.write_bytes(logs.framed(*logs.steps(3), "caf\xe9").replace("é".encode(), b"\xe9\xff"))
+    assert scrape_run(path).coverage.complete
+
+
+def test_a_run_that_died_at_once_is_a_log(logs: Any, tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_bytes(logs.framed("configs/x.yml:3: unknown key 'stepz'", code=2))
+    run = scrape_run(path)
+    assert (run.exit_code, run.steps.height) == (2, 0)
+
+
+def test_cut_in_the_middle_of_a_line(logs: Any) -> None:
+    whole = logs.framed(*logs.steps(5))
+    line = whole.index(b"completed step: 4")
+    for cut in range(line + len(b"completed step: 4, seconds: 0."), whole.index(b"\n", line)):
+        run = scrape_text(whole[:cut], name="x").runs[0]
+        assert run.steps["step"].to_list() == [0, 1, 2, 3]
+        assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (5, 4)
+        assert run.coverage.truncated
+        assert not run.coverage.complete
+        assert run.exit_code is None
+
+
+def test_a_log_that_still_grows_is_not_cut(logs: Any) -> None:
+    run = scrape_text(logs.framed(*logs.steps(5)).split(b"XPK End")[0], name="x").runs[0]
+    assert not run.coverage.truncated
+    assert not run.coverage.complete
+    assert run.coverage.step_lines_parsed == 5
+
+
+def test_damage_in_the_middle_is_seen(logs: Any) -> None:
+    lines = logs.steps(6)
+    lines[2] = lines[2].replace("loss: 8.998", "loss: 8.9#8")
+    lines[4] = lines[4][: lines[4].index("device: ") + 10]
+    coverage = scrape_text(logs.framed(*lines), name="x").runs[0].coverage
+    assert (coverage.step_lines_seen, coverage.step_lines_parsed) == (6, 4)
+    assert coverage.gaps == ((2, 2), (4, 4))
+    assert not coverage.complete
+    assert not coverage.truncated
+
+
+def test_gaps_and_rewinds(logs: Any) -> None:
+    lines = [logs.step(step) for step in (10, 11, 14, 12, 13, 14)]
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.coverage.gaps == ((12, 13),)
+    assert run.coverage.rewinds == 1
+    assert run.steps["step"].to_list() == [10, 11, 14, 12, 13, 14]
+
+
+def test_unknown_fields_are_kept_and_named(logs: Any) -> None:
+    lines = [f"{line}, grad_norm: 0.500, tokens seen: 1024" for line in logs.steps(3)]
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["grad_norm"].to_list() == [0.5] * 3
+    assert run.steps["tokens seen"].to_list() == [1024.0] * 3
+    assert run.coverage.unknown_keys == ("grad_norm", "tokens seen")
+
+
+@pytest.mark.parametrize("chunk", [70_000, 1 << 20])
+def test_large_logs_are_read_in_pieces(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    save = logs.line("[process=0] Saving checkpoint at step 900", source="checkpoint_manager.py:1512")
+    commit = logs.line("Finished saving checkpoint (finalized tmp dir) to `/r/checkpoints/900`.")
+    steps = logs.steps(6000)
+    data = logs.framed(*steps[:900], save, *steps[900:4000], commit, *steps[4000:])
+    path = tmp_path / "log.txt"
+    path.write_bytes(data)
+    monkeypatch.setattr("tasks.scrape.read.CHUNK", chunk)
+    run = scrape_run(path)
+    assert run.steps["step"].to_list() == list(range(6000))
+    assert run.coverage.complete
+    assert run.span == (0, len(data))
+    event = run.checkpoints[0]
+    assert (event.step, event.line, event.committed_line) == (900, 902, 4003)
+    assert data[event.offset :].startswith(b"Saving checkpoint at step 900")
+    for row in run.steps.sample(50, seed=1).iter_rows(named=True):
+        assert data[row["offset"] :].startswith(b"completed step: %d," % row["step"])
+        assert data.count(b"\n", 0, row["offset"]) + 1 == row["line"]

@@ -1,0 +1,87 @@
+"""Pages whose logs are where they should be, and pages that lack one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.scrape import LogFormatError, scrape_text
+
+HEAD = """MaxView
+
+‹ 03_dropoutCase: 04_int804_int8_b ›
+
+Metrics: Linen vs NNX \u00a0·\u00a0 main
+
+MetricLinen \u00a0 147168c3aNNX \u00a0 1b5e4eb5aDiff (NNX − Linen)
+Final loss8.12508.1250
+
+"""
+FULL_LOG = "{name} \u00a0·\u00a0 {commit} \u00a0·\u00a0 main_20260417_235819 \u00a0·\u00a0 full log\n"
+TITLE = "main (574ad3fb9) vs feat/x (574ad3fb9)| Metric | main 574ad3fb9 | feat/x 574ad3fb9 | Diff (feat/x − main) |\n"
+
+
+def page(logs: Any, *names: str) -> bytes:
+    text = HEAD.encode()
+    for index, name in enumerate(names):
+        text += FULL_LOG.format(name=name, commit=f"{index}47168c3a").encode() + logs.framed(*logs.steps(index + 3))
+    return text
+
+
+def test_heads_name_the_logs(logs: Any) -> None:
+    reading = scrape_text(page(logs, "NNX", "Linen"), name="page.txt")  # in the other order than in the title
+    assert [(run.name, run.commit, run.steps.height) for run in reading.runs] == [
+        ("Linen", "147168c3a", 4),
+        ("NNX", "047168c3a", 3),
+    ]
+    assert reading.page is not None
+    assert (reading.page["previous_case"], reading.page["case"]) == ("03_dropout", "04_int8")
+
+
+@pytest.mark.parametrize(("there", "missing"), [("Linen", "NNX"), ("NNX", "Linen")])
+def test_one_log_missing(logs: Any, there: str, missing: str) -> None:
+    empty = FULL_LOG.format(name=missing, commit="abcdef012").encode() + b"(no log)\n"
+    for data in (page(logs, there), page(logs, there) + empty):
+        message = rf"page\.txt: the page has a log for {there} but none for {missing}; open both logs"
+        with pytest.raises(LogFormatError, match=message):
+            scrape_text(data, name="page.txt")
+
+
+def test_no_log_at_all() -> None:
+    with pytest.raises(LogFormatError, match=r"page\.txt: the page has no log of Linen or NNX; open both logs"):
+        scrape_text(HEAD.encode(), name="page.txt")
+
+
+def test_logs_without_heads_by_order_and_by_path(logs: Any) -> None:
+    path = "Started save checkpoint @ gs://b/linen_feat_x_2026/checkpoints/0."
+    first, second = logs.framed(*logs.steps(3)), logs.framed(*logs.steps(4), logs.line(path))
+    reading = scrape_text(TITLE.encode() + first + second, name="page.txt")
+    assert [(run.name, run.branch, run.steps.height) for run in reading.runs] == [
+        ("main", "main", 3),
+        ("feat/x", "feat/x", 4),
+    ]
+    with pytest.raises(LogFormatError, match="has a log for feat/x but none for main"):
+        scrape_text(TITLE.encode() + second, name="page.txt")
+    with pytest.raises(LogFormatError, match="has a log for main but none for feat/x"):
+        scrape_text(TITLE.encode() + first, name="page.txt")
+
+
+def test_founding_pages_with_a_log_cut_out(seeds: Path) -> None:
+    linen = (seeds / "000_1ada0a1f0c04a8c8.txt").read_bytes()
+    with pytest.raises(LogFormatError, match="the page has a log for Linen but none for NNX"):
+        scrape_text(linen[: linen.rindex("NNX \u00a0·".encode())], name="page")
+    branches = (seeds / "002_2f609e8cddb2312c.txt").read_bytes()
+    start = branches.index(b"XPK Start")
+    second = branches.index(b"574ad3fb9\n", start)
+    with pytest.raises(LogFormatError, match="the page has a log for main but none for feat/Migrate"):
+        scrape_text(branches[:second], name="page")
+    with pytest.raises(
+        LogFormatError, match="the page has a log for feat/Migrate-Decoder-And-Tests-to-NNX but none for"
+    ):
+        scrape_text(branches[:start] + branches[second:], name="page")
+
+
+def test_a_log_is_no_page(logs: Any) -> None:
+    reading = scrape_text(logs.framed(*logs.steps(3)), name="some/run.log")
+    assert reading.page is None
+    assert [run.name for run in reading.runs] == ["run"]
