@@ -118,7 +118,7 @@ def test_a_run_that_ended_early_is_unknown(nnx: Arm, other: Path) -> None:
         ("program.json", "has no program.json"),
         ("checkpoints", "has no checkpoints"),
         ("checkpoints/*", "has no committed checkpoint"),
-        ("checkpoints/0/items/manifest.ocdbt", "could not be tried"),
+        ("checkpoints/0/items/_METADATA", "absent there"),
         ("metrics.jsonl", "could not be tried: FileNotFoundError"),
     ],
 )

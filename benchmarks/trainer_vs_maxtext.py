@@ -1,0 +1,221 @@
+"""Trains one small model with this trainer and with MaxText, in turn, and prints both figures and their ratio.
+
+    python benchmarks/trainer_vs_maxtext.py --peer-python /path/to/venv/bin/python
+
+The peer is an environment of its own with MaxText 0.2.4, the last release that has both Linen and NNX
+(`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`, Python 3.12). Exit status: 0 all targets met, 1 not all.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# One model, one batch, one optimizer, in both programs' words (they share them).
+SHARED = {
+    "base_emb_dim": 256,
+    "base_num_decoder_layers": 4,
+    "base_num_query_heads": 4,
+    "base_num_kv_heads": 4,
+    "head_dim": 64,
+    "base_mlp_dim": 1024,
+    "vocab_size": 8192,
+    "max_target_length": 512,
+    "per_device_batch_size": 8,
+    "dataset_type": "synthetic",
+    "enable_checkpointing": "false",
+    "hardware": "cpu",
+    "attention": "dot_product",
+    "log_config": "false",
+    "weight_dtype": "float32",
+    "enable_dropout": "false",
+    "learning_rate": 3.0e-4,
+}
+NUMBERS = {"f32": {"dtype": "float32", "matmul_precision": "highest"}, "bf16": {"dtype": "bfloat16"}}
+PEER_ONLY = {"skip_jax_distributed_system": "true", "enable_tensorboard": "false"}
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+    "DECOUPLE_GCLOUD": "TRUE",
+}
+STEP_LINE = re.compile(r"completed step: (\d+),")
+# the first steps still warm caches and allocators
+STEADY_FROM = 3
+
+FACTS = """
+import importlib.metadata as m, importlib.util as u, json, platform
+spec = u.find_spec("maxtext")
+versions = {p: m.version(p) for p in ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint")}
+versions["python"] = platform.python_version()
+if spec:
+    versions["maxtext"] = m.version("maxtext")
+print(json.dumps({"versions": versions, "maxtext": spec and list(spec.submodule_search_locations)[0]}))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run showed. Times by the clock of whoever reads its log, in the same way for both trainers."""
+
+    first_step_s: float
+    step_s: float
+    peak_rss_gib: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """How much of the peer's figure ours may be, or for the loss how far apart the two may be."""
+
+    title: str
+    unit: str
+    limit: float
+    ratio: bool = True
+
+
+def targets(numbers: str) -> dict[str, Target]:
+    """The figures to meet; matmuls in bfloat16 have less to gain."""
+    return {
+        "first_step_s": Target("time to first step", "s", 0.4),
+        "step_s": Target("step, median", "s", 0.6 if numbers == "f32" else 0.8),
+        "peak_rss_gib": Target("peak memory", "GiB", 0.65),
+        "loss": Target("loss at the last step", "nats", 0.02, ratio=False),
+    }
+
+
+def read_facts(python: str) -> dict[str, object]:
+    """Versions in an environment, and where its MaxText lies."""
+    found = subprocess.run([python, "-c", FACTS], capture_output=True, text=True, check=True)
+    facts: dict[str, object] = json.loads(found.stdout)
+    return facts
+
+
+def our_argv(dialect: str, numbers: str, steps: int, folder: Path) -> tuple[list[str], Path]:
+    """The command of our trainer, and the file where it writes its metrics."""
+    config = folder / "config.yml"
+    keys = SHARED | NUMBERS[numbers] | {"steps": steps, "pure_nnx": str(dialect == "nnx").lower()}
+    config.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
+    words = ["run_name=ours", f"base_output_directory={folder}"]
+    return [sys.executable, "-m", "model.train", str(config), *words], folder / "ours" / "metrics.jsonl"
+
+
+def peer_argv(
+    python: str, maxtext: str, dialect: str, numbers: str, steps: int, folder: Path
+) -> tuple[list[str], Path]:
+    """The same for MaxText."""
+    nnx = str(dialect == "nnx").lower()
+    metrics = folder / "peer.jsonl"
+    keys = SHARED | NUMBERS[numbers] | PEER_ONLY | {"steps": steps, "run_name": "peer", "metrics_file": metrics}
+    keys |= {"base_output_directory": folder, "enable_nnx": nnx, "pure_nnx_decoder": nnx, "pure_nnx": nnx}
+    words = [f"{key}={value}" for key, value in keys.items()]
+    module = "maxtext.trainers.pre_train.train"
+    return [python, "-m", module, str(Path(maxtext) / "configs" / "base.yml"), *words], metrics
+
+
+def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path) -> Measured:
+    """Run one trainer to its end and clock its step lines as they come."""
+    arrivals: dict[int, float] = {}
+    started = time.monotonic()
+    with log.open("w", encoding="utf-8") as copy:
+        process = subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            copy.write(line)
+            if found := STEP_LINE.search(line):
+                arrivals[int(found.group(1))] = time.monotonic() - started
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode or len(arrivals) != steps:
+        raise SystemExit(f"{argv[2]} ended with {process.returncode} after {len(arrivals)} steps: see {log}")
+    times = [arrivals[step] - arrivals[step - 1] for step in range(STEADY_FROM, steps)]
+    last = json.loads(metrics.read_text(encoding="utf-8").splitlines()[-1])
+    return Measured(arrivals[0], statistics.median(times), usage.ru_maxrss / 2**20, float(last[loss_key]))
+
+
+def describe_machine() -> str:
+    """The processor, its cores, the memory and the load of the moment."""
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    load = os.getloadavg()[0]
+    return f"{cpu}, {cores} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"
+
+
+def print_rows(variant: str, ours: Measured, peer: Measured) -> bool:
+    """One line per figure; whether all targets are met."""
+    met = True
+    for name, target in targets(variant.split("-")[1]).items():
+        mine, theirs = getattr(ours, name), getattr(peer, name)
+        compared = mine / theirs if target.ratio else abs(mine - theirs)
+        good = compared <= target.limit
+        met &= good
+        shown, sign = (f"{compared:.2f} ×", "×") if target.ratio else (f"{compared:.4f} apart", "apart")
+        print(
+            f"{variant:12} {target.title:22} {mine:9.3f} {theirs:9.3f} {target.unit:5} "
+            f"{shown:>13}  ≤ {target.limit} {sign}  {'met' if good else 'NOT MET'}",
+            flush=True,
+        )
+    return met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    variants = [f"{dialect}-{numbers}" for numbers in NUMBERS for dialect in ("linen", "nnx")]
+    parser.add_argument("--peer-python", default=os.environ.get("MAXTEXT_PYTHON"), help="default: $MAXTEXT_PYTHON")
+    parser.add_argument("--variants", nargs="+", choices=variants, default=variants)
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--out", type=Path, help="keep logs here (default: a temporary folder)")
+    arguments = parser.parse_args()
+    if not arguments.peer_python:
+        parser.error("say where MaxText lives: --peer-python VENV/bin/python, or set MAXTEXT_PYTHON")
+    facts, peer_facts = read_facts(sys.executable), read_facts(arguments.peer_python)
+    if not peer_facts["maxtext"]:
+        parser.error(f"{arguments.peer_python} has no maxtext: uv pip install 'maxtext[tpu]==0.2.4' there")
+    print(f"machine  {describe_machine()}")
+    print(f"ours     {facts['versions']}")
+    print(f"peer     {peer_facts['versions']}")
+    print(f"model    {' '.join(f'{key}={value}' for key, value in SHARED.items())} steps={arguments.steps}\n")
+    print(f"{'variant':12} {'figure':22} {'ours':>9} {'MaxText':>9}")
+    met = True
+    with tempfile.TemporaryDirectory() as temporary:
+        for variant in arguments.variants:
+            folder = (arguments.out or Path(temporary)) / variant
+            folder.mkdir(parents=True, exist_ok=True)
+            dialect, numbers = variant.split("-")
+            argv, metrics = our_argv(dialect, numbers, arguments.steps, folder)
+            metrics.unlink(missing_ok=True)  # our trainer appends, as a resumed run must
+            ours = measure(argv, metrics, "loss", arguments.steps, folder / "ours.log")
+            argv, metrics = peer_argv(
+                arguments.peer_python, str(peer_facts["maxtext"]), dialect, numbers, arguments.steps, folder
+            )
+            peer = measure(argv, metrics, "learning/loss", arguments.steps, folder / "peer.log")
+            met &= print_rows(variant, ours, peer)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
