@@ -1,6 +1,7 @@
 """Prefect's settings for a flow that the command line runs in its own process; the caller's settings win."""
 
 import os
+import warnings
 from collections.abc import MutableMapping
 
 SETTINGS = {
@@ -23,3 +24,5 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     """Fill in the settings; must run before Prefect is imported."""
     for key, value in SETTINGS.items():
         environment.setdefault(key, value)
+    # the embedded server's own message says what to do about it
+    warnings.filterwarnings("ignore", message="Failed to create the Prefect home directory")

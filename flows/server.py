@@ -6,6 +6,7 @@ that its parent has to report to it, and says why when it cannot start.
 
 import atexit
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,8 +22,15 @@ from tasks.launch.supervise import PR_SET_PDEATHSIG, control
 
 STARTUP_S = 120.0
 STOP_S = 10.0
-# what Prefect sets for its own embedded server: no UI, and only the services that record runs
-EMBEDDED = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+EMBEDDED = {
+    # what Prefect sets for its own embedded server: no UI, and only the services that record runs
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+    # its errors go to a file of ours, not to the terminal
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
+}
+CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
 
 def _die_with_parent() -> None:
@@ -75,9 +83,9 @@ class EmbeddedServer:
 
     def _explain(self, what: str) -> str:
         self._log.seek(0)
-        lines = [line for line in self._log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        causes = [line for line in lines if "Error" in line and not line.startswith((" ", "ERROR:"))]
-        cause = (causes or lines or ["it printed nothing"])[-1].strip()
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
+        cause = causes[-1] if causes else "it did not say why"
         home = os.environ.get("PREFECT_HOME") or str(Path("~/.prefect").expanduser())
         return (
             f"Prefect's embedded server {what}: {cause}\n"

@@ -1,0 +1,80 @@
+"""Trouble with Prefect's server: one message with the remedy, exit status 2, no process left."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+
+LOG = """\
+XPK Start: Sat Apr 18 00:54:24 UTC 2026
+completed step: 0, seconds: 1.500, TFLOP/s/device: 1.000, Tokens/s/device: 10.000, total_weights: 8, loss: 3.000
+completed step: 1, seconds: 0.500, TFLOP/s/device: 3.000, Tokens/s/device: 30.000, total_weights: 8, loss: 2.500
+completed step: 2, seconds: 0.500, TFLOP/s/device: 3.000, Tokens/s/device: 30.000, total_weights: 8, loss: 2.250
+XPK End: Sat Apr 18 00:55:24 UTC 2026
+EXIT_CODE=0
+"""
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> tuple[str, str]:
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text(LOG)
+    return "a.log", "b.log"
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that is bound and does not listen: nothing answers there, and nobody else takes it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def test_the_embedded_server_needs_no_settings(
+    maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "home")}
+    result = maxview("ingest", *logs, "--out", "o", "--json", environment=environment)
+    (comparison,) = json.loads(result.stdout)
+    assert [row["difference_text"] for row in comparison["rows"] if row["metric"] == "final_loss"] == ["0"]
+    # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
+    assert result.returncode == 3, result.stderr
+    assert (tmp_path / "home" / "prefect.db").exists()
+
+
+def test_nothing_answers_at_the_address(
+    maxview: Maxview, logs: tuple[str, str], user_environment: dict[str, str], closed_port: int
+) -> None:
+    url = f"http://127.0.0.1:{closed_port}/api"
+    result = maxview("ingest", *logs, environment=user_environment | {"PREFECT_API_URL": url})
+    assert result.returncode == 2
+    assert f"no Prefect server answers at {url}" in result.stderr
+    assert "prefect server start" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("trouble", ["home under a file", "damaged database"])
+def test_the_embedded_server_cannot_start(
+    maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path, trouble: str
+) -> None:
+    home = tmp_path / "home"
+    if trouble == "home under a file":
+        home.write_text("not a folder")
+        home = home / "prefect"
+    else:
+        home.mkdir()
+        (home / "prefect.db").write_bytes(os.urandom(8192))
+    result = maxview("ingest", *logs, environment=clean_environment | {"PREFECT_HOME": str(home)})
+    assert result.returncode == 2
+    assert "embedded server ended while starting" in result.stderr
+    assert "sqlite3" in result.stderr
+    assert f"Its folder is {home}" in result.stderr
+    assert "PREFECT_HOME" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not list((tmp_path / "maxview-out").rglob("*.json"))
