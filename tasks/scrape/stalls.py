@@ -13,6 +13,7 @@ held against the median of the steps after it. Reasons, in this order:
 - `unexplained`: none of these.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -38,11 +39,16 @@ def find_stalls(
     step = timed["step"].to_numpy()
     offsets = timed["offset"].to_numpy()
     first = np.concatenate([[True], np.diff(step) <= 0])
-    usual = _usual(timed["seconds"], first)
-    long = (seconds > TIMES * usual) & (seconds > usual + SECONDS_MORE)
+    calm = np.where(first, np.nan, seconds)
+    least = _least_around(calm)
+    # the median is never less than the least: only steps that are long against that need their median
+    maybe = np.flatnonzero((seconds > TIMES * least) & (seconds > least + SECONDS_MORE)).tolist()
     evals = np.asarray(sorted(eval_offsets), dtype=np.int64)
     stalls = []
-    for index in np.flatnonzero(long).tolist():
+    for index in maybe:
+        usual = _usual(calm, index)
+        if seconds[index] <= max(TIMES * usual, usual + SECONDS_MORE):
+            continue
         begin = int(offsets[index - 1]) if index else 0
         end = int(offsets[index])
         if first[index]:
@@ -62,15 +68,24 @@ def find_stalls(
     return tuple(stalls)
 
 
-def _usual(seconds: pl.Series, first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """What each step would have taken: the median around it, without the first step of each process."""
-    calm = pl.Series(np.where(first, np.nan, seconds.to_numpy())).fill_nan(None)
-    around = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
-    # a first step has no median of its own at the start of a long log, and its window reaches back after a restart
-    return around.fill_null(strategy="backward").fill_null(strategy="forward").fill_null(np.inf).to_numpy()
+def _least_around(calm: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A lower bound for the least of the steps around each step: the least of the three blocks around its block."""
+    starts = np.arange(0, len(calm), NEIGHBOURS)
+    least = np.fmin.reduceat(calm, starts)
+    padded = np.concatenate([[np.nan], least, [np.nan]])
+    around = np.fmin(np.fmin(padded[:-2], padded[1:-1]), padded[2:])
+    return np.repeat(np.nan_to_num(around, nan=np.inf), NEIGHBOURS)[: len(calm)]
 
 
-def _is_paid_back(seconds: NDArray[np.float64], usual: NDArray[np.float64], index: int) -> bool:
-    around = [i for i in range(max(0, index - 2), min(len(seconds), index + 3)) if i != index]
-    lacking = sum(max(0.0, float(usual[i] - seconds[i])) for i in around)
-    return lacking >= PAID_BACK * float(seconds[index] - usual[index])
+def _usual(calm: NDArray[np.float64], index: int) -> float:
+    """What a step would have taken: the median around it, without the first step of each process."""
+    half = NEIGHBOURS // 2
+    around = calm[max(0, index - half) : index + half + 1]
+    around = around[~np.isnan(around)]
+    return float(np.median(around)) if around.size else math.inf
+
+
+def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:
+    around = np.delete(seconds[max(0, index - 2) : index + 3], min(index, 2))
+    lacking = float(np.maximum(usual - around, 0.0).sum())
+    return lacking >= PAID_BACK * (float(seconds[index]) - usual)

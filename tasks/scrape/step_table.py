@@ -52,28 +52,22 @@ class StepTable:
         data = window.data
         spans: list[tuple[Positions, Positions]] = []
         frames: list[pl.DataFrame] = []
-        positions = 0
-        # a step line that starts before the limit may end after it
-        marked = data.count(b"completed", window.start, min(window.limit + 8, len(data)))
-        if marked >= self.columns_from:
-            for columns in self._read_columns(window):
-                positions += len(columns.start)
-                spans.append((columns.record, columns.end))
-                frames.append(self._frame_of(window, columns))
-        self.seen += positions
-        if marked > positions:
-            rest = [
-                match.start()
-                for begin, end in _gaps(spans, window)
-                for match in LOOSE.finditer(data, begin, end)
-                if match.start() < window.limit
-            ]
-            self.seen += len(rest)
-            single: list[tuple[int, int]] = []
-            rows = [row for p in rest if (row := self._read_one(window, p, single)) is not None]
-            if rows:
-                frames.append(_frame_of_rows(rows))
-                spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
+        for columns in self._read_columns(window):
+            self.seen += len(columns.start)
+            spans.append((columns.record, columns.end))
+            frames.append(self._frame_of(window, columns))
+        rest = [
+            match.start()
+            for begin, end in _gaps(spans, window)
+            for match in LOOSE.finditer(data, begin, end)
+            if match.start() < window.limit
+        ]
+        self.seen += len(rest)
+        single: list[tuple[int, int]] = []
+        rows = [row for p in rest if (row := self._read_one(window, p, single)) is not None]
+        if rows:
+            frames.append(_frame_of_rows(rows))
+            spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
         if frames:
             frame = frames[0] if len(frames) == 1 else _combine(frames).sort("offset")
             self.parsed += frame.height
@@ -89,6 +83,8 @@ class StepTable:
         commas, candidates = find_candidates(window)
         found: list[StepColumns] = []
         for _ in range(TEMPLATES_PER_WINDOW):
+            if len(candidates) < self.columns_from:
+                break
             if self._template is None:
                 self._template = self._find_template(window, commas, candidates)
                 if self._template is None:
@@ -97,9 +93,8 @@ class StepTable:
             if columns.start.size:
                 found.append(columns)
             candidates = candidates[~used]
-            if len(candidates) < self.columns_from:
-                break
-            self._template = None
+            if len(candidates) >= self.columns_from:
+                self._template = None
         return found
 
     def _find_template(self, window: Window, commas: np.ndarray[Any, Any], candidates: Any) -> Template | None:
@@ -195,14 +190,14 @@ def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tupl
     """What lies between the spans of a window and is more than a line break."""
     size = len(window.data)
     if not spans:
-        return [(window.start, size)] if window.start < size else []
+        return [(window.start, size)] if window.start < window.limit else []
     starts = np.concatenate([span[0] for span in spans])
     ends = np.concatenate([span[1] for span in spans])
     order = np.argsort(starts, kind="stable")
     begins = np.concatenate([[window.start], ends[order]])
     stops = np.concatenate([starts[order], [size]])
     wide = stops - begins > 2
-    wide[-1] = stops[-1] > begins[-1]
+    wide[-1] = begins[-1] < window.limit
     return list(zip(begins[wide].tolist(), stops[wide].tolist(), strict=True))
 
 
