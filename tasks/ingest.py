@@ -1,6 +1,7 @@
 """Turns logs that exist, or a saved page that holds both, into the run records of two arms."""
 
 import hashlib
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ def read_pair(logs: Sequence[Path]) -> LogPair:
                 f"two: give a second log (maxview ingest {logs[0]} OTHER), or a saved MaxView page with both"
             )
         case = (reading.page or {}).get("case")
-        return LogPair(files=(logs[0], logs[0]), readings=(reading.runs[0], reading.runs[1]), case=case)
+        return _pair((logs[0], logs[0]), reading.runs, case)
     if len(logs) != 2:
         raise LogFormatError(f"expected one page or two logs, got {len(logs)} files")
     readings = []
@@ -44,9 +45,13 @@ def read_pair(logs: Sequence[Path]) -> LogPair:
         if len(runs) != 1:
             raise LogFormatError(f"{path}: holds {len(runs)} runs; give a file with one run on each side")
         readings.append(runs[0])
-    names = distinct_names([reading.name for reading in readings], logs)
-    named = [reading.model_copy(update={"name": name}) for reading, name in zip(readings, names, strict=True)]
-    return LogPair(files=(logs[0], logs[1]), readings=(named[0], named[1]), case=None)
+    return _pair((logs[0], logs[1]), readings, None)
+
+
+def _pair(files: tuple[Path, Path], readings: Sequence[RunReading], case: str | None) -> LogPair:
+    names = distinct_names([reading.name for reading in readings], files)
+    left, right = (reading.model_copy(update={"name": name}) for reading, name in zip(readings, names, strict=True))
+    return LogPair(files=files, readings=(left, right), case=case)
 
 
 def distinct_names(names: Sequence[str], logs: Sequence[Path]) -> list[str]:
@@ -73,7 +78,7 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
             label=f"{reading.name} · {reading.commit}" if reading.commit else reading.name,
             commit=reading.commit,
             log=str(directory.log),
-            reading=with_cause(reading) if reading.coverage.complete else reading,
+            reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
         )
         directory.write_record(record)
         records.append(record)
@@ -82,7 +87,7 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
 
 def compare_pair(records: Sequence[RunRecord], *, case: str, aa: bool) -> ComparisonRecord:
     """The comparison of two ingested runs with the default tolerances."""
-    return diff(
+    record = diff(
         records[:1],
         records[1:],
         comparison="ingest",
@@ -93,3 +98,11 @@ def compare_pair(records: Sequence[RunRecord], *, case: str, aa: bool) -> Compar
         declared=IMPLEMENTATION_KEYS,
         aa=aa,
     )
+    return record.model_copy(update={"next_command": suggest_next(record)})
+
+
+def suggest_next(record: ComparisonRecord) -> str:
+    """The command that is most useful after this verdict: logs cannot be run again, but they can be read closely."""
+    dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
+    shown = (dead or [record.candidate])[0]
+    return shlex.join(["maxview", "scrape", shown.logs[0]])

@@ -1,13 +1,17 @@
 """Puts what a finished run left in its folder together into its record."""
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from tasks.records import CheckpointProof, LogError, RunPlan, RunReading, RunRecord, number_from_json
+from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.records import CheckpointProof, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
 from tasks.store import RunDirectory
+
+SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
 
 
 def build_record(
@@ -21,43 +25,69 @@ def build_record(
         label=f"{plan.arm} · {short}",
         commit=plan.commit,
         log=str(directory.log),
-        reading=with_cause(reading.model_copy(update={"name": plan.run_name})),
+        reading=with_cause(reading.model_copy(update={"name": plan.run_name}), directory.log),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_metrics(directory.metrics),
         program=directory.read_program() or {},
     )
 
 
-def with_cause(reading: RunReading) -> RunReading:
-    """A reading whose end has a cause: a log without an exception and without an end was cut off."""
+def with_cause(reading: RunReading, log: Path) -> RunReading:
+    """A reading whose end has a cause: without an exception its exit code is one, and the lack of an exit code too."""
     if reading.error is not None or reading.exit_code == 0:
         return reading
-    last = reading.steps.row(-1, named=True) if reading.steps.height else {"line": 1, "offset": reading.span[0]}
-    if reading.exit_code is None:
+    code = reading.exit_code
+    if code is None:
         kind, message = "Killed", "the log ends without an exit code: the process and its supervisor were killed"
-    elif reading.exit_code > 128:
-        kind, message = "Killed", f"ended by signal {reading.exit_code - 128}"
-    elif reading.exit_code == 124:
+    elif code > SIGNAL_BASE:
+        kind, message = "Killed", f"ended by {name_signal(code - SIGNAL_BASE)}"
+    elif code == TIMED_OUT:
         kind, message = "TimeLimit", "the time limit was reached"
+    elif code == CANNOT_START:
+        kind, message = "CannotStart", "the command could not be started"
     else:
-        kind, message = "ExitCode", f"ended with exit code {reading.exit_code} and no exception in its log"
-    error = LogError(type=kind, message=message, line=last["line"], offset=last["offset"])
+        kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
+    place = find_end(log, reading.span)
+    error = LogError(type=kind, message=message, line=place.line, offset=place.offset)
     return reading.model_copy(update={"error": error})
 
 
-def read_metrics(path: Path) -> pl.DataFrame | None:
-    """The trainer's JSON lines as a frame; None if there are none. A line cut off by a crash is left out."""
+def name_signal(number: int) -> str:
+    """`signal 9 (SIGKILL)`, and who usually sends it where people ask."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"signal {number} ({name})" + (": kill -9, or out of memory" if number == signal.SIGKILL else "")
+
+
+def find_end(log: Path, span: tuple[int, int]) -> Source:
+    """Where a run's text ends in its log: at its `EXIT_CODE=`, else at its last line that is not empty."""
+    data = log.read_bytes()
+    begin, end = span if span[1] else (0, len(data))
+    offset = data.rfind(b"EXIT_CODE=", begin, end)
+    if offset < 0:
+        last = begin + len(data[begin:end].rstrip())
+        offset = max(begin, data.rfind(b"\n", begin, last) + 1)
+    return Source(line=data.count(b"\n", 0, offset) + 1, offset=offset)
+
+
+def read_metrics(path: Path) -> pl.DataFrame | None:
+    """The trainer's JSON lines as a frame; None if there are none. A last line cut off by a crash is left out.
+
+    Raises ValueError naming a line that is no JSON object.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    *lines, _torn = text.split("\n")  # what follows the last line break was not written to its end
     rows = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines, start=1):
         try:
             rows.append({key: number_from_json(value) for key, value in json.loads(line).items()})
-        except json.JSONDecodeError:
-            if number != len(lines) - 1:
-                raise ValueError(f"{path}:{number + 1}: not a JSON line") from None
+        except (json.JSONDecodeError, AttributeError) as error:
+            raise ValueError(f"{path}:{number}: not a JSON object: {line[:40]!r}") from error
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None
 
 

@@ -1,9 +1,14 @@
 """Puts the runs of one arm together: its repeats, its steps at the best precision there is, its fate."""
 
+from datetime import UTC, datetime
+
 import polars as pl
 
 from configs.schema import Frozen
 from tasks.records import ArmSummary, Curve, RunReading, RunRecord
+
+STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
+METRICS_COLUMNS = {"step", "step_time_s", "loss"}
 
 
 class ArmRuns(Frozen):
@@ -25,38 +30,56 @@ class ArmRuns(Frozen):
 
     @property
     def dead(self) -> RunRecord | None:
-        """The first run that did not end well: a non-zero exit code or an exception that ended it."""
+        """The first run that did not end well: a non-zero exit code, or no exit code and an exception that ended it."""
         for run in self.runs:
-            if run.reading.exit_code not in (0, None) or run.reading.error is not None:
+            code, error = run.reading.exit_code, run.reading.error
+            if code not in (0, None) or (code is None and error is not None):
                 return run
         return None
 
 
-def step_table(run: RunRecord) -> pl.DataFrame:
-    """(step, seconds, loss, line, offset) of one run, ascending, each step once (its last occurrence).
+def printed_steps(run: RunRecord) -> pl.DataFrame:
+    """(step, seconds, loss, line, offset) as the log prints them, ascending, each step once (its last line)."""
+    return run.reading.steps.unique("step", keep="last", maintain_order=True).sort("step").select(STEP_COLUMNS)
 
-    Seconds and losses come from the trainer's full-precision lines where it wrote them, else from the log.
+
+def step_table(run: RunRecord) -> pl.DataFrame:
+    """The same at the best precision there is: seconds and losses out of the trainer's JSON lines if it wrote them.
+
+    A run that resumed after a crash has the steps before it only there: their `line` and `offset` are null.
     """
-    steps = run.reading.steps.unique("step", keep="last", maintain_order=True).sort("step")
-    columns = ["step", "seconds", "loss", "line", "offset"]
-    table = steps.select([pl.col(c) for c in columns])
-    if run.metrics is None or run.metrics.is_empty() or "step" not in run.metrics.columns:
+    table = printed_steps(run)
+    if not is_exact(run):
         return table
+    assert run.metrics is not None  # is_exact
     exact = run.metrics.unique("step", keep="last", maintain_order=True).select(
         pl.col("step").cast(pl.Int64), pl.col("step_time_s").cast(pl.Float64), pl.col("loss").cast(pl.Float64)
     )
-    # a run that resumed after a crash has the steps before it only in the metrics file
     return (
         exact.join(table.drop("seconds", "loss"), on="step", how="left")
         .rename({"step_time_s": "seconds"})
-        .select(columns)
+        .select(STEP_COLUMNS)
         .sort("step")
     )
 
 
 def is_exact(run: RunRecord) -> bool:
     """Whether losses are known in full precision, not only as printed."""
-    return run.metrics is not None and not run.metrics.is_empty()
+    return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
+
+
+def seconds_between(start: str | None, end: str | None) -> float | None:
+    """The seconds from one ISO 8601 moment to another; None if either is unknown. Moments without a zone are UTC."""
+    if start is None or end is None:
+        return None
+    moments = [datetime.fromisoformat(text) for text in (start, end)]
+    first, last = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
+    return (last - first).total_seconds()
+
+
+def wall_s(arm: ArmRuns) -> float | None:
+    """The seconds that one run of the arm took, out of its log's frame."""
+    return seconds_between(arm.reading.started, arm.reading.ended)
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:
@@ -70,7 +93,7 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         commit=arm.first.commit,
         jax=arm.reading.environment.jax,
         exit_code=shown.exit_code,
-        cause_of_death=shown.error,
+        cause_of_death=shown.error if dead else None,
         started=arm.reading.started,
         runs=tuple(run.reading.name for run in arm.runs),
         logs=tuple(run.log for run in arm.runs),

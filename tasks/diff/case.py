@@ -1,9 +1,17 @@
 """Gathers the runs of one case into its two arms and compares them as the comparison's file says."""
 
-from configs.comparison import Comparison, load_comparison, load_tolerances
+import json
+import shlex
+from pathlib import Path
+
+from configs.comparison import Comparison, load_comparison, load_target, load_tolerances
+from configs.load import COMMAND_LINE
 from configs.schema import Frozen
 from tasks.diff.comparison import diff
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.diff.decide import LEAST_REPEATS
+from tasks.records import ComparisonRecord, RunPlan, RunRecord
+
+DEFAULT_OUT = "maxview-out"  # of the command line
 
 
 class CaseRuns(Frozen):
@@ -28,8 +36,9 @@ def compare_case(case: CaseRuns) -> ComparisonRecord:
         question=spec.question,
         tolerances=load_tolerances(spec.tolerances),
         declared=declared_keys(spec),
+        aa=not declared_keys(spec),  # arms that set nothing are there to measure the noise
     )
-    return record.model_copy(update={"next_command": suggest_next(record, repeats=len(baseline))})
+    return record.model_copy(update={"next_command": suggest_next(record, baseline[0].plan, repeats=len(baseline))})
 
 
 def declared_keys(spec: Comparison) -> frozenset[str]:
@@ -37,12 +46,28 @@ def declared_keys(spec: Comparison) -> frozenset[str]:
     return frozenset(key for arm in spec.arms for key in arm.set)
 
 
-def suggest_next(record: ComparisonRecord, *, repeats: int) -> str:
-    """The command that is most useful after this verdict."""
-    base = f"maxview compare {record.comparison} --case {record.case} --target {record.target}"
-    if any(finding.kind == "died" for finding in record.findings):
-        died = record.candidate if record.candidate.cause_of_death else record.baseline
-        return f"maxview scrape {died.logs[0]}"
+def suggest_next(record: ComparisonRecord, plan: RunPlan | None, *, repeats: int) -> str:
+    """The command that is most useful after this verdict, with the wishes of `plan`, one of the comparison's runs."""
+    if any(finding.effect == "blocks" for finding in record.findings):
+        shown = record.baseline if record.baseline.cause_of_death else record.candidate
+        return shlex.join(["maxview", "scrape", shown.logs[0]])
+    words = ["maxview", "compare", record.comparison]
+    wishes = ["--target", record.target, *(wishes_of(plan) if plan else [])]
     if record.verdict == "unknown":
-        return f"{base} --repeats {max(3, repeats * 2)}"
-    return f"maxview compare {record.comparison} --case all --target {record.target}"
+        more = ["--repeats", str(max(LEAST_REPEATS, repeats * 2))]
+        return shlex.join([*words, "--case", record.case, *wishes, *more])
+    return shlex.join([*words, "--case", "all", *wishes])
+
+
+def wishes_of(plan: RunPlan) -> list[str]:
+    """The options behind a plan: model and folder where they are not what they are without being named, and --set."""
+    words: list[str] = []
+    models = {Path(origin.rpartition(":")[0]) for origin in plan.origins.values()}
+    named = sorted(path.stem for path in models if path.parent.name == "models")
+    if named and named != [load_target(plan.target).model]:
+        words += ["--model", named[0]]
+    for key, origin in plan.origins.items():
+        if origin == COMMAND_LINE:
+            words += ["--set", f"{key}={json.dumps(plan.config[key]).strip(chr(34))}"]
+    out = Path(plan.directory).parent.parent
+    return words + ([] if out == Path.cwd() / DEFAULT_OUT else ["--out", str(out)])

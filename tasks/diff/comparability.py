@@ -1,92 +1,62 @@
 """Checks that two arms differ only where they were meant to; each difference is a finding with its evidence."""
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from configs.schema import PLACE_KEYS
 from tasks.diff.arms import ArmRuns
-from tasks.records import Evidence, Finding, RunReading, Source
+from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
+from tasks.diff.rows import Arms
+from tasks.identify import SOURCE
+from tasks.records import Evidence, Finding, RunReading
 
 Effect = Literal["blocks", "qualifies", "note"]
-FAR_APART = timedelta(minutes=15)
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
+PLACES = PLACE_KEYS | {"tensorboard_dir", "checkpoint_dir", "metrics_dir"}  # MaxText's, derived from PLACE_KEYS
 
 
-def find_findings(
-    baseline: ArmRuns, candidate: ArmRuns, *, declared: frozenset[str], aa: bool = False
-) -> list[Finding]:
+def find_findings(arms: Arms, *, declared: frozenset[str], aa: bool = False) -> list[Finding]:
     """Every finding, those that block first. `declared` names the config keys that the arms are meant to differ in."""
-    arms = (baseline, candidate)
     found = [
-        *_deaths(arms),
-        *_commits(arms, aa=aa),
+        *find_deaths(arms),
+        *_commits(arms, declared, aa=aa),
         *_environments(arms),
+        *_plans(arms),
         *_work(arms),
         *_configs(arms, declared),
-        *_logs(arms),
-        *_times(arms),
+        *find_reading_gaps(arms),
+        *find_distance(arms),
     ]
     order = {"blocks": 0, "qualifies": 1, "note": 2}
     return sorted(found, key=lambda finding: order[finding.effect])
 
 
-def compares_implementations(baseline: ArmRuns, candidate: ArmRuns) -> bool:
-    """Whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
-    return {baseline.name.lower(), candidate.name.lower()} <= IMPLEMENTATIONS
-
-
-def _deaths(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
-    for arm in arms:
-        run = arm.dead
-        if run is None:
-            continue
-        error = run.reading.error
-        after = _seconds_between(run.reading.started, run.reading.ended)
-        when = f" {after:.0f} s after its start" if after is not None else ""
-        steps = run.reading.steps.height
-        done = "before its first step" if not steps else f"after {steps} step{'s' if steps > 1 else ''}"
-        cause = f": {error.type}: {error.message}" if error else ""
-        code = f" with exit code {run.reading.exit_code}" if run.reading.exit_code is not None else ""
-        evidence = Evidence(
-            arm=arm.name,
-            value=f"{error.type}: {error.message}" if error else f"EXIT_CODE={run.reading.exit_code}",
-            source=Source(line=error.line, offset=error.offset) if error else None,
-        )
-        yield Finding(
-            kind="died",
-            effect="blocks",
-            message=f"{arm.label} died{when}, {done}{code}{cause}",
-            evidence=(evidence,),
-        )
-
-
-def _seconds_between(start: str | None, end: str | None) -> float | None:
-    if start is None or end is None:
-        return None
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-
-
-def _commits(arms: tuple[ArmRuns, ArmRuns], *, aa: bool) -> Iterator[Finding]:
+def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Iterator[Finding]:
+    """Two commits are compared, or two things in one commit: the other way round something is wrong."""
     commits = [arm.first.commit for arm in arms]
+    plans = [arm.first.plan for arm in arms]
+    sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
     evidence = tuple(Evidence(arm=arm.name, value=commit) for arm, commit in zip(arms, commits, strict=True) if commit)
-    if compares_implementations(*arms):
-        if all(commits) and commits[0] != commits[1]:
-            yield Finding(
-                kind="different-commits",
-                effect="qualifies",
-                message="the implementations come from different commits: more than the implementation changed",
-                evidence=evidence,
-            )
-    elif all(commits) and commits[0] == commits[1] and not aa:
+    differ = _compares_implementations(arms) or _differ_as_declared(arms, declared)
+    if not differ and not aa and all(commits) and commits[0] == commits[1]:
         yield Finding(
             kind="same-commit",
             effect="blocks",
             message=f"both sides are commit {commits[0]}: this compares a commit with itself under two names",
             evidence=evidence,
         )
-    for arm in arms:
-        if arm.first.plan is not None and arm.first.plan.dirty:
+    if (differ or aa) and all(commits) and commits[0] != commits[1]:
+        same_source = sources[0] is not None and sources[0] == sources[1]
+        yield Finding(
+            kind="different-commits",
+            effect="note" if same_source else "qualifies",
+            message="the arms come from different commits, in which the trainer's source is the same"
+            if same_source
+            else "the arms come from different commits: more changed than was meant to",
+            evidence=evidence,
+        )
+    for arm, plan in zip(arms, plans, strict=True):
+        if plan is not None and plan.dirty:
             yield Finding(
                 kind="dirty-checkout",
                 effect="note",
@@ -95,8 +65,24 @@ def _commits(arms: tuple[ArmRuns, ArmRuns], *, aa: bool) -> Iterator[Finding]:
             )
 
 
+def _compares_implementations(arms: Arms) -> bool:
+    """Whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
+    return {arm.name.lower() for arm in arms} == IMPLEMENTATIONS
+
+
+def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
+    left, right = (config_of(arm) for arm in arms)
+    return any(key in left and key in right and left[key] != right[key] for key in declared)
+
+
+def config_of(arm: ArmRuns) -> dict[str, str]:
+    """The config of the arm's first run: of its plan, else as its log prints it."""
+    plan = arm.first.plan
+    return {key: str(value) for key, value in plan.config.items()} if plan else dict(arm.reading.config)
+
+
 def _differs(
-    arms: tuple[ArmRuns, ArmRuns],
+    arms: Arms,
     kind: str,
     effect: Effect,
     read: Callable[[RunReading], Any],
@@ -109,7 +95,7 @@ def _differs(
     yield Finding(kind=kind, effect=effect, message=message.format(*values), evidence=shown)
 
 
-def _environments(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
+def _environments(arms: Arms) -> Iterator[Finding]:
     yield from _differs(
         arms, "jax-version", "qualifies", lambda r: r.environment.jax,
         "different JAX versions ({} and {}): this alone can change speed, memory and losses",
@@ -125,7 +111,7 @@ def _environments(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
     yield from _differs(
         arms, "device-count", "blocks", lambda r: r.environment.num_devices, "different numbers of devices ({} and {})"
     )
-    yield from _differs(arms, "mesh", "blocks", lambda r: r.environment.mesh, "different meshes ({} and {})")
+    yield from _differs(arms, "mesh", "blocks", _show_mesh, "different meshes ({} and {})")
     yield from _differs(
         arms, "host-process", "qualifies", lambda r: r.environment.process_index,
         "the logs come from different host processes ({} and {}): hosts wait at different places, and only process 0 "
@@ -135,20 +121,30 @@ def _environments(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
         arms, "source-lines", "qualifies", lambda r: r.source_file,
         "step lines were printed by different source lines ({} and {}): not the same code",
     )  # fmt: skip
-    plans = [arm.first.plan for arm in arms]
-    if plans[0] is not None and plans[1] is not None:
-        for package in sorted(plans[0].versions.keys() | plans[1].versions.keys()):
-            versions = [plan.versions.get(package) for plan in plans if plan is not None]
-            if versions[0] != versions[1] and package not in ("jax", "jaxlib"):
+
+
+def _plans(arms: Arms) -> Iterator[Finding]:
+    """What only we know, because we launched both runs: package versions and environment variables."""
+    left, right = (arm.first.plan for arm in arms)
+    if left is None or right is None:
+        return
+    told = {"jax", "jaxlib", SOURCE}  # by the logs and by the commits
+    for kind, name, ours, theirs in (
+        ("package-version", "versions of", left.versions, right.versions),
+        ("environment-variable", "values of", left.environment, right.environment),
+    ):
+        for key in sorted((ours.keys() | theirs.keys()) - told):
+            values = [side.get(key) for side in (ours, theirs)]
+            if values[0] != values[1]:
                 yield Finding(
-                    kind="package-version",
+                    kind=kind,
                     effect="qualifies",
-                    message=f"different versions of {package} ({versions[0]} and {versions[1]})",
-                    evidence=tuple(Evidence(arm=arm.name, value=str(v)) for arm, v in zip(arms, versions, strict=True)),
+                    message=f"different {name} {key} ({values[0]} and {values[1]})",
+                    evidence=tuple(Evidence(arm=arm.name, value=str(v)) for arm, v in zip(arms, values, strict=True)),
                 )
 
 
-def _work(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
+def _work(arms: Arms) -> Iterator[Finding]:
     yield from _differs(
         arms, "flops", "blocks", lambda r: r.flops.total_tflops,
         "the model does different work per step ({} and {} TFLOPs)",
@@ -172,62 +168,18 @@ def _last(reading: RunReading, column: str) -> Any:
     return reading.steps[column][-1]
 
 
-def _configs(arms: tuple[ArmRuns, ArmRuns], declared: frozenset[str]) -> Iterator[Finding]:
-    configs = []
-    for arm in arms:
-        plan = arm.first.plan
-        configs.append({k: str(v) for k, v in plan.config.items()} if plan else dict(arm.reading.config))
-    ignored = PLACE_KEYS | declared | {"tensorboard_dir", "checkpoint_dir", "metrics_dir"}
-    for key in sorted(configs[0].keys() & configs[1].keys() - ignored):
-        if configs[0][key] != configs[1][key]:
+def _show_mesh(reading: RunReading) -> str | None:
+    mesh = reading.environment.mesh
+    return None if mesh is None else ", ".join(f"{axis} {size}" for axis, size in sorted(mesh.items())) or "one device"
+
+
+def _configs(arms: Arms, declared: frozenset[str]) -> Iterator[Finding]:
+    left, right = (config_of(arm) for arm in arms)
+    for key in sorted((left.keys() & right.keys()) - PLACES - declared):
+        if left[key] != right[key]:
             yield Finding(
                 kind="config",
                 effect="qualifies",
-                message=f"{key} differs ({configs[0][key]} and {configs[1][key]}), and was not meant to",
-                evidence=tuple(Evidence(arm=arm.name, value=c[key]) for arm, c in zip(arms, configs, strict=True)),
+                message=f"{key} differs ({left[key]} and {right[key]}), and was not meant to",
+                evidence=(Evidence(arm=arms[0].name, value=left[key]), Evidence(arm=arms[1].name, value=right[key])),
             )
-
-
-def _logs(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
-    for arm in arms:
-        coverage = arm.reading.coverage
-        missed = coverage.step_lines_seen - coverage.step_lines_parsed
-        if missed:
-            yield Finding(
-                kind="unread-steps",
-                effect="qualifies",
-                message=f"{missed} of {coverage.step_lines_seen} step lines of {arm.label} could not be read",
-                evidence=(Evidence(arm=arm.name, value=f"{coverage.step_lines_parsed} read"),),
-            )
-        if not coverage.complete and arm.dead is None:
-            why = "is cut off" if coverage.truncated else "does not show how the run ended"
-            yield Finding(
-                kind="incomplete-log",
-                effect="qualifies",
-                message=f"the log of {arm.label} {why}",
-                evidence=(Evidence(arm=arm.name, value="no EXIT_CODE"),),
-            )
-        if coverage.gaps:
-            first, last = coverage.gaps[0]
-            yield Finding(
-                kind="missing-steps",
-                effect="qualifies",
-                message=f"steps are missing in the log of {arm.label}, first {first}–{last}",
-                evidence=(Evidence(arm=arm.name, value=str(len(coverage.gaps))),),
-            )
-
-
-def _times(arms: tuple[ArmRuns, ArmRuns]) -> Iterator[Finding]:
-    starts = [arm.reading.started for arm in arms]
-    if starts[0] is None or starts[1] is None:
-        return
-    apart = abs(datetime.fromisoformat(starts[1]) - datetime.fromisoformat(starts[0]))
-    if apart > FAR_APART:
-        minutes = apart.total_seconds() / 60
-        shown = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-        yield Finding(
-            kind="started-apart",
-            effect="note",
-            message=f"the runs started {shown} apart",
-            evidence=tuple(Evidence(arm=arm.name, value=str(start)) for arm, start in zip(arms, starts, strict=True)),
-        )

@@ -3,13 +3,19 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
 
 from configs.comparison import Tolerance
 from tasks.diff.arms import ArmRuns, curves_of, summarise
+from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
+from tasks.diff.floors import floors_of
 from tasks.diff.maxview_rows import maxview_rows
-from tasks.diff.our_rows import our_rows
-from tasks.diff.parity import floors_of
+from tasks.diff.parity import compare_losses
+from tasks.diff.rows import NOT_JUDGED, is_unfilled
+from tasks.diff.state_rows import loss_row, memory_row
+from tasks.diff.time_rows import first_step_row, stall_row, step_time_row
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
 
@@ -27,12 +33,23 @@ def diff(
     next_command: str = "",
 ) -> ComparisonRecord:
     """Compare the repeats of two arms. `declared` names the config keys they are meant to differ in."""
-    arms = [ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate)]
-    findings = find_findings(arms[0], arms[1], declared=declared, aa=aa)
-    floors = floors_of(arms[0], arms[1])
-    own, decisions, divergence = our_rows(arms[0], arms[1], tolerances, floors)
-    rows = [*maxview_rows(arms[0], arms[1], tolerances, decisions), *own]
-    verdict, headline = conclude(arms[0], arms[1], findings, rows, floors)
+    left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
+    arms = (left, right)
+    findings = find_findings(arms, declared=declared, aa=aa)
+    floors = floors_of(left, right)
+    same_program = any(floor.name == "same program" and floor.holds for floor in floors)
+    parity = compare_losses(left.first, right.first)
+    time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program)
+    rows = [
+        *maxview_rows(arms, tolerances, step_time, parity.unit),
+        time_row,
+        stall_row(arms, same_program=same_program),
+        first_step_row(arms, same_program=same_program),
+        loss_row(arms, parity, tolerances["loss"]),
+        memory_row(arms, tolerances["program_memory_gb"]),
+        checkpoint_row(arms),
+    ]
+    verdict, headline = conclude(left, right, findings, rows, floors)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
         comparison=comparison,
@@ -40,14 +57,14 @@ def diff(
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=question,
-        baseline=summarise(arms[0]),
-        candidate=summarise(arms[1]),
+        baseline=summarise(left),
+        candidate=summarise(right),
         verdict=verdict,
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
         floors=tuple(floors),
-        divergence=divergence,
+        divergence=parity.first,
         curves=tuple(curve for arm in arms for curve in curves_of(arm)),
         stalls={arm.name: tuple(stall for run in arm.runs for stall in run.reading.stalls) for arm in arms},
         next_command=next_command,
@@ -61,34 +78,30 @@ def conclude(
     rows: Sequence[MetricDiff],
     floors: Sequence[Floor],
 ) -> tuple[Verdict, str]:
-    """The overall verdict and the sentence that says why: the worst row, once the arms are comparable."""
+    """The overall verdict and the sentence that says why: the worst judged row, once the arms are comparable."""
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]
     if died:
         return ("regressed" if candidate.dead and not baseline.dead else "unknown"), "; ".join(died)
-    regressed = [row.title for row in rows if row.verdict == "regressed"]
     blocking = [finding.message for finding in findings if finding.effect == "blocks"]
     if blocking:
         return "unknown", f"not comparable: {blocking[0]}"
     qualifying = [finding.message for finding in findings if finding.effect == "qualifies"]
     more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
     qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
-    if regressed:
-        return "regressed", f"{between}: {_listed(regressed)} regressed{qualified}"
-    unknown = [row.title for row in rows if row.verdict == "unknown" and _was_measured(row)]
-    if unknown:
-        return "unknown", f"{between}: not enough evidence for {_listed(unknown)}{qualified}"
-    improved = [row.title for row in rows if row.verdict == "improved"]
-    if improved:
-        return "improved", f"{between}: {_listed(improved)} improved, nothing regressed{qualified}"
+    judged = [row for row in rows if row.threshold_text != NOT_JUDGED and not is_unfilled(row)]
+    titles = {verdict: [row.title for row in judged if row.verdict == verdict] for verdict in get_args(Verdict)}
+    if titles["regressed"]:
+        return "regressed", f"{between}: {_listed(titles['regressed'])} regressed{qualified}"
+    if titles["unknown"]:
+        return "unknown", f"{between}: not enough evidence for {_listed(titles['unknown'])}{qualified}"
+    if titles["improved"]:
+        return "improved", f"{between}: {_listed(titles['improved'])} improved, nothing regressed{qualified}"
     held = [floor.name for floor in floors if floor.holds]
+    failed = [floor.name for floor in floors if floor.holds is False]
     proof = f": {_listed(held)}" if held else ""
+    proof += f" ({_listed(failed)} does not hold)" if failed else ""
     return "same", f"{between}: no difference{proof}{qualified}"
-
-
-def _was_measured(row: MetricDiff) -> bool:
-    """A row that neither side can fill (CPUs have no memory statistics) is not missing evidence."""
-    return row.baseline is not None or row.candidate is not None or row.metric == "jax"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -99,7 +112,7 @@ def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
     """The same runs compared again get the same id, so that a page keeps its address."""
     facts = [comparison, case]
     for run in runs:
-        facts.append(run.plan.identity if run.plan else f"{run.log}:{run.reading.span}")
+        facts.append(run.plan.identity if run.plan else Path(run.log).parent.name)
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10]
 
 

@@ -5,6 +5,8 @@ import polars as pl
 from configs.schema import Frozen
 from tasks.records import RunRecord
 
+LEAST_STEPS = 2  # after the first
+
 
 class Steady(Frozen):
     """Step times of one run in seconds, without its first step.
@@ -21,16 +23,18 @@ class Steady(Frozen):
 
 
 def steady(run: RunRecord, table: pl.DataFrame) -> Steady | None:
-    """The steady state of one run; None with fewer than two steps after the first."""
-    timed = table.filter(pl.col("seconds").is_finite()).sort("step")
-    if timed.height < 3:
+    """The steady state of one run out of its (step, seconds); None with fewer than two steps after the first."""
+    if table.is_empty():
         return None
-    after_first = timed.slice(1)
+    after_first = table.filter(pl.col("seconds").is_finite() & (pl.col("step") > table["step"].min())).sort("step")
+    if after_first.height < LEAST_STEPS:
+        return None
     median = after_first["seconds"].median()
     assert isinstance(median, float)  # a non-empty column of floats
-    stalled = {stall.step for stall in run.reading.stalls if stall.cause != "compile"}
-    stalls = after_first.filter(pl.col("step").is_in(list(stalled)) & (pl.col("seconds") > median))
-    calm = after_first.filter(~pl.col("step").is_in(list(stalled)))["seconds"]
+    listed = {stall.step: stall.cause for stall in run.reading.stalls if stall.cause != "compile"}
+    lost = [step for step, cause in listed.items() if cause != "dispatch"]  # a dispatch stall is paid back at once
+    stalls = after_first.filter(pl.col("step").is_in(lost) & (pl.col("seconds") > median))
+    calm = after_first.filter(~pl.col("step").is_in(list(listed)))["seconds"]
     upper, lower = calm.quantile(0.75, "linear"), calm.quantile(0.25, "linear")
     return Steady(
         steps=after_first.height,

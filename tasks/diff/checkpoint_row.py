@@ -1,0 +1,123 @@
+"""Turns the checkpoints of two arms, and what was verified of them, into one row."""
+
+from configs.schema import Frozen
+from tasks.diff.arms import ArmRuns
+from tasks.diff.decide import Decision
+from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
+from tasks.records import CheckpointProof, MetricDiff, RunRecord, Source, Verdict
+
+CHECKPOINTS = Metric(
+    name="checkpoints",
+    title="Checkpoints",
+    unit="",
+    better="equal",
+    rule="committed and verified, of those announced",
+    decimals=None,
+)
+
+
+class Saved(Frozen):
+    """The checkpoints of one arm: counts over all of its runs, steps that every run has, and what is wrong."""
+
+    announced: int
+    verified: int
+    committed: int  # as the logs show it
+    invisible: int  # announced by a host that would not print the commit
+    steps: frozenset[int]  # verified in every run, or committed where nothing could be verified
+    broken: tuple[str, ...]
+    proved: bool  # whether anything of this arm was looked at
+    source: Source | None
+
+
+def checkpoint_row(arms: Arms) -> MetricDiff:
+    """Whether each run's checkpoints are really there, and the same ones on both sides."""
+    saved = (read_saved(arms[0]), read_saved(arms[1]))
+    cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
+    decision = missing_decision(cells, arms)
+    if decision is None:
+        verdict, reason = _judge(arms, saved)
+        decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
+    return make_row(CHECKPOINTS, cells, arms, decision)
+
+
+def read_saved(arm: ArmRuns) -> Saved:
+    """Put an arm's announcements and proofs together, run by run."""
+    events = [event for run in arm.runs for event in run.reading.checkpoints]
+    per_run = [_good_steps(run) for run in arm.runs]
+    return Saved(
+        announced=sum(len(_announced(run)) for run in arm.runs),
+        verified=sum(len(_verified(run)) for run in arm.runs),
+        committed=sum(event.committed is True for event in events),
+        invisible=sum(event.committed is None for event in events),
+        steps=frozenset.intersection(*per_run),
+        broken=tuple(problem for run in arm.runs for problem in _broken(arm, run)),
+        proved=any(run.proofs for run in arm.runs),
+        source=Source(line=events[0].line, offset=events[0].offset) if events else None,
+    )
+
+
+def _announced(run: RunRecord) -> set[int | None]:
+    return {event.step for event in run.reading.checkpoints} | {proof.step for proof in run.proofs}
+
+
+def _verified(run: RunRecord) -> set[int]:
+    return {proof.step for proof in run.proofs if proof.ok and proof.step is not None}
+
+
+def _good_steps(run: RunRecord) -> frozenset[int]:
+    if run.proofs:
+        return frozenset(_verified(run))
+    return frozenset(event.step for event in run.reading.checkpoints if event.committed)
+
+
+def _broken(arm: ArmRuns, run: RunRecord) -> list[str]:
+    if not run.proofs:
+        lost = [event.step for event in run.reading.checkpoints if event.committed is False]
+        return [f"{arm.label}, step {step}: the run ended before it was committed" for step in lost]
+    failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
+    problems = []
+    for step in sorted(_announced(run) - _verified(run), key=lambda step: -1 if step is None else step):
+        proof = failed.get(step)
+        if proof is None:
+            why = "announced in the log, but not found in the run's folder"
+        else:
+            why = proof.problems[0].message if proof.problems else "the verification failed"
+        problems.append(f"{arm.label}, step {step}: {why}")
+    return problems
+
+
+def _cell(arm: ArmRuns, saved: Saved) -> Cell:
+    if not saved.announced:
+        return Cell(text="" if arm.dead else "none")
+    if saved.proved:
+        return Cell(
+            value=float(saved.verified), text=f"{saved.verified} of {saved.announced} verified", source=saved.source
+        )
+    if saved.invisible == saved.announced:
+        text = f"{saved.announced} announced, commit not visible from this host"
+        return Cell(text=text, source=saved.source)
+    text = f"{saved.committed} of {saved.announced} committed"
+    return Cell(value=float(saved.committed), text=text, source=saved.source)
+
+
+def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
+    baseline, candidate = saved
+    dead = [arm.label for arm in arms if arm.dead]
+    if dead:
+        return "unknown", f"{' and '.join(dead)} died before its last checkpoint"
+    if candidate.broken and not baseline.broken:
+        return "regressed", "; ".join(candidate.broken)
+    if baseline.broken:
+        return "unknown", "; ".join((*baseline.broken, *candidate.broken))
+    if not baseline.announced and not candidate.announced:
+        return "same", "neither arm saves any"
+    unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.proved]
+    told = f"as the logs tell it: nothing of {' and '.join(unproved)} could be verified from here" if unproved else ""
+    unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.proved]
+    if unseen:
+        return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {told}"
+    if lacking := sorted(baseline.steps - candidate.steps):
+        return "regressed", f"{arms[1].label} has no checkpoint of step {', '.join(map(str, lacking))}"
+    if lacking := sorted(candidate.steps - baseline.steps):
+        return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"
+    return "same", told or "every checkpoint was committed and verified"

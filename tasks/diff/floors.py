@@ -1,0 +1,81 @@
+"""States the three floors of equality from what the trainers proved of themselves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.parity import same_bits
+from tasks.records import Floor, RunRecord
+
+METRICS = ("loss", "grad_norm", "param_norm")
+
+
+def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
+    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
+    programs = [arm.first.program for arm in (baseline, candidate)]
+    if not any(programs):
+        return []
+    return [
+        _same_program(programs[0], programs[1]),
+        _same_bits(baseline.first, candidate.first),
+        _same_checkpoint(baseline, candidate),
+    ]
+
+
+def _same_program(left: Mapping[str, Any], right: Mapping[str, Any]) -> Floor:
+    hashes = (left.get("stablehlo_sha256"), right.get("stablehlo_sha256"))
+    if not all(isinstance(value, str) for value in hashes):
+        return Floor(name="same program", holds=None, evidence="an arm ended before its train step was lowered")
+    shown = [str(value)[:12] for value in hashes]
+    if hashes[0] == hashes[1]:
+        evidence = f"the lowered train step is the same StableHLO on both sides (sha256 {shown[0]}…)"
+        return Floor(name="same program", holds=True, evidence=evidence)
+    evidence = f"the lowered train steps differ (sha256 {shown[0]}… and {shown[1]}…)"
+    return Floor(name="same program", holds=False, evidence=evidence)
+
+
+def _same_bits(left: RunRecord, right: RunRecord) -> Floor:
+    holds, evidence = _compare_bits(left, right)
+    return Floor(name="same bits", holds=holds, evidence=evidence)
+
+
+def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
+    starts = [run.program.get("initial_state") for run in (left, right)]
+    ends = [run.program.get("state") for run in (left, right)]
+    if left.metrics is None or right.metrics is None or None in starts or None in ends:
+        return None, "an arm ended before its final state could be summed up"
+    if starts[0] != starts[1]:
+        return False, "the arms start from different weights"
+    frames = [m.unique("step", keep="last", maintain_order=True).sort("step") for m in (left.metrics, right.metrics)]
+    if frames[0]["step"].to_list() != frames[1]["step"].to_list():
+        return None, "the arms did not train the same steps"
+    names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
+    for name in names:
+        for step, a, b in zip(frames[0]["step"], frames[0][name], frames[1][name], strict=True):
+            if (a is None) != (b is None) or (a is not None and not same_bits(a, b)):
+                return False, f"{name} differs at step {step}: {a!r} and {b!r}"
+    arrays = [dict(end["arrays"]) for end in ends if end is not None]
+    paths = arrays[0].keys() | arrays[1].keys()
+    different = sorted(path for path in paths if arrays[0].get(path) != arrays[1].get(path))
+    if different:
+        return False, f"{len(different)} of {len(paths)} arrays differ after the last step, first {different[0]}"
+    return True, (
+        f"first weights, {', '.join(names)} of {frames[0].height} steps, and all {len(paths)} arrays of the "
+        "state after them are equal bit for bit"
+    )
+
+
+def _same_checkpoint(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
+    crossings = [
+        run.program["cross_restore"]
+        for arm in (baseline, candidate)
+        for run in arm.runs
+        if isinstance(run.program.get("cross_restore"), dict)
+    ]
+    known = [crossing for crossing in crossings if crossing.get("holds") is not None]
+    if not known:
+        evidence = crossings[0]["evidence"] if crossings else "no arm tried to restore the other's checkpoint"
+        return Floor(name="same checkpoint", holds=None, evidence=str(evidence))
+    failed = [crossing for crossing in known if not crossing["holds"]]
+    evidence = "; ".join(dict.fromkeys(str(crossing["evidence"]) for crossing in failed or known))
+    return Floor(name="same checkpoint", holds=not failed, evidence=evidence)

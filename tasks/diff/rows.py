@@ -1,0 +1,96 @@
+"""Turns the cells of two arms and a decision into one row of the table, with its texts."""
+
+from math import isfinite
+
+from configs.schema import Frozen
+from tasks.diff.arms import ArmRuns
+from tasks.diff.decide import Decision
+from tasks.records import Better, MetricDiff, Source
+
+DIED = "died"
+ABSENT = "not in the log"
+NOT_JUDGED = "not judged"  # the threshold text of rows that never decide the verdict
+
+type Arms = tuple[ArmRuns, ArmRuns]
+type Cells = tuple["Cell", "Cell"]
+
+
+class Cell(Frozen):
+    """One value of a row: the number, the text it is shown as (empty if the log does not say), and its place."""
+
+    value: float | None = None
+    text: str = ""
+    source: Source | None = None
+
+
+class Metric(Frozen):
+    """What a row is about. `decimals` are those of the difference; None: it shows none."""
+
+    name: str
+    title: str
+    unit: str
+    better: Better
+    rule: str
+    decimals: int | None
+
+
+def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, maxview: bool = False) -> MetricDiff:
+    """One row, candidate minus baseline; a cell without a text says why it has none."""
+    left, right = cells
+    difference = None if left.value is None or right.value is None else right.value - left.value
+    texts = [cell.text or (DIED if arm.dead else ABSENT) for cell, arm in zip(cells, arms, strict=True)]
+    return MetricDiff(
+        metric=metric.name,
+        title=metric.title,
+        unit=metric.unit,
+        better=metric.better,
+        rule=metric.rule,
+        group="maxview" if maxview else "ours",
+        baseline=left.value,
+        candidate=right.value,
+        baseline_text=texts[0],
+        candidate_text=texts[1],
+        difference=difference if difference is None or isfinite(difference) else None,
+        difference_text=show_difference(difference, metric.decimals),
+        threshold=decision.threshold,
+        threshold_text=decision.threshold_text,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        baseline_source=left.source,
+        candidate_source=right.source,
+    )
+
+
+def show_difference(difference: float | None, decimals: int | None) -> str:
+    """The difference as MaxView prints it: signed, `0` for none, `—` where it shows none or where there is none."""
+    if difference is None or decimals is None or not isfinite(difference):
+        return "—"
+    text = f"{difference:+.{decimals}f}"
+    return "0" if float(text) == 0 else text
+
+
+def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
+    """The decision when a value is missing on one side or both; None when both are there."""
+    missing = [arm for cell, arm in zip(cells, arms, strict=True) if not cell.text]
+    dead = [arm for arm in missing if arm.dead]
+    if dead:
+        reason = f"{' and '.join(arm.label for arm in dead)} died before it could say"
+    elif len(missing) == 2:
+        reason = "neither log says"
+    elif missing:
+        reason = f"the log of {missing[0].label} does not say"
+    return Decision(verdict="unknown", reason=reason) if missing else None
+
+
+def is_unfilled(row: MetricDiff) -> bool:
+    """A row that neither side can fill (CPUs have no memory statistics): nothing to know, so nothing unknown."""
+    return row.baseline_text == row.candidate_text == ABSENT
+
+
+def step_source(arm: ArmRuns, step: int) -> Source | None:
+    """Where the step's line stands in the log of the arm's first run; of a repeated step the last line."""
+    rows = arm.reading.steps.filter(arm.reading.steps["step"] == step)
+    if rows.is_empty():
+        return None
+    row = rows.row(-1, named=True)
+    return Source(line=row["line"], offset=row["offset"])
