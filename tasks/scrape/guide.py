@@ -5,11 +5,14 @@ import re
 from tasks.scrape.step_line import LOOSE
 
 _FENCE = re.compile(rb"^[ \t]*(?:```|~~~)[^\n]*\n?", re.MULTILINE)
+FENCED_WITHIN = 1 << 20  # bytes in which a guide shows its first excerpt
 _LINE = re.compile(rb"[^\n]*completed step: (\d+)[^\n]*")
 
 
 def is_guide(data: bytes) -> bool:
     """Whether a text is Markdown whose step lines all stand in fenced blocks."""
+    if not any(fence in data[:FENCED_WITHIN] for fence in (b"```", b"~~~")):
+        return False
     blocks = fenced_blocks(data)
     inside = sum(len(LOOSE.findall(data, begin, end)) for begin, end in blocks)
     return inside > 0 and inside == len(LOOSE.findall(data))
