@@ -26,7 +26,7 @@ FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  #
 class Frozen(BaseModel):
     """A record that cannot change after it was made and refuses keys it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, ser_json_inf_nan="strings")
 
 
 class TrainConfig(Frozen):

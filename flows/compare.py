@@ -13,7 +13,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from configs.comparison import Kind, list_names
+from configs.comparison import Kind, list_names, load_comparison
+from configs.load import ConfigError
 from flows.report import Report, current_report
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
@@ -41,11 +42,14 @@ def _choices(kind: Kind) -> dict[str, Any]:
 
 
 def name_run() -> str:
-    """The flow run's name: what is compared, in which cases, where."""
+    """The flow run's name: cases, arms and target."""
     wanted = flow_run.parameters
-    cases = " ".join(wanted.get("cases") or []) or "default cases"
-    target = wanted.get("target")
-    return f"{wanted['comparison']}: {cases}{f' on {target}' if target else ''}"
+    try:
+        spec = load_comparison(wanted["comparison"])
+    except ConfigError:  # the resolve step says what is wrong with it
+        return str(wanted["comparison"])
+    cases = ", ".join(wanted.get("cases") or spec.cases)
+    return f"{cases}: {' vs '.join(arm.name for arm in spec.arms)} on {wanted.get('target') or spec.target}"
 
 
 @flow(name="compare", flow_run_name=name_run, description="Train both arms of a comparison and say what differs.")

@@ -82,7 +82,7 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     runs = httpx.post(f"{prefect_server}/flow_runs/filter", json={}).json()
     names = [run["name"] for run in runs if run["state"]["name"] == "Same"]
     assert len(names) == 2
-    assert all("linen-vs-nnx" in name for name in names)
+    assert all(name == "01_base: linen vs nnx on cpu" for name in names)
     tasks = httpx.post(f"{prefect_server}/task_runs/filter", json={}).json()
     assert all(task["state"]["type"] == "COMPLETED" for task in tasks)
     artifacts = httpx.post(f"{prefect_server}/artifacts/latest/filter", json={}).json()

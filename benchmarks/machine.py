@@ -1,0 +1,18 @@
+"""Says on what a benchmark ran: the machine, its load, and the versions that matter."""
+
+import importlib.metadata
+import os
+import platform
+
+import psutil
+
+PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars")
+
+
+def describe_machine(packages: tuple[str, ...] = PACKAGES) -> str:
+    """One line for the machine and one for the versions."""
+    memory = psutil.virtual_memory().total / 2**30
+    load = os.getloadavg()[0]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory:.0f} GiB"
+    return f"{machine}, load {load:.1f} at the start\nPython {platform.python_version()}, {versions}"
