@@ -1,0 +1,88 @@
+"""The README's commands do what it shows."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SEEDS = os.environ.get("MAXVIEW_SEEDS")
+
+
+def transcript(command: str) -> list[str]:
+    """The output that the README shows under a command; `…` stands for lines left out."""
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        first, *lines = block.splitlines()
+        if command in first:
+            return [line for line in lines if line != "…"]
+    raise AssertionError(f"the README does not show {command!r}")
+
+
+def shape(line: str) -> str:
+    """A line without what differs from run to run: numbers, hashes, and the spaces that depend on their widths."""
+    line = re.sub(r"\b(?=\w*\d)[0-9a-f]{7,}\b", "HASH", line)
+    line = re.sub(r"[-+]?\d+(?:\.\d+)*", "N", line)
+    line = re.sub(r"─+", "─", line)
+    return re.sub(r"\s+", " ", line).strip()
+
+
+def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
+    environment = clean | {"PREFECT_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    argv = [sys.executable, "-m", "flows.cli", *words]
+    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
+
+
+def assert_shown(command: str, output: str) -> None:
+    """Every line of the README's transcript is one of the output, but for what differs from run to run."""
+    # a value may be wide enough to wrap its cell: compare words of the whole output where lines were folded
+    there = [shape(line) for line in output.splitlines()]
+    joined = " ".join(there)
+    for line in transcript(command):
+        assert shape(line) in there or shape(line) in joined, f"not in the output: {line!r}\n{output}"
+
+
+def test_the_main_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    result = run(["compare", "linen-vs-nnx"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert_shown("maxview compare linen-vs-nnx", result.stdout)
+    page = tmp_path / re.sub(r"^page: ", "", next(x for x in result.stdout.splitlines() if x.startswith("page: ")))
+    assert page.is_file()
+
+
+@pytest.mark.skipif(SEEDS is None, reason="MAXVIEW_SEEDS is not set: the logs of real runs are not here")
+def test_ingest_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    page = next(Path(str(SEEDS)).glob("002_*"))
+    (tmp_path / "page.txt").write_bytes(page.read_bytes())
+    result = run(["ingest", "page.txt"], tmp_path)
+    assert result.returncode == 3, result.stderr
+    assert_shown("maxview ingest page.txt", result.stdout)
+
+
+def test_the_two_commands_are_there() -> None:
+    assert "pip install uv && uv run maxview compare linen-vs-nnx" in README
+    assert "pip install uv && uv run --group dev pytest" in README
+    assert "uv run --group dev pytest" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_real_output_stands_in_the_first_thirty_lines() -> None:
+    first = "\n".join(README.splitlines()[:30])
+    assert "Verdict" in first
+    assert "= same" in first
+
+
+def test_every_command_is_listed() -> None:
+    from flows.cli import app
+
+    names = {name for name in app if not name.startswith("-")}
+    assert names == set(re.findall(r"^\| `maxview (\w+)", README, re.MULTILINE))
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
+            assert (path.parent / link).exists(), f"{path}: {link}"
