@@ -1,0 +1,122 @@
+"""Checkpoints: announced, committed, verified, and the same steps on both sides."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Judge = Callable[..., MetricDiff]
+type Say = Callable[[Mapping[int, Any]], dict[str, Any]]
+
+BOTH = {0: True, 5: True}
+
+
+@pytest.fixture
+def judge(
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+    prove: Say,
+) -> Judge:
+    """judge(events, proofs, events, proofs): the row of two arms."""
+
+    def row(*sides: Mapping[int, Any]) -> MetricDiff:
+        left = make_run("linen", reading=announce(sides[0]), record=prove(sides[1]))
+        right = make_run("nnx", reading=announce(sides[2]), record=prove(sides[3]))
+        return row_of(compare(left, right), "checkpoints")
+
+    return row
+
+
+def test_verified_on_both_sides(judge: Judge) -> None:
+    row = judge(BOTH, BOTH, BOTH, BOTH)
+    assert (row.baseline_text, row.candidate_text) == ("2 of 2 verified", "2 of 2 verified")
+    assert (row.verdict, row.reason) == ("same", "every checkpoint was committed and verified")
+    assert row.baseline_source is not None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict", "words"),
+    [
+        # a damaged one
+        ((BOTH, BOTH), (BOTH, {0: True, 5: False}), "regressed", "nnx · c0ffee, step 5: d/0 is 3 bytes short"),
+        ((BOTH, {0: False, 5: True}), (BOTH, BOTH), "unknown", "linen · c0ffee, step 0: d/0 is 3 bytes short"),
+        (
+            (BOTH, {0: False, 5: True}),
+            (BOTH, {0: True, 5: False}),
+            "unknown",
+            "linen · c0ffee, step 0: d/0 is 3 bytes short; nnx · c0ffee, step 5: d/0 is 3 bytes short",
+        ),
+        # one that was announced and is not there
+        ((BOTH, BOTH), (BOTH, {0: True}), "regressed", "nnx · c0ffee, step 5: announced in the log, but not found"),
+        # one side has more
+        ((BOTH, BOTH), ({0: True}, {0: True}), "regressed", "nnx · c0ffee has no checkpoint of step 5"),
+        (({0: True}, {0: True}), (BOTH, BOTH), "unknown", "linen · c0ffee has no checkpoint of step 5"),
+        ((BOTH, BOTH), ({}, {}), "regressed", "nnx · c0ffee has no checkpoint of step 0, 5"),
+        # found in the folder, though the log does not tell (a run that was resumed)
+        (({5: True}, BOTH), (BOTH, BOTH), "same", "every checkpoint was committed and verified"),
+        # this host does not print commits, but the files were looked at
+        (({0: None, 5: None}, BOTH), (BOTH, BOTH), "same", "every checkpoint was committed and verified"),
+    ],
+)
+def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: str, judge: Judge) -> None:
+    row = judge(*left, *right)
+    assert row.verdict == verdict
+    assert row.reason.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "verdict", "texts", "words"),
+    [
+        (BOTH, BOTH, "same", ("2 of 2 committed", "2 of 2 committed"), "as the logs tell it: nothing of linen"),
+        (
+            {0: None, 5: None},
+            BOTH,
+            "unknown",
+            ("2 announced, commit not visible from this host", "2 of 2 committed"),
+            "the log of linen · c0ffee does not show commits",
+        ),
+        (BOTH, {0: True, 5: False}, "regressed", ("2 of 2 committed", "1 of 2 committed"), "nnx · c0ffee, step 5: the"),
+        ({0: False}, {0: True}, "unknown", ("0 of 1 committed", "1 of 1 committed"), "linen · c0ffee, step 0: the run"),
+        ({}, {}, "same", ("none", "none"), "neither arm saves any"),
+        (BOTH, {}, "regressed", ("2 of 2 committed", "none"), "nnx · c0ffee has no checkpoint of step 0, 5"),
+    ],
+)
+def test_without_files_the_logs_decide(
+    left: Any, right: Any, verdict: str, texts: tuple[str, str], words: str, judge: Judge
+) -> None:
+    row = judge(left, {}, right, {})
+    assert (row.baseline_text, row.candidate_text) == texts
+    assert row.verdict == verdict
+    assert row.reason.startswith(words)
+
+
+def test_every_repeat_must_have_every_step(
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+    prove: Say,
+) -> None:
+    good = [make_run("linen", repeat=n, reading=announce(BOTH), record=prove(BOTH)) for n in range(2)]
+    half = make_run("nnx", repeat=1, reading=announce({0: True}), record=prove({0: True}))
+    row = row_of(compare(good, [make_run("nnx", reading=announce(BOTH), record=prove(BOTH)), half]), "checkpoints")
+    assert (row.baseline_text, row.candidate_text) == ("4 of 4 verified", "3 of 3 verified")
+    assert (row.verdict, row.reason) == ("regressed", "nnx · c0ffee has no checkpoint of step 5")
+
+
+def test_a_dead_arm_is_not_blamed_for_what_it_did_not_save(
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+    prove: Say,
+) -> None:
+    dead = make_run("nnx", reading=announce({0: True}) | {"exit_code": 137}, record=prove({0: True}))
+    row = row_of(compare(make_run("linen", reading=announce(BOTH), record=prove(BOTH)), dead), "checkpoints")
+    assert (row.candidate_text, row.verdict) == ("1 of 1 verified", "unknown")
+    assert row.reason == "nnx · c0ffee died before its last checkpoint"

@@ -1,0 +1,219 @@
+"""The overall verdict, its sentence, and the exit status."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.diff import exit_status
+from tasks.records import ComparisonRecord, Coverage, Environment, Memory, Parameters, RunRecord, Stall
+from tasks.store import Store
+
+type MakeRun = Callable[..., RunRecord]
+type Compare = Callable[..., ComparisonRecord]
+
+PROGRAM: dict[str, Any] = {
+    "stablehlo_sha256": "f00d" * 16,
+    "initial_state": {"digest": "start"},
+    "state": {"arrays": {"params/a": "01"}},
+    "cross_restore": {"holds": True, "evidence": "the same bits"},
+}
+PROVED = {"program": PROGRAM}
+
+
+@pytest.fixture
+def repeats(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
+    def build(arm: str, median: float, **more: Any) -> list[RunRecord]:
+        return [
+            make_run(arm, seconds=(3.0, median, median, median), losses=(9.0, 8.0, 7.0, 6.0), repeat=n, **more)
+            for n in range(3)
+        ]
+
+    return build
+
+
+def test_no_difference_names_the_floors_that_hold(make_run: MakeRun, compare: Compare) -> None:
+    record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=PROVED))
+    assert record.verdict == "same"
+    assert record.headline == (
+        "nnx · c0ffee against linen · c0ffee: no difference: same program, same bits and same checkpoint"
+    )
+    assert [floor.holds for floor in record.floors] == [True, True, True]
+
+
+def test_no_difference_names_a_floor_that_does_not_hold(make_run: MakeRun, compare: Compare) -> None:
+    lost = {"program": PROGRAM | {"cross_restore": {"holds": False, "evidence": "lost"}}}
+    record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
+    assert record.verdict == "same"
+    assert record.headline.endswith("no difference: same program and same bits (same checkpoint does not hold)")
+
+
+def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
+    slower = compare(repeats("linen", 1.0), repeats("nnx", 1.2))
+    assert slower.verdict == "regressed"
+    assert slower.headline == (
+        "nnx · c0ffee against linen · c0ffee: TFLOP/s, Tok/s, Avg s/step and Step time, steady regressed"
+    )
+    faster = compare(repeats("linen", 1.0), repeats("nnx", 0.8))
+    assert faster.verdict == "improved"
+    assert faster.headline.endswith("improved, nothing regressed")
+    # faster, but another JAX: not enough evidence beats improved; slower beats both
+    other = {"reading": {"environment": Environment(jax="0.8.1")}}
+    assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "unknown"
+    assert compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other)).verdict == "regressed"
+
+
+def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
+    coverage = Coverage(step_lines_seen=4, step_lines_parsed=4, gaps=((3, 4),), complete=False)
+    record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"coverage": coverage}))
+    assert record.verdict == "same"
+    assert record.headline.endswith(
+        "no difference (but the log of nnx · c0ffee does not show how the run ended, and 1 more)"
+    )
+
+
+def test_what_blocks_leaves_every_row_open(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
+    record = compare(repeats("main", 1.0), repeats("feat/x", 1.2))  # one commit
+    assert record.verdict == "unknown"
+    assert record.headline.startswith("not comparable: both sides are commit c0ffee")
+    assert [row.verdict for row in record.rows if row.metric == "step_time_s"] == ["regressed"]
+
+
+def test_one_run_of_each_is_not_enough(make_run: MakeRun, compare: Compare) -> None:
+    record = compare(make_run("linen"), make_run("nnx"))
+    assert record.verdict == "unknown"
+    assert "not enough evidence for TFLOP/s, Tok/s, Avg s/step and Step time, steady" in record.headline
+
+
+def test_what_neither_side_can_know_is_no_missing_evidence(
+    repeats: Callable[..., list[RunRecord]], compare: Compare
+) -> None:
+    """CPUs have no memory statistics."""
+    bare = {"reading": {"memory": Memory(unavailable="no such statistics"), "parameters": Parameters()}}
+    record = compare(repeats("linen", 1.0, **bare), repeats("nnx", 1.0, **bare))
+    unknown = {row.metric for row in record.rows if row.verdict == "unknown"}
+    assert {"memory_percent", "program_memory_gb", "parameters"} <= unknown
+    assert record.verdict == "same"
+
+
+def test_what_one_side_alone_does_not_say_is_missing_evidence(
+    repeats: Callable[..., list[RunRecord]], compare: Compare
+) -> None:
+    record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"memory": Memory()}))
+    assert record.verdict == "unknown"
+    assert record.headline.endswith("not enough evidence for Memory % and Program memory")
+
+
+# ---------------------------------------------------------------- deaths
+
+
+def test_a_candidate_that_died_has_regressed(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+    record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
+    assert record.verdict == "regressed"
+    assert record.headline.endswith("(exit code 1): NotImplementedError: not yet")
+    assert record.candidate.cause_of_death is not None
+    assert record.candidate.cause_of_death.line == 258
+    assert exit_status([record]) == 1
+
+
+def test_a_baseline_that_died_leaves_nothing_to_compare_with(
+    make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
+) -> None:
+    record = compare(make_run("linen", losses=(), reading=died), make_run("nnx"))
+    assert record.verdict == "unknown"
+    assert exit_status([record]) == 1  # an arm failed
+
+
+def test_both_died(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+    record = compare(make_run("linen", losses=(), reading=died), make_run("nnx", losses=(), reading=died))
+    assert record.verdict == "unknown"
+    assert "linen · c0ffee died" in record.headline
+    assert "nnx · c0ffee died" in record.headline
+    assert exit_status([record]) == 1
+
+
+def test_an_exception_that_was_survived_is_no_cause_of_death(
+    make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
+) -> None:
+    survived = make_run("nnx", reading={"error": died["error"]})
+    assert compare(make_run("linen"), survived).candidate.cause_of_death is None
+
+
+# ---------------------------------------------------------------- exit status
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["same"], 0),
+        (["improved"], 0),
+        (["same", "improved"], 0),
+        (["unknown"], 3),
+        (["same", "unknown"], 3),
+        (["regressed"], 1),
+        (["regressed", "unknown", "same"], 1),
+        ([], 0),
+    ],
+)
+def test_the_exit_status(verdicts: Sequence[str], expected: int, make_run: MakeRun, compare: Compare) -> None:
+    record = compare(make_run("linen", record=PROVED), make_run("nnx", record=PROVED))
+    assert exit_status([record.model_copy(update={"verdict": verdict}) for verdict in verdicts]) == expected
+
+
+def test_a_comparison_that_is_blocked_exits_3(make_run: MakeRun, compare: Compare) -> None:
+    assert exit_status([compare(make_run("main"), make_run("feat/x"))]) == 3
+
+
+# ---------------------------------------------------------------- the record
+
+
+def test_the_same_runs_keep_their_page(make_run: MakeRun, compare: Compare) -> None:
+    left, right = make_run("linen", plan={}), make_run("nnx", plan={})
+    record = compare(left, right)
+    assert compare(left, right).id == record.id
+    again = make_run("nnx", plan={"identity": "another run"}, repeat=1)
+    others = [compare(left, again), compare(left, right, case="03_dropout"), compare(right, left)]
+    assert len({record.id, *(other.id for other in others)}) == 4
+
+
+def test_logs_keep_their_page_wherever_the_archive_lies(make_run: MakeRun, compare: Compare) -> None:
+    def ingested(out: str) -> ComparisonRecord:
+        sides = [make_run(arm, record={"log": f"{out}/runs/{arm}-0123/log.txt"}) for arm in ("linen", "nnx")]
+        return compare(*sides)
+
+    assert ingested("/here").id == ingested("/there").id
+
+
+def test_curves_and_stalls_of_every_run_are_kept(
+    repeats: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare
+) -> None:
+    stall = Stall(step=2, seconds=9.0, cause="checkpoint", line=102, offset=1020)
+    record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"stalls": (stall,)}))
+    assert [(curve.metric, curve.arm) for curve in record.curves] == [
+        (metric, arm) for arm in ("linen", "nnx") for _ in range(3) for metric in ("loss", "step_time_s")
+    ]
+    loss = record.curves[0]
+    assert (loss.steps, loss.values) == ((0, 1, 2, 3), (9.0, 8.0, 7.0, 6.0))
+    assert (loss.lines, loss.offsets) == ((100, 101, 102, 103), (1000, 1010, 1020, 1030))
+    assert {arm: len(stalls) for arm, stalls in record.stalls.items()} == {"linen": 3, "nnx": 3}
+
+
+def test_a_resumed_run_has_its_whole_curve(make_run: MakeRun, compare: Compare) -> None:
+    resumed = make_run("nnx", losses=(8.0, 7.5), first=2, exact=(9.0, 8.5, 8.0, 7.5))
+    record = compare(make_run("linen", losses=(9.0, 8.5, 8.0, 7.5), exact=(9.0, 8.5, 8.0, 7.5)), resumed)
+    (curve,) = [curve for curve in record.curves if (curve.metric, curve.arm) == ("loss", "nnx")]
+    assert curve.values == (9.0, 8.5, 8.0, 7.5)
+    assert curve.lines == (0, 0, 100, 101)  # the earlier steps stand in the log of the attempt before
+    (row,) = [row for row in record.rows if row.metric == "loss_per_step"]
+    assert row.verdict == "same"
+
+
+def test_the_record_survives_the_store(make_run: MakeRun, compare: Compare, tmp_path: Path) -> None:
+    nan = float("nan")
+    record = compare(make_run("linen", losses=(9.0, nan)), make_run("nnx", losses=(9.0, 8.0)))
+    directory = Store(tmp_path).comparison("linen-vs-nnx", "01_base", record.id)
+    directory.write_comparison(record)
+    back = directory.read_comparison()
+    assert back is not None
+    assert repr(back) == repr(record)  # NaN is not equal to itself, but reads the same

@@ -1,0 +1,264 @@
+"""What makes two arms incomparable, one finding at a time."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.comparability import find_findings
+from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Find = Callable[..., dict[str, Finding]]
+
+COMPLETE = Coverage(step_lines_seen=6, step_lines_parsed=6, complete=True)
+ENVIRONMENT = Environment(
+    jax="0.9.2", jaxlib="0.9.2", device_kind="TPU v6 lite", num_devices=32, mesh={"fsdp": 32}, process_index=0
+)
+
+
+@pytest.fixture
+def find(arm_of: Callable[..., ArmRuns]) -> Find:
+    """find(baseline, candidate): the findings by kind; no kind twice."""
+
+    def findings(left: RunRecord, right: RunRecord, **options: Any) -> dict[str, Finding]:
+        options = {"declared": frozenset({"pure_nnx"})} | options
+        found = find_findings((arm_of(left), arm_of(right)), **options)
+        assert len({finding.kind for finding in found}) == len(found)
+        return {finding.kind: finding for finding in found}
+
+    return findings
+
+
+def test_arms_that_differ_only_where_they_should_have_no_findings(make_run: MakeRun, find: Find) -> None:
+    assert find(make_run("linen"), make_run("nnx")) == {}
+    assert find(make_run("linen", plan={}), make_run("nnx", plan={})) == {}
+
+
+# ---------------------------------------------------------------- commits
+
+
+def test_two_branches_at_one_commit_block(make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("main", commit="574ad3fb9"), make_run("feat/x", commit="574ad3fb9"))
+    assert found["same-commit"].effect == "blocks"
+    assert "both sides are commit 574ad3fb9" in found["same-commit"].message
+    assert [evidence.value for evidence in found["same-commit"].evidence] == ["574ad3fb9"] * 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "options"),
+    [
+        (("main", "aaa"), ("feat/x", "bbb"), {}),  # what a comparison of commits is
+        (("main", "aaa"), ("feat/x", None), {}),
+        (("main", "aaa"), ("again", "aaa"), {"aa": True}),
+        (("linen", "aaa"), ("nnx", "aaa"), {}),
+        (("Linen", "aaa"), ("NNX", "aaa"), {}),
+        (("linen", "aaa"), ("nnx", None), {}),
+    ],
+)
+def test_commits_that_are_as_they_should_be(
+    left: Any, right: Any, options: dict[str, Any], make_run: MakeRun, find: Find
+) -> None:
+    assert find(make_run(left[0], commit=left[1]), make_run(right[0], commit=right[1]), **options) == {}
+
+
+def test_arms_that_differ_in_a_declared_key_may_share_a_commit(make_run: MakeRun, find: Find) -> None:
+    left = make_run("full", plan={"config": {"remat_policy": "full"}})
+    right = make_run("minimal", plan={"config": {"remat_policy": "minimal"}})
+    assert find(left, right, declared=frozenset({"remat_policy"})) == {}
+    assert set(find(left, left, declared=frozenset({"remat_policy"}))) == {"same-commit"}
+
+
+@pytest.mark.parametrize("aa", [False, True])
+def test_implementations_and_controls_of_two_commits_are_qualified(aa: bool, make_run: MakeRun, find: Find) -> None:
+    names = ("main", "again") if aa else ("linen", "nnx")
+    found = find(make_run(names[0], commit="aaa"), make_run(names[1], commit="bbb"), aa=aa)
+    assert found["different-commits"].effect == "qualifies"
+
+
+def test_commits_with_the_same_trainer_source_are_only_noted(make_run: MakeRun, find: Find) -> None:
+    versions = {"jax": "1", "trainer source": "0123"}
+    left = make_run("linen", commit="aaa", plan={"versions": versions})
+    assert find(left, make_run("nnx", commit="bbb", plan={"versions": versions}))["different-commits"].effect == "note"
+    other = make_run("nnx", commit="bbb", plan={"versions": versions | {"trainer source": "4567"}})
+    assert find(left, other)["different-commits"].effect == "qualifies"
+
+
+def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("linen", plan={}), make_run("nnx", plan={"dirty": True}))
+    assert found["dirty-checkout"].effect == "note"
+    assert found["dirty-checkout"].evidence[0].arm == "nnx"
+
+
+# ---------------------------------------------------------------- software, hardware, work
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "effect", "words"),
+    [
+        ({"jax": "0.8.1"}, "jax-version", "qualifies", "different JAX versions (0.9.2 and 0.8.1)"),
+        ({"jaxlib": "0.8.1"}, "jaxlib-version", "qualifies", "different jaxlib versions (0.9.2 and 0.8.1)"),
+        ({"device_kind": "TPU v5"}, "device-kind", "blocks", "different devices (TPU v6 lite and TPU v5)"),
+        ({"num_devices": 16}, "device-count", "blocks", "different numbers of devices (32 and 16)"),
+        ({"mesh": {"tensor": 4, "fsdp": 8}}, "mesh", "blocks", "different meshes (fsdp 32 and fsdp 8, tensor 4)"),
+        ({"mesh": {}}, "mesh", "blocks", "different meshes (fsdp 32 and one device)"),
+        ({"process_index": 7}, "host-process", "qualifies", "different host processes (0 and 7)"),
+    ],
+)
+def test_every_difference_of_the_environment_is_its_own_finding(
+    change: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
+) -> None:
+    left = make_run("linen", reading={"environment": ENVIRONMENT})
+    right = make_run("nnx", reading={"environment": ENVIRONMENT.model_copy(update=change)})
+    found = find(left, right)
+    assert set(found) == {kind}
+    assert found[kind].effect == effect
+    assert words in found[kind].message
+    assert [evidence.arm for evidence in found[kind].evidence] == ["linen", "nnx"]
+
+
+def test_two_jax_versions_are_told_once_not_again_as_jaxlib(make_run: MakeRun, find: Find) -> None:
+    older = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
+    left, right = (make_run(arm, reading={"environment": e}) for arm, e in (("linen", ENVIRONMENT), ("nnx", older)))
+    assert set(find(left, right)) == {"jax-version"}
+
+
+def test_what_a_log_does_not_say_is_no_difference(make_run: MakeRun, find: Find) -> None:
+    left = make_run("linen", reading={"environment": ENVIRONMENT, "source_file": "a.py:1"})
+    assert find(left, make_run("nnx", reading={"environment": Environment(), "flops": Flops()})) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "effect"),
+    [
+        ({"reading": {"source_file": "metric_logger.py:185"}}, "source-lines", "qualifies"),
+        ({"reading": {"flops": Flops(total_tflops=0.9)}}, "flops", "blocks"),
+        ({"columns": {"total_weights": [2048] * 6}}, "tokens", "blocks"),
+        ({"losses": (9.0, 8.5, 8.0)}, "steps", "qualifies"),
+    ],
+)
+def test_other_work_is_not_comparable(
+    change: dict[str, Any], kind: str, effect: str, make_run: MakeRun, find: Find
+) -> None:
+    left = make_run("linen", reading={"source_file": "metric_logger.py:196"})
+    found = find(left, make_run("nnx", **change))
+    assert set(found) == {kind}
+    assert found[kind].effect == effect
+
+
+# ---------------------------------------------------------------- what only plans know
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"versions": {"jax": "9", "flax": "0.12.11"}}, "package-version", "versions of flax (0.12.12 and 0.12.11)"),
+        ({"versions": {"jax": "9"}}, "package-version", "versions of flax (0.12.12 and None)"),
+        ({"environment": {"JAX_PLATFORMS": "tpu"}}, "environment-variable", "values of JAX_PLATFORMS (cpu and tpu)"),
+        ({"config": {"steps": 9, "pure_nnx": True}}, "config", "steps differs (6 and 9), and was not meant to"),
+    ],
+)
+def test_differences_of_plans(change: dict[str, Any], kind: str, words: str, make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("linen", plan={}), make_run("nnx", plan=change))
+    assert set(found) == {kind}
+    assert found[kind].effect == "qualifies"
+    assert words in found[kind].message
+
+
+def test_configs_out_of_logs_are_compared_too(make_run: MakeRun, find: Find) -> None:
+    config = {"steps": "10", "run_name": "a", "tensorboard_dir": "/a", "pure_nnx": "False"}
+    other = {"steps": "20", "run_name": "b", "tensorboard_dir": "/b", "pure_nnx": "True", "newer_key": "1"}
+    left, right = (make_run(arm, reading={"config": c}) for arm, c in (("linen", config), ("nnx", other)))
+    found = find(left, right)
+    assert set(found) == {"config"}
+    assert found["config"].message.startswith("steps differs (10 and 20)")
+
+
+# ---------------------------------------------------------------- what became of the runs
+
+
+def test_a_death_is_told_with_when_where_and_why(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
+    right = make_run("nnx", losses=(), reading=died)
+    found = find(make_run("linen"), right)
+    assert found["died"].effect == "blocks"
+    assert found["died"].message == (
+        "nnx · c0ffee died 30 s after its start, before its first step (exit code 1): NotImplementedError: not yet"
+    )
+    (evidence,) = found["died"].evidence
+    assert evidence.source is not None
+    assert (evidence.source.line, evidence.source.offset) == (258, 37578)
+
+
+@pytest.mark.parametrize(
+    ("reading", "words"),
+    [
+        ({"exit_code": 137}, "nnx · c0ffee died 30 s after its start, after step 5 (exit code 137)"),
+        (
+            {"exit_code": None, "ended": None, "error": LogError(type="Killed", message="gone", line=9, offset=90)},
+            "nnx · c0ffee died, after step 5: Killed: gone",
+        ),
+    ],
+)
+def test_deaths_without_an_exception(reading: dict[str, Any], words: str, make_run: MakeRun, find: Find) -> None:
+    assert find(make_run("linen"), make_run("nnx", reading=reading))["died"].message == words
+
+
+def test_an_exception_that_was_survived_is_no_death(make_run: MakeRun, find: Find) -> None:
+    error = LogError(type="ValueError", message="caught", line=9, offset=90)
+    assert find(make_run("linen"), make_run("nnx", reading={"exit_code": 0, "error": error})) == {}
+
+
+def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], died: Mapping[str, Any]) -> None:
+    arms = (arm_of(make_run("linen"), make_run("linen", reading=died, repeat=1)), arm_of(make_run("nnx")))
+    assert [finding.kind for finding in find_findings(arms, declared=frozenset())] == ["died"]
+
+
+@pytest.mark.parametrize(
+    ("coverage", "kind", "effect", "words"),
+    [
+        ({"complete": False}, "incomplete-log", "qualifies", "does not show how the run ended"),
+        ({"complete": False, "truncated": True}, "incomplete-log", "qualifies", "is cut off"),
+        ({"step_lines_parsed": 4}, "unread-steps", "qualifies", "2 of 6 step lines of nnx · c0ffee could not be read"),
+        ({"gaps": ((3, 4), (7, 7))}, "missing-steps", "qualifies", "first 3–4"),
+        ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 ×"),
+    ],
+)
+def test_what_was_not_read_is_told(
+    coverage: dict[str, Any], kind: str, effect: str, words: str, make_run: MakeRun, find: Find
+) -> None:
+    right = make_run("nnx", reading={"coverage": COMPLETE.model_copy(update=coverage)})
+    found = find(make_run("linen"), right)
+    assert set(found) == {kind}
+    assert found[kind].effect == effect
+    assert words in found[kind].message
+
+
+def test_the_log_of_a_dead_run_need_not_be_whole(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:
+    reading = dict(died) | {"coverage": Coverage(complete=False, truncated=True)}
+    assert set(find(make_run("linen"), make_run("nnx", losses=(), reading=reading))) == {"died"}
+
+
+@pytest.mark.parametrize(
+    ("started", "words"),
+    [
+        ("2026-11-18T10:15:00+00:00", None),
+        ("2026-11-18T10:15:01+00:00", "15 minutes apart"),
+        ("2026-11-18T08:28:00+00:00", "92 minutes apart"),  # before or after
+        ("2026-11-18T22:33:10+00:00", "12.6 hours apart"),
+        ("2026-11-18T11:30:00", "90 minutes apart"),  # without a zone: UTC
+        (None, None),
+    ],
+)
+def test_starts_far_apart_are_noted(started: str | None, words: str | None, make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("linen"), make_run("nnx", reading={"started": started, "ended": None}))
+    assert {kind: finding.effect for kind, finding in found.items()} == ({"started-apart": "note"} if words else {})
+    assert words is None or words in found["started-apart"].message
+
+
+def test_what_blocks_comes_first(make_run: MakeRun, arm_of: Callable[..., ArmRuns], died: Mapping[str, Any]) -> None:
+    left = make_run("main", reading={"environment": ENVIRONMENT, "started": "2026-11-18T05:00:00+00:00"})
+    right = make_run("feat/x", losses=(), reading=died)
+    effects = [finding.effect for finding in find_findings((arm_of(left), arm_of(right)), declared=frozenset())]
+    assert effects == sorted(effects, key=["blocks", "qualifies", "note"].index)
+    assert set(effects) == {"blocks", "qualifies", "note"}

@@ -1,0 +1,300 @@
+"""The rows: MaxView's figures, ours beside them, and a word for every cell that has none."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from tasks.diff.rows import show_difference
+from tasks.records import ComparisonRecord, DeviceMemory, Environment, Memory, MetricDiff, Parameters, RunRecord, Source
+
+type MakeRun = Callable[..., RunRecord]
+type Compare = Callable[..., ComparisonRecord]
+type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
+
+SEVEN = ["Parameters", "Final loss", "TFLOP/s", "Tok/s", "Avg s/step", "Memory %", "JAX"]
+SAME_PROGRAM = {"program": {"stablehlo_sha256": "f00d" * 16}}
+
+
+def memory(used: float, total: float | None = 1.5) -> dict[str, Any]:
+    percent = round(100 * used / 31.25, 3)
+    device = DeviceMemory(device="TPU_0", used_gb=used, limit_gb=31.25, percent=percent, line=60, offset=600)
+    return {"memory": Memory(total_gb=total, devices=(device,))}
+
+
+@pytest.mark.parametrize(
+    ("difference", "decimals", "expected"),
+    [
+        (0.056, 3, "+0.056"),
+        (-0.0361, 3, "-0.036"),
+        (0.0, 3, "0"),
+        (-0.0004, 3, "0"),
+        (0.0005, 3, "+0.001"),
+        (None, 3, "—"),
+        (1.0, None, "—"),
+        (nan, 3, "—"),
+        (inf, 3, "—"),
+    ],
+)
+def test_differences_as_maxview_prints_them(difference: float | None, decimals: int | None, expected: str) -> None:
+    assert show_difference(difference, decimals) == expected
+
+
+def test_maxviews_seven_rows_come_first_and_in_their_order(make_run: MakeRun, compare: Compare) -> None:
+    record = compare(make_run("linen"), make_run("nnx"))
+    assert [row.title for row in record.rows if row.group == "maxview"] == SEVEN
+    assert [row.group for row in record.rows[:7]] == ["maxview"] * 7
+
+
+def test_the_figures_follow_maxviews_rules(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(
+        make_run("linen", seconds=(9.0, 0.2, 0.4), losses=(9.0, 8.0, 7.5)),
+        make_run("nnx", seconds=(9.0, 0.2, 0.5), losses=(9.0, 8.0, 7.25)),
+    )
+    expected = {
+        "parameters": ("1.104 billion", "1.104 billion", "—"),
+        "final_loss": ("7.5000", "7.2500", "-0.2500"),
+        "tflops_per_device": ("2.500", "2.000", "-0.500"),  # of the last step alone
+        "tokens_per_s": ("2500.0", "2000.0", "-500.000"),
+        "avg_step_time_s": ("0.300", "0.350", "+0.050"),  # without step 0
+        "memory_percent": ("1.38", "1.38", "0"),
+        "jax": ("0.12.0", "0.12.0", "—"),
+    }
+    for metric, texts in expected.items():
+        row = row_of(record, metric)
+        assert (row.baseline_text, row.candidate_text, row.difference_text) == texts, metric
+
+
+def test_every_number_of_a_log_leads_to_its_line(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen"), make_run("nnx"))
+    places = {metric: row_of(record, metric).baseline_source for metric in ("final_loss", "parameters")}
+    assert places == {"final_loss": Source(line=105, offset=1050), "parameters": Source(line=40, offset=400)}
+    for metric in ("tflops_per_device", "tokens_per_s", "avg_step_time_s", "memory_percent", "step_time_s"):
+        row = row_of(record, metric)
+        assert row.baseline_source is not None, metric
+        assert row.candidate_source is not None, metric
+
+
+def test_single_steps_and_means_are_judged_by_the_steady_steps(
+    make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    record = compare(make_run("linen"), make_run("nnx"))
+    steady = row_of(record, "step_time_s")
+    for metric in ("tflops_per_device", "tokens_per_s", "avg_step_time_s"):
+        row = row_of(record, metric)
+        assert row.verdict == steady.verdict
+        assert row.reason.endswith(f"the steady steps say: {steady.reason}")
+        assert row.threshold is None  # it has another unit
+        assert row.threshold_text == "±5 %"
+    assert steady.threshold == pytest.approx(0.05 * 0.1)
+
+
+# ---------------------------------------------------------------- dead arms and silent logs
+
+
+def test_a_dead_arm_is_never_a_blank(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+    record = compare(make_run("linen"), make_run("nnx", losses=(), reading=died))
+    assert [row.title for row in record.rows if row.candidate_text != "died"] == ["JAX"]
+    for row in record.rows:
+        assert row.baseline_text.strip()
+        assert row.verdict in ("same", "unknown")
+        if row.title != "JAX":
+            assert row.reason == "nnx · c0ffee died before it could say"
+
+
+def test_two_dead_arms_are_both_named(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+    record = compare(make_run("linen", losses=(), reading=died), make_run("nnx", losses=(), reading=died))
+    row = record.rows[0]
+    assert (row.baseline_text, row.candidate_text) == ("died", "died")
+    assert row.reason == "linen · c0ffee and nnx · c0ffee died before it could say"
+
+
+def test_what_a_log_does_not_say_is_told_apart_from_a_death(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    silent = make_run("nnx", reading={"parameters": Parameters(), "memory": Memory()})
+    row = row_of(compare(make_run("linen"), silent), "parameters")
+    assert (row.candidate_text, row.verdict) == ("not in the log", "unknown")
+    assert row.reason == "the log of nnx · c0ffee does not say"
+    row = row_of(compare(make_run("linen", reading={"memory": Memory()}), silent), "memory_percent")
+    assert (row.baseline_text, row.candidate_text, row.reason) == (
+        "not in the log",
+        "not in the log",
+        "neither log says",
+    )
+
+
+def test_an_older_log_lacks_columns(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    run = make_run("linen")
+    old = run.model_copy(
+        update={"reading": run.reading.model_copy(update={"steps": run.reading.steps.drop("tokens_per_s_per_device")})}
+    )
+    assert row_of(compare(old, make_run("nnx")), "tokens_per_s").baseline_text == "not in the log"
+
+
+# ---------------------------------------------------------------- loss
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict", "words"),
+    [
+        ((9.0, 8.5, 8.0), "same", "equal to printed precision (3 decimals) at all 3 common steps"),
+        ((9.0, 8.501, 8.0), "unknown", "differs first at step 1 (8.500 and 8.501): one unit of the last printed"),
+        ((9.0, 8.502, 8.0), "regressed", "differs first at step 1 (8.500 and 8.502): differs by +0.002"),
+        ((9.0, 8.501, 7.0), "regressed", "differs first at step 1 (8.500 and 8.501), most at step 2: differs by -1"),
+        ((9.0, 8.5, nan), "regressed", "differs first at step 2 (8.000 and nan): 8 became nan"),
+    ],
+)
+def test_the_loss_of_every_step_is_judged(
+    losses: Sequence[float], verdict: str, words: str, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    record = compare(make_run("linen", losses=(9.0, 8.5, 8.0)), make_run("nnx", losses=losses))
+    row = row_of(record, "loss_per_step")
+    assert row.verdict == verdict
+    assert row.reason.startswith(words)
+    assert row.threshold_text == "equal to 3 decimals"
+
+
+def test_a_loss_that_differs_shows_where(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen", losses=(9.0, 8.459)), make_run("nnx", losses=(9.0, 8.458)))
+    row = row_of(record, "loss_per_step")
+    assert (row.baseline_text, row.candidate_text, row.difference_text) == ("8.459", "8.458", "-0.001")
+    assert row.baseline_source == row.candidate_source == Source(line=101, offset=1010)
+    assert record.divergence is not None
+    assert record.divergence.step == 1
+
+
+def test_full_precision_judges_the_last_bit(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    left = make_run("linen", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.0))
+    right = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.0000005))
+    record = compare(left, right)
+    assert row_of(record, "loss_per_step").verdict == "regressed"
+    assert row_of(record, "loss_per_step").threshold_text == "exact"
+    assert row_of(record, "final_loss").verdict == "same"  # as printed
+    assert (
+        row_of(compare(left, left), "loss_per_step").reason == "equal to the last bit (float32) at all 6 common steps"
+    )
+
+
+def test_no_common_step_is_no_evidence(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen", losses=(9.0, 8.0)), make_run("nnx", losses=(9.0, 8.0), first=5))
+    row = row_of(record, "loss_per_step")
+    assert (row.verdict, row.reason) == ("unknown", "the arms have no step in common")
+    assert record.verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"), [(7.0, "same"), (7.001, "unknown"), (7.002, "regressed"), (6.9, "improved")]
+)
+def test_the_final_loss(last: float, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen", losses=(9.0, 7.0)), make_run("nnx", losses=(9.0, last)))
+    assert row_of(record, "final_loss").verdict == verdict
+
+
+def test_final_losses_of_different_steps_are_not_compared(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    row = row_of(compare(make_run("linen"), make_run("nnx", losses=(9.0, 8.5))), "final_loss")
+    assert (row.verdict, row.reason) == ("unknown", "the last steps are not the same (5 and 1)")
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict"), [(0.43, "same"), (0.44, "unknown"), (0.45, "regressed"), (0.42, "unknown"), (0.41, "improved")]
+)
+def test_memory_is_known_to_a_hundredth_of_a_gigabyte(
+    used: float, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    record = compare(make_run("linen", reading=memory(0.43)), make_run("nnx", reading=memory(used)))
+    assert row_of(record, "memory_percent").verdict == verdict
+
+
+def test_the_fullest_device_counts(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    devices = tuple(
+        DeviceMemory(device=f"TPU_{n}", used_gb=0.43, limit_gb=31.25, percent=p, line=60 + n, offset=600 + n)
+        for n, p in enumerate((1.376, 1.408, 1.376))
+    )
+    row = row_of(
+        compare(make_run("linen", reading={"memory": Memory(devices=devices)}), make_run("nnx")), "memory_percent"
+    )
+    assert (row.baseline_text, row.baseline_source) == ("1.41", Source(line=61, offset=601))
+
+
+@pytest.mark.parametrize(("total", "verdict"), [(1.5, "same"), (1.6, "unknown"), (1.7, "regressed"), (1.3, "improved")])
+def test_program_memory(total: float, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen"), make_run("nnx", reading=memory(0.43, total)))
+    assert row_of(record, "program_memory_gb").verdict == verdict
+
+
+# ---------------------------------------------------------------- time
+
+
+def repeats(make_run: MakeRun, arm: str, medians: Sequence[float]) -> list[RunRecord]:
+    return [
+        make_run(arm, seconds=(3.0, median, median, median), losses=(9.0, 8.0, 7.0, 6.0), plan={}, repeat=n)
+        for n, median in enumerate(medians)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "verdict"),
+    [
+        ((1.00, 1.01, 0.99), "same"),
+        ((1.20, 1.21, 1.19), "regressed"),
+        ((0.80, 0.81, 0.79), "improved"),
+        ((1.20, 1.21, 0.99), "unknown"),
+    ],
+)
+def test_three_repeats_can_tell(
+    candidate: Sequence[float], verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    record = compare(repeats(make_run, "linen", (1.0, 1.01, 0.99)), repeats(make_run, "nnx", candidate))
+    assert row_of(record, "step_time_s").verdict == verdict
+    assert row_of(record, "tflops_per_device").verdict == verdict
+    assert record.verdict == verdict
+
+
+def test_one_run_of_each_cannot_tell_and_says_what_more_would_cost(
+    make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    row = row_of(compare(make_run("linen"), make_run("nnx")), "step_time_s")
+    assert row.verdict == "unknown"
+    assert row.reason.endswith("run 2 more of each (--repeats 3, about 2 minutes)")  # 2 × (30 s + 30 s)
+
+
+def test_the_cell_shows_the_middle_of_the_repeats(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(repeats(make_run, "linen", (1.0, 1.2)), repeats(make_run, "nnx", (1.0, 5.0, 1.2)))
+    row = row_of(record, "step_time_s")
+    assert (row.baseline, row.candidate) == (pytest.approx(1.1), 1.2)
+    assert row.baseline_text == "1.100 (spread 0.000)"
+
+
+def test_the_same_program_leaves_only_noise(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    slow = make_run("nnx", seconds=(9.0, 2.0, 2.0, 2.0, 2.0, 2.0), record=SAME_PROGRAM)
+    record = compare(make_run("linen", record=SAME_PROGRAM), slow)
+    for metric in ("step_time_s", "avg_step_time_s", "stall_s", "first_step_s"):
+        assert row_of(record, metric).verdict == "same", metric
+    assert "noise by construction" in row_of(record, "step_time_s").reason
+    assert record.verdict == "same"
+
+
+def test_too_few_steps_for_a_median(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    short = {"seconds": (3.0, 0.1), "losses": (9.0, 8.0)}
+    row = row_of(compare(make_run("linen", **short), make_run("nnx", **short)), "step_time_s")
+    assert (row.baseline_text, row.verdict) == ("too few steps", "unknown")
+    assert "train more steps" in row.reason
+    runs = (make_run(arm, **short, record=SAME_PROGRAM) for arm in ("linen", "nnx"))
+    assert row_of(compare(*runs), "step_time_s").verdict == "same"
+
+
+def test_stalls_and_the_first_step_are_shown_and_not_judged(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(repeats(make_run, "linen", (1.0, 1.01, 0.99)), repeats(make_run, "nnx", (1.0, 1.01, 0.99)))
+    for metric in ("stall_s", "first_step_s"):
+        row = row_of(record, metric)
+        assert (row.verdict, row.threshold_text) == ("unknown", "not judged")
+    assert record.verdict == "same"
+
+
+def test_other_jax_versions_leave_the_verdict_open(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    older = make_run("nnx", reading={"environment": Environment(jax="0.8.1")})
+    row = row_of(compare(make_run("linen"), older), "jax")
+    assert (row.verdict, row.baseline_text, row.candidate_text) == ("unknown", "0.12.0", "0.8.1")

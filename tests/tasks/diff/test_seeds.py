@@ -1,0 +1,214 @@
+"""The two MaxView pages of the founding documents: their tables digit for digit, and what they did not tell."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.diff import exit_status
+from tasks.ingest import archive, compare_pair, read_pair
+from tasks.records import ComparisonRecord, MetricDiff
+from tasks.store import Store
+
+pytestmark = pytest.mark.skipif(
+    "MAXVIEW_SEEDS" not in os.environ, reason="MAXVIEW_SEEDS does not name the folder of the founding documents"
+)
+
+type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
+
+# the tables as the pages show them, in MaxView's order
+PAGE_000 = [
+    ("Parameters", "1.104 billion", "died", "—"),
+    ("Final loss", "8.1790", "died", "—"),
+    ("TFLOP/s", "91.900", "died", "—"),
+    ("Tok/s", "13852.2", "died", "—"),
+    ("Avg s/step", "2.864", "died", "—"),
+    ("Memory %", "1.38", "died", "—"),
+    ("JAX", "0.9.2", "0.9.2", "—"),
+]
+PAGE_002 = [
+    ("Parameters", "1.104 billion", "1.104 billion", "—"),
+    ("Final loss", "6.9810", "6.9810", "0"),
+    ("TFLOP/s", "11.338", "11.302", "-0.036"),
+    ("Tok/s", "1812.1", "1806.3", "-5.779"),
+    ("Avg s/step", "1.374", "1.430", "+0.056"),
+    ("Memory %", "1.31", "1.31", "0"),
+    ("JAX", "0.9.2", "0.8.1", "—"),
+]
+
+
+def page(number: str) -> Path:
+    (path,) = Path(os.environ["MAXVIEW_SEEDS"]).glob(f"{number}_*.txt")
+    return path
+
+
+def compare(number: str, out: Path, *, aa: bool = False) -> ComparisonRecord:
+    pair = read_pair([page(number)])
+    assert pair.case is not None
+    return compare_pair(archive(pair, Store(out)), case=pair.case, aa=aa)
+
+
+@pytest.fixture(scope="module")
+def page_000(tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
+    return compare("000", tmp_path_factory.mktemp("000"))
+
+
+@pytest.fixture(scope="module")
+def page_002(tmp_path_factory: pytest.TempPathFactory) -> ComparisonRecord:
+    return compare("002", tmp_path_factory.mktemp("002"))
+
+
+def table(record: ComparisonRecord) -> list[tuple[str, str, str, str]]:
+    rows = [row for row in record.rows if row.group == "maxview"]
+    return [(row.title, row.baseline_text, row.candidate_text, row.difference_text) for row in rows]
+
+
+def findings(record: ComparisonRecord) -> dict[str, tuple[str, str]]:
+    return {finding.kind: (finding.effect, finding.message) for finding in record.findings}
+
+
+def test_the_cases_are_those_of_the_pages(page_000: ComparisonRecord, page_002: ComparisonRecord) -> None:
+    assert (page_000.case, page_002.case) == ("11_optimizer_offload_false", "03_dropout")
+
+
+# ---------------------------------------------------------------- 002: main against a branch
+
+
+def test_the_table_of_002_digit_for_digit(page_002: ComparisonRecord) -> None:
+    assert table(page_002) == PAGE_002
+
+
+def test_002_compares_a_commit_with_itself(page_002: ComparisonRecord) -> None:
+    assert page_002.verdict == "unknown"
+    assert page_002.headline.startswith("not comparable: both sides are commit 574ad3fb9")
+    assert exit_status([page_002]) == 3
+    assert {kind: effect for kind, (effect, _) in findings(page_002).items()} == {
+        "same-commit": "blocks",
+        "jax-version": "qualifies",
+        "host-process": "qualifies",
+        "source-lines": "qualifies",
+        "started-apart": "note",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("jax-version", "(0.9.2 and 0.8.1)"),
+        ("host-process", "(7 and 0)"),
+        ("source-lines", "(metric_logger.py:196 and metric_logger.py:185)"),
+    ],
+)
+def test_what_002_does_not_flag(kind: str, words: str, page_002: ComparisonRecord) -> None:
+    assert words in findings(page_002)[kind][1]
+
+
+def test_the_sign_of_the_step_time_flips(page_002: ComparisonRecord, row_of: RowOf) -> None:
+    mean, median = row_of(page_002, "avg_step_time_s"), row_of(page_002, "step_time_s")
+    assert (median.baseline, median.candidate) == (0.076, 0.071)
+    assert mean.difference is not None
+    assert median.difference is not None
+    assert mean.difference > 0 > median.difference
+    assert median.difference_text == "-0.005"
+    assert median.verdict == "unknown"  # one run of each
+    assert "ruled by stalls" in mean.reason
+
+
+def test_the_stalls_of_002_are_checkpoints(page_002: ComparisonRecord, row_of: RowOf) -> None:
+    row = row_of(page_002, "stall_s")
+    # by hand: main's steps 1, 3 and 7, the branch's 1, 2 and 6, each less the median
+    assert row.baseline == pytest.approx(1.399 + 0.823 + 9.671 - 3 * 0.076)
+    assert row.candidate == pytest.approx(2.864 + 0.424 + 9.285 - 3 * 0.071)
+    assert row.baseline_text == "11.7 (3 × checkpoint)"
+    assert row.threshold_text == "not judged"
+
+
+def test_equal_final_losses_hide_a_step_that_differs(page_002: ComparisonRecord, row_of: RowOf) -> None:
+    final, steps = row_of(page_002, "final_loss"), row_of(page_002, "loss_per_step")
+    assert (final.verdict, final.reason) == ("same", "equal to printed precision")
+    assert (steps.baseline_text, steps.candidate_text, steps.verdict) == ("8.459", "8.458", "unknown")
+    assert page_002.divergence is not None
+    assert (page_002.divergence.step, page_002.divergence.precision) == (4, "printed precision (3 decimals)")
+
+
+def test_the_commit_of_a_checkpoint_is_not_seen_from_process_7(page_002: ComparisonRecord, row_of: RowOf) -> None:
+    row = row_of(page_002, "checkpoints")
+    assert row.baseline_text == "2 announced, commit not visible from this host"
+    assert row.candidate_text == "2 of 2 committed"
+    assert row.verdict == "unknown"
+
+
+def test_as_a_control_002_is_still_short_of_evidence(tmp_path: Path) -> None:
+    record = compare("002", tmp_path, aa=True)
+    assert "same-commit" not in findings(record)
+    assert record.verdict == "unknown"
+    assert "not enough evidence" in record.headline
+    assert "different JAX versions" in record.headline
+
+
+# ---------------------------------------------------------------- 000: Linen against an NNX that died
+
+
+def test_the_table_of_000_digit_for_digit(page_000: ComparisonRecord) -> None:
+    assert table(page_000) == PAGE_000
+
+
+def test_000_says_why_the_candidate_died_and_where(page_000: ComparisonRecord) -> None:
+    assert page_000.verdict == "regressed"
+    assert exit_status([page_000]) == 1
+    cause = page_000.candidate.cause_of_death
+    assert cause is not None
+    assert cause.type == "NotImplementedError"
+    assert cause.message == "Pure NNX support has not been implemented yet."
+    line = page("000").read_text().splitlines()[cause.line - 1]
+    assert "NotImplementedError: Pure NNX support has not been implemented yet." in line
+    assert page("000").read_bytes()[cause.offset :].startswith(b"NotImplementedError")
+    assert f"{cause.type}: {cause.message}" in page_000.headline
+    assert "(exit code 1)" in page_000.headline
+
+
+def test_what_000_does_not_flag(page_000: ComparisonRecord) -> None:
+    found = findings(page_000)
+    assert {kind: effect for kind, (effect, _) in found.items()} == {
+        "died": "blocks",
+        "different-commits": "qualifies",
+        "started-apart": "note",
+    }
+    # 00:54:24 and 02:26:32
+    assert found["started-apart"][1] == "the runs started 92 minutes apart"
+    assert (page_000.baseline.commit, page_000.candidate.commit) == ("147168c3a", "1b5e4eb5a")
+
+
+def test_the_median_of_000_is_a_twentieth_of_its_mean(page_000: ComparisonRecord, row_of: RowOf) -> None:
+    assert row_of(page_000, "step_time_s").baseline == 0.148
+    assert row_of(page_000, "checkpoints").baseline_text == "2 of 2 committed"
+
+
+def test_no_cell_of_a_dead_arm_is_blank(page_000: ComparisonRecord) -> None:
+    assert {row.candidate_text for row in page_000.rows} == {"died", "0.9.2"}
+
+
+# ---------------------------------------------------------------- every number leads to its line
+
+
+@pytest.mark.parametrize(
+    ("metric", "baseline", "candidate"),
+    [
+        ("final_loss", "loss: 6.981", "loss: 6.981"),
+        ("tflops_per_device", "TFLOP/s/device: 11.338", "TFLOP/s/device: 11.302"),
+        ("tokens_per_s", "Tokens/s/device: 1812.056", "Tokens/s/device: 1806.277"),
+        ("loss_per_step", "loss: 8.459", "loss: 8.458"),
+        ("parameters", "1.104 billion", "1.104 billion"),
+        ("memory_percent", "0.41", "0.41"),
+    ],
+)
+def test_the_places_in_002(
+    metric: str, baseline: str, candidate: str, page_002: ComparisonRecord, row_of: RowOf
+) -> None:
+    data = page("002").read_bytes()
+    row = row_of(page_002, metric)
+    for source, words in ((row.baseline_source, baseline), (row.candidate_source, candidate)):
+        assert source is not None
+        assert words in data[source.offset : source.offset + 260].decode()
+        assert data[: source.offset].count(b"\n") + 1 == source.line

@@ -1,0 +1,190 @@
+"""Two logs or one page to the records of two arms, and mistakes in them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.ingest import archive, compare_pair, distinct_names, read_pair
+from tasks.records import RunRecord
+from tasks.scrape import LogFormatError
+from tasks.store import Store
+
+seeds = pytest.mark.skipif(
+    "MAXVIEW_SEEDS" not in os.environ, reason="MAXVIEW_SEEDS does not name the folder of the founding documents"
+)
+
+HEAD = "XPK Start: Sat Apr 18 00:54:24 UTC 2026\n"
+STEP = (
+    "I0418 00:55:{second:02d}.221671 135104514455360 metric_logger.py:196] completed step: {step}, "
+    "seconds: {seconds:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, "
+    "loss: {loss:.3f}\n"
+)
+END = "XPK End: Sat Apr 18 00:57:29 UTC 2026\nEXIT_CODE={code}\n"
+
+
+def log_text(*, losses: tuple[float, ...] = (9.0, 8.5, 8.0), code: int | None = 0) -> str:
+    steps = [STEP.format(second=n, step=n, seconds=0.1 + n / 100, loss=loss) for n, loss in enumerate(losses)]
+    return HEAD + "".join(steps) + ("" if code is None else END.format(code=code))
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write_log(name: str, text: str | None = None) -> Path:
+        path = tmp_path / "logs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(log_text() if text is None else text)
+        return path
+
+    return write_log
+
+
+def records_of(paths: list[Path], out: Path) -> list[RunRecord]:
+    return archive(read_pair(paths), Store(out))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def test_two_logs_are_two_arms_in_the_order_given(write: Callable[..., Path]) -> None:
+    pair = read_pair([write("b.txt"), write("a.txt", log_text(losses=(9.0, 8.0)))])
+    assert [reading.steps.height for reading in pair.readings] == [3, 2]
+    assert pair.case is None
+
+
+@pytest.mark.parametrize(
+    ("names", "logs", "expected"),
+    [
+        (["main", "feat"], ["x.txt", "x.txt"], ["main", "feat"]),
+        (["main", "main"], ["before.txt", "after.txt"], ["before", "after"]),
+        (["log", "log"], ["linen/log.txt", "nnx/log.txt"], ["linen", "nnx"]),
+        (["log", "log"], ["same/log.txt", "same/log.txt"], ["baseline", "candidate"]),
+    ],
+)
+def test_arms_always_have_different_names(names: list[str], logs: list[str], expected: list[str]) -> None:
+    assert distinct_names(names, [Path(log) for log in logs]) == expected
+
+
+def test_one_log_against_itself_has_two_arms(write: Callable[..., Path], tmp_path: Path) -> None:
+    path = write("log.txt")
+    records = records_of([path, path], tmp_path / "out")
+    assert [record.arm for record in records] == ["baseline", "candidate"]
+    assert compare_pair(records, case="logs", aa=True).stalls.keys() == {"baseline", "candidate"}
+
+
+def test_a_log_alone_is_no_comparison(write: Callable[..., Path]) -> None:
+    path = write("log.txt")
+    with pytest.raises(LogFormatError) as caught:
+        read_pair([path])
+    message = str(caught.value)
+    assert message.startswith(f"{path}: holds 1 run, a comparison needs two: give a second log")
+    assert "or a saved MaxView page with both" in message
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_neither_none_nor_three(count: int, write: Callable[..., Path]) -> None:
+    with pytest.raises(LogFormatError, match=f"expected one page or two logs, got {count} files"):
+        read_pair([write(f"{n}.txt") for n in range(count)])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02\xff" * 100, b"nothing to see here\n" * 10])
+def test_what_is_no_training_log_is_refused_by_name(content: bytes, write: Callable[..., Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(content)
+    with pytest.raises(LogFormatError, match=r"bad\.txt"):
+        read_pair([write("good.txt"), bad])
+
+
+def test_a_file_that_is_not_there(write: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"none\.txt"):
+        read_pair([write("good.txt"), tmp_path / "none.txt"])
+
+
+# ---------------------------------------------------------------- archiving
+
+
+def test_the_archive_outlives_the_logs(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.txt"), write("b.txt", log_text(losses=(9.0, 8.5, 7.0)))]
+    records = records_of(paths, tmp_path / "out")
+    for path, record in zip(paths, records, strict=True):
+        assert Path(record.log).read_bytes() == path.read_bytes()
+        path.unlink()
+    runs = list(Store(tmp_path / "out").runs())
+    assert {repr(run.read_record()) for run in runs} == {repr(record) for record in records}
+    assert not list((tmp_path / "out").rglob("*.partial"))
+
+
+def test_ingesting_again_changes_nothing(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.txt"), write("b.txt", log_text(losses=(9.0, 8.5, 7.0)))]
+    first = records_of(paths, tmp_path / "out")
+    again = records_of(paths, tmp_path / "out")
+    assert [record.log for record in first] == [record.log for record in again]
+    assert compare_pair(first, case="x", aa=False).id == compare_pair(again, case="x", aa=False).id
+
+
+def test_a_changed_log_is_another_run(write: Callable[..., Path], tmp_path: Path) -> None:
+    path, other = write("a.txt"), write("b.txt", log_text(losses=(9.0, 8.5, 7.0)))
+    first = records_of([path, other], tmp_path / "out")
+    write("a.txt", log_text(losses=(9.0, 8.5, 7.5)))
+    again = records_of([path, other], tmp_path / "out")
+    assert first[0].log != again[0].log
+    assert first[1].log == again[1].log
+
+
+@pytest.mark.parametrize("name", ["feat/../../../x", "a b;rm -rf", "日本", "." * 80, "-" * 300])
+def test_no_name_leads_out_of_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
+    pair = read_pair([write("a.txt"), write("b.txt")])
+    strange = pair.readings[0].model_copy(update={"name": name})
+    out = tmp_path / "out"
+    records = archive(pair.model_copy(update={"readings": (strange, pair.readings[1])}), Store(out))
+    assert Path(records[0].log).resolve().parent.parent == (out / "runs").resolve()
+    assert records[0].arm == name
+
+
+# ---------------------------------------------------------------- deaths and ends
+
+
+def test_a_run_that_was_killed_has_its_cause(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.txt"), write("b.txt", log_text(code=137))]
+    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
+    cause = record.candidate.cause_of_death
+    assert cause is not None
+    assert cause.message == "ended by signal 9 (SIGKILL): kill -9, or out of memory"
+    assert paths[1].read_text().splitlines()[cause.line - 1] == "EXIT_CODE=137"
+    assert record.verdict == "regressed"
+    assert record.next_command == f"maxview scrape {record.candidate.logs[0]}"
+
+
+def test_a_log_that_was_cut_is_not_a_death(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.txt"), write("b.txt", log_text(code=None))]
+    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
+    assert "incomplete-log" in {finding.kind for finding in record.findings}
+    assert record.candidate.cause_of_death is None
+    assert record.verdict != "regressed"
+
+
+# ---------------------------------------------------------------- the founding documents
+
+
+@seeds
+def test_the_single_line_log_against_a_page(tmp_path: Path) -> None:
+    folder = Path(os.environ["MAXVIEW_SEEDS"])
+    (single,) = folder.glob("001_*.txt")
+    records = records_of([single, single], tmp_path)
+    record = compare_pair(records, case="04_int8", aa=True)
+    values = {row.metric: row.baseline_text for row in record.rows}
+    assert (values["final_loss"], values["tflops_per_device"], values["tokens_per_s"]) == ("8.1740", "59.366", "8948.3")
+    assert values["avg_step_time_s"] == "3.394"
+    assert values["memory_percent"] == "1.41"  # 0.44 of 31.25 GB on TPU_16, the fullest
+    assert {row.difference_text for row in record.rows} <= {"0", "—"}
+
+
+@seeds
+def test_a_page_with_one_log_missing(tmp_path: Path) -> None:
+    (path,) = Path(os.environ["MAXVIEW_SEEDS"]).glob("000_*.txt")
+    text = path.read_text()
+    cut = tmp_path / "page.txt"
+    cut.write_text(text[: text.rindex("XPK Start:")])  # the table promises two
+    with pytest.raises(LogFormatError, match=r"page\.txt"):
+        read_pair([cut])
