@@ -51,7 +51,9 @@ def make_reader(directory: epath.Path) -> ocp.CheckpointManager:
     )
 
 
-def save(manager: ocp.CheckpointManager, step: int, state: TrainState, *, force: bool = False) -> bool:
+def save(
+    config: TrainConfig, manager: ocp.CheckpointManager, step: int, state: TrainState, *, force: bool = False
+) -> bool:
     """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already."""
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
@@ -61,8 +63,10 @@ def save(manager: ocp.CheckpointManager, step: int, state: TrainState, *, force:
     waited = time.time() - started
     logging.info("Waited %s seconds for step %d to finish before starting checkpointing.", waited, step)
     saved = manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(state)), force=force)
-    if saved:
+    if saved and config.async_checkpointing:
         logging.info("Started an asynchronous checkpoint save for step %d", step)
+    elif saved:
+        logging.info("Saved a checkpoint at step %d.", step)
     return bool(saved)
 
 

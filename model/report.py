@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -25,9 +24,9 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def log_config(config: TrainConfig, derived: Mapping[str, object]) -> None:
+def log_config(config: TrainConfig) -> None:
     """One line per config value."""
-    for key, value in sorted({**config.model_dump(), **derived}.items()):
+    for key, value in sorted(config.model_dump().items()):
         logging.info("Config param %s: %s", key, value)
 
 

@@ -104,16 +104,26 @@ def init_state(config: TrainConfig, declared: Declaration) -> TrainState:
     return TrainState(zeros[0], params, zeros[1])
 
 
-def compile_step(config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh) -> Program:
-    """Lower and compile the step once; the same executable is analysed, hashed and run."""
+def lower_step(
+    config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh
+) -> jax.stages.Lowered:
+    """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed."""
     jitted = jax.jit(
         make_step(config, implementation),
         donate_argnums=0,
-        out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, declared.state), NamedSharding(mesh, PartitionSpec())),
+        out_shardings=(
+            jax.tree.map(lambda leaf: leaf.sharding, declared.state),
+            NamedSharding(mesh, PartitionSpec()),
+        ),
     )
     with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
-        lowered = jitted.lower(declared.state, batch_shape(config, mesh))
-        compiled = lowered.compile()
+        return jitted.lower(declared.state, batch_shape(config, mesh))
+
+
+def compile_step(config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh) -> Program:
+    """Lower and compile the step once; the same executable is analysed, hashed and run."""
+    lowered = lower_step(config, implementation, declared, mesh)
+    compiled = lowered.compile()
     return Program(
         run=compiled,
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),

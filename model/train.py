@@ -56,12 +56,13 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
         NonFiniteLoss: the loss became nan or inf.
         ConfigError: the config does not fit the devices.
     """
-    run_directory = epath.Path(config.base_output_directory) / config.run_name
+    run_directory = find_run_directory(config)
+    metrics_path = find_metrics_path(config, run_directory)
     report.log_system()
+    check_backend(config)
     mesh = make_mesh(config)
     report.log_devices(mesh)
     make_run_directory(run_directory)
-    metrics_path = Path(config.metrics_file or run_directory / "metrics.jsonl")
     with MetricsFile(metrics_path) as metrics_file, open_manager(config, run_directory) as manager:
         implementation = make_implementation(config)
         declared = declare_state(config, implementation, mesh)
@@ -95,6 +96,32 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
         record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from), stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
+
+
+def find_run_directory(config: TrainConfig) -> epath.Path:
+    """Where the run lives. Raises ConfigError if the config does not say."""
+    empty = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
+    if empty:
+        raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in empty])
+    base = config.base_output_directory
+    # Orbax takes absolute paths only
+    return epath.Path(base if "://" in base else Path(base).absolute()) / config.run_name
+
+
+def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
+    """Where the metrics go. Raises ConfigError for a bucket: an object there cannot be appended to."""
+    if config.metrics_file:
+        return Path(config.metrics_file)
+    if "://" in str(run_directory):
+        raise ConfigError([f"metrics_file is empty: {run_directory} cannot be appended to, so set it to a local file"])
+    return Path(run_directory / "metrics.jsonl")
+
+
+def check_backend(config: TrainConfig) -> None:
+    """Raises ConfigError if JAX found other devices than the config asks for."""
+    if jax.default_backend() != config.hardware:
+        found = f"hardware={config.hardware}, but JAX found {jax.default_backend()} devices"
+        raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
 
 
 def make_run_directory(run_directory: epath.Path) -> None:
@@ -162,7 +189,7 @@ def train_loop(
         state, metrics, seconds = run_step(program, state, batch)
         loss = metrics["loss"]
         if manager is not None and np.isfinite(loss):
-            checkpoint.save(manager, step, state, force=step == config.steps - 1)
+            checkpoint.save(config, manager, step, state, force=step == config.steps - 1)
         if step == first:
             report.log_device_memory("After params initialized")
         report.log_step(config, step=step, seconds=seconds, total_weights=total_weights, loss=loss)
@@ -177,7 +204,7 @@ def train_loop(
             )
     done = int(state.step)
     if stop.arrived and manager is not None and done > first:
-        checkpoint.save(manager, done - 1, state, force=True)
+        checkpoint.save(config, manager, done - 1, state, force=True)
     return state
 
 
@@ -203,11 +230,8 @@ def main(argv: Sequence[str]) -> int:
     logging.set_verbosity(logging.INFO)
     try:
         config = load_train_config(arguments.config, arguments.overrides)
-        missing = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
-        if missing:
-            raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in missing])
         if config.log_config:
-            report.log_config(config, {})
+            report.log_config(config)
         with catch_sigterm() as stop:
             return train(config, stop, arguments.continue_from)
     except ConfigError as error:

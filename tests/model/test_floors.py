@@ -16,7 +16,16 @@ from model.core import cross_entropy
 from model.data import synthetic_batch
 from model.implementation import make_implementation
 from model.sharding import make_mesh
-from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
+from model.step import (
+    Declaration,
+    Program,
+    TrainState,
+    compile_step,
+    declare_state,
+    init_state,
+    lower_step,
+    strip_stablehlo,
+)
 
 CASES = [
     ("01_base", "float32"),
@@ -113,7 +122,7 @@ def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
         state = jax.tree.map(
             lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.declared.state
         )
-        assert checkpoint.save(manager, MIDDLE - 1, state, force=True)
+        assert checkpoint.save(writer.config, manager, MIDDLE - 1, state, force=True)
         manager.wait_until_finished()
         restored = checkpoint.restore(manager, MIDDLE - 1, reader.declared.state)
         manager.close()
@@ -141,6 +150,30 @@ def test_same_gradients(dtype: str, scan_layers: bool, mini_config: MiniConfig) 
         gradients.append(jax.jit(jax.grad(loss))(state.params))
     assert all(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(gradients[0]))
     assert bits(gradients[0]) == bits(gradients[1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"remat_policy": "none"},
+        {"remat_policy": "minimal"},
+        {"remat_policy": "minimal", "scan_layers": False},
+        {"param_scan_axis": 0},
+        {"weight_dtype": "bfloat16"},
+        {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},
+        {"ici_data_parallelism": 2, "ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2, "dropout_rate": 0.1},
+    ],
+    ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()),
+)
+def test_same_lowered_program_for_other_settings(changes: dict[str, Any], mini_config: MiniConfig) -> None:
+    texts = []
+    for pure_nnx in (False, True):
+        config = mini_config(pure_nnx=pure_nnx, **changes)
+        mesh = make_mesh(config)
+        implementation = make_implementation(config)
+        lowered = lower_step(config, implementation, declare_state(config, implementation, mesh), mesh)
+        texts.append(strip_stablehlo(lowered.as_text()))
+    assert texts[0] == texts[1]
 
 
 def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config: MiniConfig) -> None:

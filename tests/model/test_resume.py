@@ -49,6 +49,29 @@ def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config:
         train(mini_config(base_output_directory=tmp_path / "file"), StopSignal())
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base_output_directory": "gs://bucket/runs"}, r"metrics_file is empty: gs://bucket/runs/run .*local file"),
+        ({"base_output_directory": "x", "hardware": "tpu"}, r"hardware=tpu, but JAX found cpu .*JAX_PLATFORMS=tpu"),
+        ({"base_output_directory": ""}, r"base_output_directory is empty"),
+    ],
+)
+def test_places_and_devices_that_cannot_be_are_refused(
+    changes: dict[str, str], message: str, mini_config: MiniConfig
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train(mini_config(**changes), StopSignal())
+
+
+def test_a_relative_folder_is_taken_from_where_the_trainer_started(
+    tmp_path: Path, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert train(mini_config(base_output_directory="runs", async_checkpointing=False), StopSignal()) == 0
+    assert (tmp_path / "runs" / "run" / "checkpoints" / "5" / "_CHECKPOINT_METADATA").exists()
+
+
 def test_sigterm_before_the_first_step_saves_nothing(tmp_path: Path, mini_config: MiniConfig) -> None:
     assert train(mini_config(base_output_directory=tmp_path), StopSignal(arrived=True)) == EXIT_SIGTERM
     assert list((tmp_path / "run" / "checkpoints").iterdir()) == []
