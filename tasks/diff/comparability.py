@@ -55,14 +55,14 @@ def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Iterator[Find
             else "the arms come from different commits: more changed than was meant to",
             evidence=evidence,
         )
-    for arm, plan in zip(arms, plans, strict=True):
-        if plan is not None and plan.dirty:
-            yield Finding(
-                kind="dirty-checkout",
-                effect="note",
-                message=f"{arm.label} ran with changes that no commit holds",
-                evidence=(Evidence(arm=arm.name, value="dirty"),),
-            )
+    dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
+    if dirty:
+        yield Finding(
+            kind="dirty-checkout",
+            effect="note",
+            message=f"{' and '.join(arm.label for arm in dirty)} ran with changes that no commit holds",
+            evidence=tuple(Evidence(arm=arm.name, value="dirty") for arm in dirty),
+        )
 
 
 def _compares_implementations(arms: Arms) -> bool:

@@ -88,7 +88,9 @@ def test_commits_with_the_same_trainer_source_are_only_noted(make_run: MakeRun, 
 def test_a_dirty_checkout_is_noted(make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen", plan={}), make_run("nnx", plan={"dirty": True}))
     assert found["dirty-checkout"].effect == "note"
-    assert found["dirty-checkout"].evidence[0].arm == "nnx"
+    assert [evidence.arm for evidence in found["dirty-checkout"].evidence] == ["nnx"]
+    both = find(make_run("linen", plan={"dirty": True}), make_run("nnx", plan={"dirty": True}))
+    assert both["dirty-checkout"].message.startswith("linen · c0ffee and nnx · c0ffee ran with changes")
 
 
 # ---------------------------------------------------------------- software, hardware, work

@@ -1,0 +1,154 @@
+"""docs/verdict.md says what the code does: its findings, its tolerances, and its two examples worked out by hand."""
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import mean, median
+
+import pytest
+
+from configs.comparison import load_tolerances
+from tasks.diff.decide import LEAST_REPEATS, show_duration
+from tasks.diff.fates import FAR_APART_S
+from tasks.ingest import archive, compare_pair, read_pair
+from tasks.records import ComparisonRecord
+from tasks.store import Store
+
+ROOT = Path(__file__).parents[2]
+DOC = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+EFFECTS = ("blocks", "qualifies", "note")
+
+seeds = pytest.mark.skipif(
+    "MAXVIEW_SEEDS" not in os.environ, reason="MAXVIEW_SEEDS does not name the folder of the founding documents"
+)
+
+
+def table_rows(first_column: str) -> list[list[str]]:
+    """The cells of the table whose head begins with a text."""
+    lines = iter(DOC.splitlines())
+    for line in lines:
+        if line.startswith(f"| {first_column} |"):
+            break
+    next(lines)
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def strings_of(node: ast.AST) -> list[str]:
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+def findings_in_code() -> Iterator[tuple[str, set[str]]]:
+    """(kind, effects) of every finding that the code can make."""
+    for name in ("comparability.py", "fates.py"):
+        for call in ast.walk(ast.parse((ROOT / "tasks" / "diff" / name).read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+                continue
+            if call.func.id == "_differs":
+                yield strings_of(call.args[1])[0], set(strings_of(call.args[2]))
+            elif call.func.id == "Finding":
+                fields = {keyword.arg: keyword.value for keyword in call.keywords}
+                if kinds := strings_of(fields["kind"]):
+                    yield kinds[0], set(strings_of(fields["effect"]))
+
+
+def test_the_findings_are_those_of_the_code() -> None:
+    told = {kind: effect for kinds, effect, _ in table_rows("finding") for kind in re.findall(r"`([a-z-]+)`", kinds)}
+    assert set(told.values()) <= set(EFFECTS)
+    made = dict(findings_in_code())
+    made |= {"package-version": {"qualifies"}, "environment-variable": {"qualifies"}}  # made in one loop
+    assert set(told) == set(made)
+    for kind, effect in told.items():
+        assert effect in made[kind], kind
+
+
+def test_the_tolerances_are_those_of_the_file() -> None:
+    told = {}
+    for metrics, amount in table_rows("tolerance of"):
+        for metric in re.findall(r"`(\w+)`", metrics):
+            told[metric] = amount
+    given = load_tolerances("default")
+    assert set(told) == set(given)
+    for metric, tolerance in given.items():
+        if tolerance.relative is not None:
+            assert told[metric] == f"{100 * tolerance.relative:g} % of the baseline"
+        else:
+            assert told[metric].split(":")[0] == f"{tolerance.absolute:g}"
+
+
+def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
+    assert f"r < {LEAST_REPEATS}" in DOC
+    assert f"more than {show_duration(FAR_APART_S)} between the starts" in DOC
+
+
+@pytest.fixture
+def compare(tmp_path: Path) -> Callable[[str], ComparisonRecord]:
+    def run(number: str) -> ComparisonRecord:
+        (page,) = Path(os.environ["MAXVIEW_SEEDS"]).glob(f"{number}_*.txt")
+        pair = read_pair([page])
+        return compare_pair(archive(pair, Store(tmp_path)), case=pair.case or "", aa=False)
+
+    return run
+
+
+@seeds
+def test_the_first_example_is_what_the_page_holds(compare: Callable[[str], ComparisonRecord]) -> None:
+    record = compare("002")
+    section = DOC[DOC.index("**`03_dropout`") : DOC.index("**`11_optimizer")]
+    shown = {}
+    for line in section.splitlines():
+        if line.startswith(("| main", "| branch")):
+            shown[line.split("|")[1].strip()] = [float(text) for text in re.findall(r"\d+\.\d+", line)]
+    curves = {curve.arm: curve for curve in record.curves if curve.metric == "step_time_s"}
+    for name, arm in (("main", record.baseline.name), ("branch", record.candidate.name)):
+        seconds = sorted(value for step, value in zip(curves[arm].steps, curves[arm].values, strict=True) if step)
+        assert shown[name] == seconds
+        assert f"**{median(seconds):.3f}**" in section
+        assert f"{mean(seconds):.3f}" in section
+    messages = " ".join(finding.message for finding in record.findings)
+    for words in ("12.6 hours", "0.9.2 and 0.8.1", "574ad3fb9", "metric_logger.py:196"):
+        assert words in section
+        assert words in messages
+    (time,) = [row for row in record.rows if row.metric == "step_time_s"]
+    assert time.reason.startswith("-6.6 %")
+    assert "−6.6 %" in section
+    assert record.verdict == "unknown"
+    assert "Overall: *unknown*, not comparable, exit status 3." in section
+
+
+@seeds
+def test_the_second_example_is_what_the_page_holds(compare: Callable[[str], ComparisonRecord]) -> None:
+    record = compare("000")
+    section = DOC[DOC.index("**`11_optimizer") :].replace("\n", " ")
+    cause = record.candidate.cause_of_death
+    assert cause is not None
+    assert f"`{cause.type}: {cause.message}`, line {cause.line} of the page" in section
+    for words in (record.baseline.commit, record.candidate.commit, "92 minutes", "exit status 1"):
+        assert words in section
+    assert record.verdict == "regressed"
+
+
+# ---------------------------------------------------------------- the glossary
+
+
+def test_the_glossary_is_in_order_and_has_each_word_once() -> None:
+    lines = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    words = [match[1] for line in lines if (match := re.match(r"\| \*\*(.+?)\*\* \| \S", line))]
+    assert len(words) == len([line for line in lines if line.startswith("| **")])
+    assert words == sorted(set(words), key=str.lower)
+
+
+@pytest.mark.parametrize("name", ["verdict.md", "glossary.md"])
+def test_what_the_documents_name_exists(name: str) -> None:
+    folder = ROOT / "docs"
+    text = (folder / name).read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (folder / link).exists(), link
+    for path in re.findall(r"`((?:tasks|configs|docs)(?:/[\w.-]+)+)`", text):
+        assert (ROOT / path).exists(), path
