@@ -256,7 +256,8 @@ def test_the_environment_is_the_callers_less_what_steers_jax_plus_the_plans(
     built = local.build_environment(plan, caller)
     for key, value in planned.items():
         assert built[key] == value
-    for key in caller.keys() - planned.keys():
+    assert built["PYTHONUNBUFFERED"] == "1"  # whatever the caller has
+    for key in caller.keys() - planned.keys() - {"PYTHONUNBUFFERED"}:
         dropped = key.startswith(("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON"))
         assert (key in built) is not dropped
     assert set(built) <= set(caller) | set(planned) | {"PYTHONUNBUFFERED"}
