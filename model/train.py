@@ -58,6 +58,8 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     """
     run_directory = find_run_directory(config)
     metrics_path = find_metrics_path(config, run_directory)
+    if config.log_config:
+        report.log_config(config)
     report.log_system()
     check_backend(config)
     mesh = make_mesh(config)
@@ -230,8 +232,6 @@ def main(argv: Sequence[str]) -> int:
     logging.set_verbosity(logging.INFO)
     try:
         config = load_train_config(arguments.config, arguments.overrides)
-        if config.log_config:
-            report.log_config(config)
         with catch_sigterm() as stop:
             return train(config, stop, arguments.continue_from)
     except ConfigError as error:
