@@ -4,20 +4,17 @@ import re
 from dataclasses import dataclass
 
 from tasks.records import LogError
-from tasks.scrape.prefix import ABSL
+from tasks.scrape.prefix import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP, Window
 
-# with line breaks: indented lines, then `Type: message` where the indentation ends; other threads may log between
-_NOT_AN_END = rb"(?:[ \t][^\n]*|\r?|%s[^\n]*)\n" % ABSL
-_BROKEN = re.compile(
-    rb"Traceback \(most recent call last\):[ \t]*\r?\n(?:%s){1,500}?"
-    rb"(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>[^\n]*?))?\s*(?:\n|\Z)" % _NOT_AN_END
-)
-# without: the first name of an exception after the last frame
+# with line breaks: indented lines, then `Type: message` where the indentation ends
+_HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
+_LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
+# without them: the first name of an exception after the last frame
 _FRAME = re.compile(rb"File \"[^\"\n]*\", line \d+(?:, in \S+)?")
 _NAMED = re.compile(
-    rb"(?<=\s)(?P<type>(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
-    rb"(?:: (?P<message>[^\n]*)|(?=\s*\Z))"
+    rb"(?<=\s)((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
+    rb"(?:: ([^\n]*)|(?=\s*\Z))"
 )
 # the interpreter's clean-up complains in the same form
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
@@ -38,16 +35,36 @@ class Raised:
 
 def read_exception(data: bytes, position: int) -> Raised | None:
     """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
-    match = _BROKEN.match(data, position, min(len(data), position + OVERLAP))
-    if match is None:
-        stop = _STOP.search(data, position + 9, position + OVERLAP)
-        end = stop.start() if stop else min(len(data), position + OVERLAP)
-        frames = list(_FRAME.finditer(data, position, end))
-        match = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
-    if match is None:
+    return _read_lines(data, position) or _read_joined(data, position)
+
+
+def _read_lines(data: bytes, position: int) -> Raised | None:
+    header = _HEADER_LINE.match(data, position)
+    if header is None:
         return None
-    message = (match["message"] or b"").decode("utf-8", "replace").strip()
-    return Raised(match["type"].decode("utf-8", "replace"), message, match.start("type"))
+    begin, limit = header.end(), min(len(data), position + OVERLAP)
+    while begin < limit:
+        end = data.find(b"\n", begin, limit)
+        end = limit if end < 0 else end
+        line = data[begin:end].rstrip()
+        # other threads may log between the lines
+        if line and not line[:1].isspace() and not PREFIX.match(line):
+            last = _LAST_LINE.fullmatch(line)
+            return _raised(last[1], last[2], begin) if last else None
+        begin = end + 1
+    return None
+
+
+def _read_joined(data: bytes, position: int) -> Raised | None:
+    stop = _STOP.search(data, position + 9, position + OVERLAP)
+    end = stop.start() if stop else min(len(data), position + OVERLAP)
+    frames = list(_FRAME.finditer(data, position, end))
+    named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
+    return _raised(named[1], named[2], named.start()) if named else None
+
+
+def _raised(kind: bytes, message: bytes | None, position: int) -> Raised:
+    return Raised(kind.decode("utf-8", "replace"), (message or b"").decode("utf-8", "replace").strip(), position)
 
 
 @dataclass
