@@ -157,6 +157,14 @@ class Stall(Frozen):
     offset: int
 
 
+class UnreadLine(Frozen):
+    """Something that looks like a step line and was not read, because a number in it may have been cut."""
+
+    line: int
+    offset: int
+    text: str  # how it begins
+
+
 class Coverage(Frozen):
     """The receipt of a reading: how much of what looks like data was understood."""
 
@@ -168,6 +176,7 @@ class Coverage(Frozen):
     truncated: bool = False
     unknown_keys: tuple[str, ...] = ()
     complete: bool = False
+    unread: tuple[UnreadLine, ...] = ()  # the first of the step lines that were seen and not parsed
 
 
 STEP_SCHEMA: dict[str, Any] = {

@@ -11,7 +11,7 @@ from tasks.scrape.death import DeathLog
 from tasks.scrape.evals import EvalLog
 from tasks.scrape.facts import Facts
 from tasks.scrape.stalls import find_stalls
-from tasks.scrape.step_table import StepTable, UnreadLine
+from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
 FORMAT = "maxtext"
@@ -29,11 +29,6 @@ class MaxTextReader:
         self.death = DeathLog()
         self._written: datetime | None = None  # the first whole date in the text
         self._cut = False
-
-    @property
-    def unread(self) -> list[UnreadLine]:
-        """What looks like a step line and was not read."""
-        return self.steps.unread
 
     def feed(self, window: Window) -> None:
         """Take in the next window."""
@@ -99,4 +94,5 @@ class MaxTextReader:
             truncated=truncated,
             unknown_keys=self.steps.unknown_keys,
             complete=ended and whole and not truncated,
+            unread=tuple(self.steps.unread),
         )

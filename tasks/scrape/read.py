@@ -115,6 +115,10 @@ def _check_text(head: bytes, name: str) -> None:
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")
     if head.startswith(b"\x1f\x8b"):
         raise LogFormatError(f"{name}: is compressed; unpack it first (gunzip -k {name})")
+    if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+        raise LogFormatError(
+            f"{name}: is HTML; open it in a browser, select all, and save the copied text, or give the logs themselves"
+        )
     zero = head.find(b"\0")
     if zero >= 0:
         line = head.count(b"\n", 0, zero) + 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tasks.records import STEP_SCHEMA, Source
+from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.digits import Positions
 from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
@@ -21,14 +21,7 @@ _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines the columns cost more than they save
 COLUMNS_FROM = 200
 TEMPLATES_PER_WINDOW = 4
-
-
-@dataclass(frozen=True)
-class UnreadLine:
-    """Something that looks like a step line and was not read: where it stands, and how it begins."""
-
-    source: Source
-    text: str
+UNREAD_SHOWN = 20
 
 
 @dataclass
@@ -125,8 +118,9 @@ class StepTable:
         begin = prefix.start if prefix else position
         source = window.source(position)
         if line is None:
-            text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
-            self.unread.append(UnreadLine(source, text))
+            if len(self.unread) < UNREAD_SHOWN:
+                text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
+                self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
             self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
             return None
         self.glued += begin > 0 and not window.data[begin - 1 : begin].isspace()

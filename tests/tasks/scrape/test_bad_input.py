@@ -16,6 +16,7 @@ from tasks.scrape import LogFormatError, scrape, scrape_run, scrape_text
         (b" \n\n\t\n", r"log\.txt: holds nothing but white space; check"),
         (b"XPK Start: \n\x7fELF\0\0\0", r"log\.txt:2: is not text \(a zero byte at offset 16\); give the trainer"),
         (gzip.compress(b"completed step: 1\n"), r"log\.txt: is compressed; unpack it first \(gunzip"),
+        (b"\n<!DOCTYPE html><html>", r"log\.txt: is HTML; open it in a browser, select all"),
         (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: there is no training log in it: none of its 3 lines"),
         (b" iteration        1/      20 | consumed samples:  16 |\n", r"log\.txt:1: there is no reader for Megatron"),
         (b"hello\nusing world size: 8, data-parallel size: 1\n", r"log\.txt:2: there is no reader for Megatron"),
@@ -83,6 +84,8 @@ def test_damage_in_the_middle_is_seen(logs: Any) -> None:
     assert coverage.gaps == ((2, 2), (4, 4))
     assert not coverage.complete
     assert not coverage.truncated
+    assert [line.line for line in coverage.unread] == [4, 6]
+    assert coverage.unread[0].text.startswith("completed step: 2, seconds: 0.148, ")
 
 
 def test_gaps_and_rewinds(logs: Any) -> None:
