@@ -76,11 +76,12 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     problems = Problems()
     merged: dict[str, Value] = {}
     for layer in layers:
+        problems.lines += unknown_keys(layer)
         for key, value in layer.items():
             before = merged.get(key)
             if key not in KEYS:
-                problems.lines.append(f"{value.origin}: unknown key '{key}'{suggest(key, KEYS)}")
-            elif value.layer == COMMAND_LINE and before is not None and before.layer == "model":
+                continue
+            if value.layer == COMMAND_LINE and before is not None and before.layer == "model":
                 problems.lines.append(
                     f"{value.origin}: '{key}' is set by the model file too ({before.origin}); "
                     "take it from the command line, or copy the model file and change it there"
@@ -97,6 +98,11 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
     problems.raise_any()
     assert config is not None  # else there was a problem
     return config, merged
+
+
+def unknown_keys(layer: Layer) -> list[str]:
+    """A problem for every key that no config has, with the nearest one that it has."""
+    return [f"{v.origin}: unknown key '{key}'{suggest(key, KEYS)}" for key, v in layer.items() if key not in KEYS]
 
 
 def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConfig:

@@ -17,7 +17,7 @@ from configs.comparison import (
     set_layer,
 )
 from configs.errors import ConfigError, Problems, suggest
-from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers
+from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from tasks.identify import Checkout, hash_identity, name_run, read_checkout
@@ -198,7 +198,7 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
             problems.attempt(partial(find, "cases", case, root=root))
     if request.model:
         problems.attempt(partial(find, "models", request.model, root=root))
-    problems.attempt(partial(layer_from_overrides, request.overrides))
+    problems.lines += unknown_keys(problems.attempt(partial(layer_from_overrides, request.overrides)) or {})
     if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
         problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
     problems.raise_any()

@@ -232,6 +232,7 @@ def test_a_wrong_wish_is_refused(changes: dict[str, Any], expected: str) -> None
 def test_all_wrong_wishes_are_told_at_once() -> None:
     problems = problems_of(cases=("x", "01_base"), target="y", model="z", repeats=0, overrides=("steps",))
     assert len(problems) == 5
+    assert len(problems_of(cases=("x",), overrides=("stepz=3",))) == 2
 
 
 def test_problems_of_both_arms_are_told_once() -> None:
