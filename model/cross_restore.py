@@ -85,19 +85,20 @@ def _continue_other(
             return known | {"holds": False, "evidence": evidence}
     if record["state"] is None:
         return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
-    return known | _compare_states(digest(state), record["state"], known["steps"], first)
+    names = (record["implementation"], "nnx" if config.pure_nnx else "linen")
+    told = f"the {names[0]} checkpoint of step {first}, trained on for {known['steps']} steps by {names[1]},"
+    return known | _compare_states(digest(state), record["state"], told)
 
 
-def _compare_states(here: dict[str, Any], there: dict[str, Any], steps: int, first: int) -> dict[str, Any]:
-    """The verdict after all losses were equal."""
+def _compare_states(here: dict[str, Any], there: dict[str, Any], told: str) -> dict[str, Any]:
+    """The verdict after all losses were equal; `told` says what was done."""
     if here["digest"] == there["digest"]:
         arrays = len(here["arrays"])
         return {
             "holds": True,
-            "evidence": f"its checkpoint of step {first}, trained on for {steps} steps here, gives the same losses and "
-            f"the same bits in all {arrays} arrays",
+            "evidence": f"{told} gives the same losses and the same bits in all {arrays} arrays",
         }
     arrays = here["arrays"].keys() | there["arrays"].keys()
     differing = sorted(path for path in arrays if here["arrays"].get(path) != there["arrays"].get(path))
-    evidence = f"the losses are equal, but {len(differing)} arrays differ at the end, first {differing[0]}"
+    evidence = f"{told} gives the same losses, but {len(differing)} arrays differ at the end, first {differing[0]}"
     return {"holds": False, "evidence": evidence}

@@ -24,6 +24,7 @@ class Decision(Frozen):
     reason: str
     threshold: float | None = None
     threshold_text: str = ""
+    difference: float | None = None  # candidate − baseline of a noisy metric, between the medians of the arms
 
 
 def decide_exact(
@@ -94,7 +95,7 @@ def decide_noisy(
             f"{shown}, but the runs of one arm differ by {widest:.3g} among themselves; "
             f"{ask_for_more(repeats, 2 * repeats, cost_s)}"
         )
-    return Decision(verdict=verdict, reason=reason, threshold=threshold, threshold_text=allowed)
+    return Decision(verdict=verdict, reason=reason, threshold=threshold, threshold_text=allowed, difference=difference)
 
 
 def ask_for_more(repeats: int, wanted: int, cost_s: float | None) -> str:

@@ -105,7 +105,8 @@ def _decide(
     reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, Tolerance], step_time: Decision, unit: float
 ) -> Decision:
     if reader.noisy:
-        reason = f"{reader.noisy}; the steady steps say: {step_time.reason}"
+        flip = _sign_flip(cells, step_time.difference) if reader.metric is MEAN_STEP else ""
+        reason = f"{reader.noisy}{flip}; the steady steps say: {step_time.reason}"
         return step_time.model_copy(update={"reason": reason, "threshold": None})  # the threshold has another unit
     if reader.metric is JAX:
         if cells[0].text == cells[1].text:
@@ -127,6 +128,14 @@ def _decide(
     return decide_exact(
         left, right, better=reader.metric.better, tolerance=tolerance, precision="printed precision", unit=last_digit
     )
+
+
+def _sign_flip(cells: Cells, steady: float | None) -> str:
+    """What to say where the means of all steps and the medians of the steady ones disagree about who is faster."""
+    left, right = cells[0].value, cells[1].value
+    if left is None or right is None or steady is None or (right - left) * steady >= 0:
+        return ""
+    return f", and the sign flips ({right - left:+.3f} s here, {steady:+.3f} s between the steady steps)"
 
 
 def _percent_of_last_digit(arms: Arms) -> float:
