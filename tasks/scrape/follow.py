@@ -106,7 +106,10 @@ class LogFollower:
         return [event for _, events in found for event in events]
 
     def _take_step(self, window: Window, position: int, *, last: bool) -> list[LogEvent]:
-        line = parse_step(window.data, position, last=last, before=self._before)
+        # the line to hold it against may itself be the damaged one
+        line = parse_step(window.data, position, last=last, before=self._before) or parse_step(
+            window.data, position, last=last, before=None
+        )
         if line is None:
             return []
         self._before = line

@@ -20,12 +20,12 @@ from tasks.scrape.digits import (
     read_whole,
 )
 from tasks.scrape.prefix import prefix_of_step
-from tasks.scrape.step_line import StepLine
+from tasks.scrape.step_line import ENDS, StepLine
 from tasks.scrape.window import Window
 
 _HEAD = b"completed step: "
 _TIME_AT, _TIME_LENGTH = 1, 20  # `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
-_SPACES = np.isin(np.arange(256), list(b" \t\r\n"))
+_ENDS = np.isin(np.arange(256), list(ENDS))
 MARGIN = 512  # bytes around a line that the columns may look at
 
 
@@ -106,7 +106,7 @@ def read_columns(
         else:
             dot, dot_good = find_dot(data, begin)
             end = dot + 1 + decimals
-            good &= dot_good & _SPACES[text[end]]
+            good &= dot_good & _ENDS[text[end]]
         if decimals:
             values[key], number_good = read_fixed(data, begin, end, decimals)
         else:

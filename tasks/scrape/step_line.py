@@ -22,6 +22,8 @@ KNOWN_KEYS = frozenset(
     | {"live slice count"}
     | THREE_DECIMALS
 )
+# what ends a value for certain: white space, and the escape that starts a terminal's colour
+ENDS = frozenset(b" \t\r\n\x1b")
 _OURS = frozenset({"step", "time", "line", "offset"})
 
 
@@ -44,6 +46,11 @@ class StepLine:
     end: int
 
     @property
+    def form(self) -> tuple[tuple[str, int | None], ...]:
+        """The keys with the decimals of their numbers: lines of one log share it."""
+        return tuple((field.key, field.decimals) for field in self.fields)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The keys of the line, in order."""
         return tuple(field.key for field in self.fields)
@@ -57,9 +64,17 @@ def column_name(key: str) -> str:
 def parse_step(data: bytes, position: int, *, last: bool, before: StepLine | None) -> StepLine | None:
     """The step line at a position, or None if it is damaged: a number that may have been cut is never read.
 
-    `last`: nothing follows `data`. `before`: a line of the same log that was read whole; a line that ends early is
-    only believed if its last number has as many decimals as there.
+    `last`: nothing follows `data`. `before`: a line that shows how this log prints them; numbers have as many decimals
+    as there, and a line that ends earlier is only believed if its last number can be told to be whole by them.
     """
+    line = split_step(data, position)
+    if line is None or not all(_is_usual(field, before) for field in line.fields):
+        return None
+    return line if _is_whole(data, line, last=last, before=before) else None
+
+
+def split_step(data: bytes, position: int) -> StepLine | None:
+    """The step line at a position taken apart, whether or not it can be believed; None if it is no such line."""
     head = _HEAD.match(data, position)
     if head is None:
         return None
@@ -74,8 +89,7 @@ def parse_step(data: bytes, position: int, *, last: bool, before: StepLine | Non
             return None
         keys.add(name)
         fields.append(field)
-    line = StepLine(int(head[1]), tuple(fields), position, end)
-    return line if _is_whole(data, line, last=last, before=before) else None
+    return StepLine(int(head[1]), tuple(fields), position, end)
 
 
 def _parse_field(data: bytes, position: int, key: str) -> tuple[Field | None, int]:
@@ -94,8 +108,9 @@ def _parse_field(data: bytes, position: int, key: str) -> tuple[Field | None, in
 
 
 def _ends(data: bytes, position: int) -> bool:
-    """Whether a value can end here: before white space, a comma, the end, or what another writer glued to it."""
-    return data[position : position + 1] in (b"", b" ", b",", b"\n", b"\r", b"\t") or bool(_GLUED.match(data, position))
+    """Whether a value can end here: for certain, before a comma, at the end, or before what was glued to it."""
+    following = data[position : position + 1]
+    return following in (b"", b",") or following[0] in ENDS or bool(_GLUED.match(data, position))
 
 
 def _is_whole(data: bytes, line: StepLine, *, last: bool, before: StepLine | None) -> bool:
@@ -107,10 +122,21 @@ def _is_whole(data: bytes, line: StepLine, *, last: bool, before: StepLine | Non
     if not following:  # cut here, or a file without a final line break
         same = before is not None and before.keys == line.keys
         return last and same and final.key in THREE_DECIMALS and _is_certain(final, before)
-    if not following.isspace():  # glued
+    if following[0] not in ENDS:  # glued
         return _is_certain(final, before)
     ends_early = before is not None and before.keys != line.keys and before.keys[: len(line.keys)] == line.keys
     return _is_certain(final, before) if ends_early or final.key in THREE_DECIMALS else True
+
+
+def _is_usual(field: Field, before: StepLine | None) -> bool:
+    """Whether a number is printed as it always is; one with other decimals was put together from two."""
+    if field.key not in THREE_DECIMALS or (isinstance(field.value, float) and not math.isfinite(field.value)):
+        return True
+    if before is not None:
+        for other in before.fields:
+            if other.key == field.key and other.decimals:
+                return field.decimals == other.decimals
+    return bool(field.decimals)
 
 
 def _is_certain(final: Field, before: StepLine | None) -> bool:

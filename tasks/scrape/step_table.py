@@ -1,8 +1,10 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.digits import Positions
 from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
-from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
+from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step, split_step
 from tasks.scrape.window import Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
@@ -22,6 +24,14 @@ _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 COLUMNS_FROM = 200
 TEMPLATES_PER_WINDOW = 4
 UNREAD_SHOWN = 20
+
+
+@dataclass
+class _Form:
+    """The lines with the same keys: how many there are, and the first of them."""
+
+    first: UnreadLine
+    count: int = 0
 
 
 @dataclass
@@ -37,12 +47,15 @@ class StepTable:
     source_file: str | None = None
     keys: dict[str, None] = field(default_factory=dict)
     _frames: list[pl.DataFrame] = field(default_factory=list)
+    _forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
     _before: StepLine | None = None
     _template: Template | None = None
 
     def add(self, window: Window) -> list[tuple[int, int]]:
         """Read the step lines of a window; returns the stretches between them, in which other things may stand."""
         data = window.data
+        if self._before is None:
+            self._before = _find_usual(window)
         spans: list[tuple[Positions, Positions]] = []
         frames: list[pl.DataFrame] = []
         for columns in self._read_columns(window):
@@ -85,6 +98,8 @@ class StepTable:
             columns, used = read_columns(window, self._template, commas, candidates)
             if columns.start.size:
                 found.append(columns)
+                first = _begin_of(window, int(columns.start[0]))
+                self._forms.setdefault(self._template.keys, _Form(first)).count += len(columns.start)
             candidates = candidates[~used]
             if len(candidates) >= self.columns_from:
                 self._template = None
@@ -106,7 +121,8 @@ class StepTable:
 
     def _note(self, window: Window, line: StepLine) -> None:
         """Remember what a line that was read tells about the others."""
-        self._before = line
+        if self._before is None or not _lacks(line.keys, self._before.keys):
+            self._before = line
         self.keys.update(dict.fromkeys(line.keys))
         if self.source_file is None:
             prefix = prefix_of_step(window.data, line.start)
@@ -119,12 +135,14 @@ class StepTable:
         source = window.source(position)
         if line is None:
             if len(self.unread) < UNREAD_SHOWN:
-                text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
-                self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
+                self.unread.append(_begin_of(window, position))
             self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
             return None
         self.glued += begin > 0 and not window.data[begin - 1 : begin].isspace()
         self._note(window, line)
+        # profiler and rampup steps lack fields by design
+        if window.data.startswith(b"completed step", position) and window.data[position - 3 : position] != b"], ":
+            self._forms.setdefault(line.keys, _Form(_begin_of(window, position))).count += 1
         spans.append((begin, line.end))
         row: dict[str, Any] = {column_name(f.key): f.value for f in line.fields}
         return {"step": line.step, **row, "time": prefix and prefix.time, "line": source.line, "offset": source.offset}
@@ -144,6 +162,20 @@ class StepTable:
         self.glued += int(np.count_nonzero((before != 10) & (before != 32) & (before != 9)))
         return pl.DataFrame(data)
 
+    def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Take back the only line of its form if fields of another form are missing in it: text was lost there."""
+        odd = [
+            form.first
+            for keys, form in self._forms.items()
+            if form.count == 1 and any(_lacks(keys, others) for others in self._forms)
+        ]
+        if not odd:
+            return frame
+        self._forms = {keys: form for keys, form in self._forms.items() if form.first not in odd}
+        self.parsed -= len(odd)
+        self.unread = sorted([*self.unread, *odd], key=lambda line: line.offset)[:UNREAD_SHOWN]
+        return frame.filter(~pl.col("offset").is_in([line.offset for line in odd]))
+
     @property
     def unknown_keys(self) -> tuple[str, ...]:
         """The keys that no known version of the trainer prints."""
@@ -153,7 +185,7 @@ class StepTable:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
         if not self._frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
-        frame = _combine(self._frames)
+        frame = self._without_odd_lines(_combine(self._frames))
         missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
         frame = frame.with_columns(*missing, _iso_times(first_day))
         fixed = ["time", "line", "offset"]
@@ -164,6 +196,28 @@ class StepTable:
             *[pl.col(key) for key in extra],
             *[pl.col(key).cast(STEP_SCHEMA[key]) for key in fixed],
         )
+
+
+def _find_usual(window: Window) -> StepLine | None:
+    """The first of the lines whose form is the most common one among the first of a window."""
+    lines = [split_step(window.data, match.start()) for match in islice(LOOSE.finditer(window.data, window.start), 50)]
+    forms = Counter(line.form for line in lines if line is not None)
+    if not forms:
+        return None
+    usual, _ = forms.most_common(1)[0]
+    return next(line for line in lines if line is not None and line.form == usual)
+
+
+def _begin_of(window: Window, position: int) -> UnreadLine:
+    source = window.source(position)
+    text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
+    return UnreadLine(line=source.line, offset=source.offset, text=text)
+
+
+def _lacks(keys: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Whether the keys are some of the others, in their order."""
+    rest = iter(others)
+    return len(keys) < len(others) and all(key in rest for key in keys)
 
 
 def _frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:

@@ -10,6 +10,7 @@ def test_keys_and_missing_values(logs: Any) -> None:
     lines = [
         logs.step(0),
         "completed step: 1, seconds: 0.200, loss: nan",
+        "completed step: 1, seconds: 0.200, loss: nan",
         logs.step(2).replace("loss: 8.125", "loss: inf", 1),
     ]
     document = json.loads(json.dumps(to_json(scrape_text(logs.framed(*lines), name="x")), allow_nan=False))
@@ -19,7 +20,7 @@ def test_keys_and_missing_values(logs: Any) -> None:
         "name exit_code started ended error steps evals environment memory parameters flops checkpoints stalls config"
     )
     assert list(run)[:17] == [*keys.split(), "ranks", "schedule", "coverage"]
-    first, second, third = run["steps"]
+    first, second, _, third = run["steps"]
     columns = (
         "step seconds tflops_per_device tokens_per_s_per_device total_weights loss lm_loss perplexity time line offset"
     )

@@ -88,6 +88,24 @@ def test_damage_in_the_middle_is_seen(logs: Any) -> None:
     assert coverage.unread[0].text.startswith("completed step: 2, seconds: 0.148, ")
 
 
+def test_a_line_from_which_the_middle_was_lost_is_not_believed(logs: Any) -> None:
+    lines = logs.steps(6)
+    begin, end = lines[3].index("824, Tokens"), lines[3].index("838, total_weights")
+    lines[3] = lines[3][:begin] + lines[3][end:]  # now it says `TFLOP/s/device: 91.838`
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["step"].to_list() == [0, 1, 2, 4, 5]
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (6, 5)
+    assert [line.line for line in run.coverage.unread] == [5]
+
+
+def test_a_form_that_comes_again_is_a_form(logs: Any) -> None:
+    short = [f"completed step: {step}, seconds: 0.148, loss: 8.125" for step in (3, 4)]
+    rampup = logs.line("[Rampup Batch Size Phase], completed step: 5, seconds: 0.148, loss: 8.125")
+    run = scrape_text(logs.framed(*logs.steps(3), *short, rampup), name="x").runs[0]
+    assert run.steps["step"].to_list() == list(range(6))
+    assert run.coverage.complete
+
+
 def test_gaps_and_rewinds(logs: Any) -> None:
     lines = [logs.step(step) for step in (10, 11, 14, 12, 13, 14)]
     run = scrape_text(logs.framed(*lines), name="x").runs[0]

@@ -53,7 +53,9 @@ def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) ->
         for key, column in (("seconds", "seconds"), ("loss", "loss"), ("TFLOP/s/device", "tflops_per_device")):
             if row[column] is not None:
                 # three decimals, then something that cannot belong to the number
-                assert re.match(rb"[^\n]*?, %s: %s(?![\d.])" % (key.encode(), f"{row[column]:.3f}".encode()), place)
+                assert re.match(
+                    rb"[^\n]*?, %s:[ \t]+%s(?![\d.])" % (key.encode(), f"{row[column]:.3f}".encode()), place
+                )
     offsets = [offset for offset, _ in display_lines(text, run.span)]
     assert offsets == sorted(set(offsets))
 

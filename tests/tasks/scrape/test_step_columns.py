@@ -34,7 +34,7 @@ def same(data: bytes) -> StepTable:
 
 NUMBERS = st.one_of(
     st.decimals(0, 10**9, places=3).map(lambda d: f"{d:.3f}"),
-    st.sampled_from(["nan", "inf", "-inf", "-1.250", "0.1", "1e+20", "8.1x9", "", "12345678.125", "123456789.125"]),
+    st.sampled_from(["nan", "inf", "-inf", "-1.250", "1e+20", "8.1x9", "", "12345678.125", "123456789.125"]),
 )
 SEPARATORS = st.sampled_from(["\n", "\n", "\n", " ", "\r\n", "", "\n\n", " \n", "\nXPK End: now\n", '\n  File "x"\n'])
 

@@ -99,6 +99,23 @@ def test_offsets_lead_to_the_same_text_in_every_wrapping(logs: Any) -> None:
             assert text[offset:].startswith(b"completed step: %d," % step)
 
 
+def test_colours_and_progress_bars_are_no_part_of_a_number(logs: Any) -> None:
+    coloured = [f"\x1b[32m{line}\x1b[0m" for line in logs.steps(300)]
+    bars = [f"compiling:  {n}%|##\rcompiling: {n + 1}%|###\r{line}\r" for n, line in enumerate(logs.steps(300))]
+    for lines in (coloured, bars):
+        run = scrape_text(logs.framed(*lines), name="x").runs[0]
+        assert run.steps["loss"].to_list() == [float(f"{9 - step / 1000:.3f}") for step in range(300)]
+        assert run.coverage.complete
+
+
+def test_prefixes_of_kubectl(logs: Any) -> None:
+    lines = [f"[pod/run-slice-job-0-0/jax-tpu] {line}" for line in logs.steps(300)]
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["step"].to_list() == list(range(300))
+    assert run.steps["time"][0] == "2026-04-18T00:00:00.000000"
+    assert (run.coverage.complete, run.coverage.glued_lines) == (True, 0)
+
+
 def test_glued_lines_are_read_and_counted(logs: Any) -> None:
     lines = logs.steps(6)
     text = logs.framed(lines[0], lines[1] + lines[2], lines[3], lines[4] + logs.line("hello", 5), lines[5])
