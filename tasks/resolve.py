@@ -198,9 +198,11 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
             problems.attempt(partial(find, "cases", case, root=root))
     if request.model:
         problems.attempt(partial(find, "models", request.model, root=root))
-    problems.lines += unknown_keys(problems.attempt(partial(layer_from_overrides, request.overrides)) or {})
+    words = problems.attempt(partial(layer_from_overrides, request.overrides))
     if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
         problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    if problems.lines:  # then no config is merged, which would tell these too
+        problems.lines += unknown_keys(words or {})
     problems.raise_any()
     assert comparison is not None  # else there was a problem
     assert target is not None
