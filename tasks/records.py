@@ -176,6 +176,7 @@ class Coverage(Frozen):
     truncated: bool = False
     unknown_keys: tuple[str, ...] = ()
     complete: bool = False
+    unwrapped: tuple[str, ...] = ()  # what was taken off around the text, e.g. "gzip", "kubectl prefixes"
     unread: tuple[UnreadLine, ...] = ()  # the first of the step lines that were seen and not parsed
 
 
@@ -215,6 +216,8 @@ class RunReading(Frozen):
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()
     schedule: tuple[dict[str, Any], ...] = ()
+    facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
+    timers: tuple[dict[str, Any], ...] = ()
     source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()

@@ -7,6 +7,7 @@ from typing import Protocol
 from tasks.records import RunReading
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.maxtext import MaxTextReader
+from tasks.scrape.megatron import MegatronReader
 from tasks.scrape.window import Window
 
 
@@ -38,8 +39,7 @@ DIALECTS = (
             rb"iteration +\d+/ *\d+ \||elapsed time per iteration \(m?s\)|using world size: \d+, data-parallel|"
             rb"-{5,} arguments -{5,}|\(tensor, pipeline\) model parallel rank"
         ),
-        None,
-        "there is no reader for Megatron-LM logs yet; MaxText's logs and those of maxview's own trainer can be read",
+        MegatronReader,
     ),
     Dialect(
         "maxtext",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, display_lines, scrape, to_json
+from tasks.scrape import display_lines, scrape, to_json
 
 FILES = {"000": "000_1ada0a1f0c04a8c8.txt", "001": "001_684b1c9e3a214010.txt", "002": "002_2f609e8cddb2312c.txt"}
 RUNS = {
@@ -235,11 +235,6 @@ def test_guide(seeds: Path) -> None:
     assert not run.coverage.complete  # it shows no end
     # the last excerpt is of another run: real data, with padding
     assert excerpt.steps["total_weights"].to_list() == [163259, 155934]
-
-
-def test_megatron_is_recognised(seeds: Path) -> None:
-    with pytest.raises(LogFormatError, match=r"004_662ed16e02b2db79\.txt:1: .*no reader for Megatron"):
-        scrape(seeds / "004_662ed16e02b2db79.txt")
 
 
 def test_json_is_strict(readings: dict[str, LogReading]) -> None:

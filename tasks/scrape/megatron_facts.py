@@ -1,0 +1,164 @@
+"""Collects what a Megatron log says once: its arguments, parameters per rank, vocabulary, memory rows and timers."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tasks.records import CheckpointEvent, Environment, Parameters, Source
+from tasks.scrape.ranks import iso_of
+from tasks.scrape.window import Window
+
+_NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+_PATTERNS = {
+    "table": rb"-{5,} arguments -{5,}",
+    # the dots fill up to 48 characters, and are missing behind longer names
+    "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]*) (?:\.+ | )([^\n]*?)"
+    rb"(?=\r?\n|\s+[A-Za-z_][\w-]* \.+ |\s{2,}[A-Za-z_][\w-]*  \S|\s*-{5,} end of arguments)",
+    "table_end": rb"-{5,} end of arguments -{5,}",
+    "world": rb"using world size: (\d+)",
+    "parallel": rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)-parallel size: (\d+)",
+    "vocabulary": rb"padded vocab \(size: (\d+)\) with (\d+) dummy tokens \(new size: (\d+)\)",
+    "rank_parameters": rb"number of parameters on \(tensor, pipeline\) model parallel rank "
+    rb"\((\d+), (\d+)\): (\d+)(?!\d)",
+    "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
+    "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
+    "memory": rb"\[Rank (\d+)\] \(after (\d+) iterations\) memory \(MB\)"
+    rb"((?: \| [a-z][a-z ]*: *\d+(?:\.\d+)?)+)(?=\s|\Z)",
+    "timer": rb"(?<![\w/-])([a-z][\w/-]*) \.{2,}: \(%s, %s\)" % (_NUMBER, _NUMBER),
+    "saving": rb"(?<!successfully )saving checkpoint at iteration +(\d+) to (\S+)",
+    "saved": rb"successfully saved checkpoint (?:from|at) iteration +(\d+) to (\S+)",
+    "loaded": rb"successfully loaded checkpoint from (\S+)(?: \[[^\]\n]*\])? +at iteration (\d+)",
+    "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,
+    "exiting": rb"\[?exiting program (?:at|after) [^\n]{1,80}",
+    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
+}
+_ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
+_MEMORY = re.compile(rb"\| ([a-z][a-z ]*): *(\d+(?:\.\d+)?)")
+_MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
+         "context": "context", "expert-model": "expert"}  # fmt: skip
+
+
+def find_anchors(window: Window) -> Iterator[tuple[str, re.Match[bytes]]]:
+    """(name, match) of everything but rows and schedule events that starts in a window, ascending."""
+    hits: list[tuple[int, str, re.Match[bytes]]] = []
+    for name, pattern in _ANCHORS.items():
+        if name == "argument":
+            continue
+        hits += [(m.start(), name, m) for m in pattern.finditer(window.data, window.start) if m.start() < window.limit]
+    hits.sort(key=lambda hit: hit[:2])
+    for _, name, match in hits:
+        yield name, match
+
+
+@dataclass
+class MegatronFacts:
+    """What was found so far. Every entry of `ranks`, `timers` and `facts` knows its line and offset."""
+
+    config: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    mesh: dict[str, int] = field(default_factory=dict)
+    timers: list[dict[str, Any]] = field(default_factory=list)
+    parameters_of: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    memory_of: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    total: Parameters = field(default_factory=Parameters)
+    started: str | None = None
+    ended: str | None = None
+    exit_code: int | None = None
+    finished: bool = False
+    saves: dict[int, CheckpointEvent] = field(default_factory=dict)
+    _in_table: bool = False
+
+    def take(self, window: Window) -> None:
+        """Note everything that starts in a window."""
+        begin = window.start if self._in_table else None
+        for name, match in find_anchors(window):
+            if name == "table":
+                begin = match.end()
+            elif name == "table_end" and begin is not None:
+                self._read_arguments(window, begin, match.end())
+                begin = None
+            else:
+                self._note(name, match, window.source(match.start()))
+        if begin is not None:
+            self._read_arguments(window, begin, len(window.data))
+        self._in_table = begin is not None
+
+    def environment(self) -> Environment:
+        """The world and how it is divided; axes of size 1 are left out."""
+        world = self.facts.get("world_size", {}).get("value")
+        if world is None and self.config.get("world_size", "").isdigit():
+            world = int(self.config["world_size"])
+        mesh = {name: size for name, size in self.mesh.items() if size > 1}
+        return Environment(num_devices=world, mesh=mesh or None)
+
+    def place_of(self, rank: int) -> tuple[int, int] | None:
+        """(tensor, pipeline) of a global rank where only these two divide the world; tensor runs fastest."""
+        tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
+        world = self.environment().num_devices
+        return (rank % tensor, rank // tensor) if world == tensor * pipeline and rank < world else None
+
+    def _read_arguments(self, window: Window, begin: int, end: int) -> None:
+        for match in _ANCHORS["argument"].finditer(window.data, begin, end):
+            if match.start() < window.limit:
+                value = match[2].decode("utf-8", "replace").strip()
+                self.config.setdefault(match[1].decode(), value)
+
+    def _note(self, name: str, match: re.Match[bytes], source: Source) -> None:
+        place = {"line": source.line, "offset": source.offset}
+        match name:
+            case "world":
+                self._fact("world_size", int(match[1]), place)
+            case "parallel":
+                axis = _MESH.get(match[1].decode())
+                if axis:
+                    self.mesh.setdefault(axis, int(match[2]))
+            case "vocabulary":
+                self._fact("vocab_size", int(match[1]), place)
+                self._fact("dummy_tokens", int(match[2]), place)
+                self._fact("padded_vocab_size", int(match[3]), place)
+            case "rank_parameters":
+                key = (int(match[1]), int(match[2]))
+                self.parameters_of.setdefault(key, {"parameters": int(match[3]), "parameters_source": place})
+            case "total":
+                printed = match[1].decode()
+                count = round(float(printed) * 1e9)
+                self.total = Parameters(count=count, printed=f"{printed} billion", source=source)
+            case "theory":
+                self._fact("theoretical_memory", match[1].decode("utf-8", "replace").strip(), place)
+            case "memory":
+                values = {
+                    key.decode().strip().replace(" ", "_") + "_mb": float(value)
+                    for key, value in _MEMORY.findall(match[3])
+                }
+                self.memory_of.setdefault(int(match[1]), []).append({"iterations": int(match[2]), **values, **place})
+            case "timer":
+                low, high = float(match[2]), float(match[3])
+                self.timers.append({"timer": match[1].decode(), "min_ms": low, "max_ms": high, **place})
+                if match[1] == b"save-checkpoint" and self.saves:
+                    step = list(self.saves)[-1]
+                    self.saves[step] = self.saves[step].model_copy(update={"blocking_s": high / 1000})
+            case "date":
+                date = iso_of(match[2])
+                self.started = self.started or date
+                if match[1].startswith(b"after training is done"):
+                    self.ended, self.finished = date, True
+            case "exiting":
+                self.finished = True
+            case "exit_code":
+                self.exit_code, self.finished = int(match[1]), True
+            case "saving" | "saved":
+                self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
+            case "loaded":
+                self._fact("restored_from", match[1].decode("utf-8", "replace"), place)
+                self._fact("restored_step", int(match[2]), place)
+
+    def _fact(self, key: str, value: Any, place: dict[str, int]) -> None:
+        self.facts.setdefault(key, {"value": value, **place})
+
+    def _save(self, name: str, step: int, path: str, source: Source) -> None:
+        event = self.saves.get(step) or CheckpointEvent(step=step, path=path, line=source.line, offset=source.offset)
+        if name == "saved":
+            event = event.model_copy(update={"committed": True, "committed_line": source.line})
+        self.saves[step] = event

@@ -1,0 +1,50 @@
+"""Knows what launchers put before the lines of each rank: `[default3]:`, `[node:3]:`, `1:`, `[time][rank-3/8]…`."""
+
+import re
+
+from tasks.scrape.window import Window
+
+_DATE = rb"\d{4}-?\d\d-?\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
+# torchrun `[default3]:` and `[rank3]:`; SLURM's `srun -l` `1: `; Primus `[20250528 09:03:28][rank-31/32][INFO ] : `;
+# DeepSpeed's launcher `node1: `; torchtitan `[titan] 2025-06-01 10:00:00,123 - root - INFO - `
+_PART = (
+    rb"\[(?:default|rank|node|titan|%s|[\w.-]+:\d+|rank-\d+/\d+|[A-Z]+ *|-*[\w.-]+\.py:\d+)\d*\]:? ?|"
+    rb"%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)" % (_DATE, _DATE)
+)
+PREFIX = re.compile(rb"(?:%s)*" % _PART)
+_TIME = re.compile(rb"\[(%s)\]|(?:^|\] )(%s) - " % (_DATE, _DATE))
+LOOK_BACK = 400
+
+
+def line_begin(data: bytes, position: int) -> int:
+    """Where the line that holds a position begins, as far as it is looked for."""
+    first = max(0, position - LOOK_BACK)
+    return max(first, data.rfind(b"\n", first, position) + 1)
+
+
+def is_glued(data: bytes, position: int) -> bool:
+    """Whether what starts at a position was written behind another record on the same line."""
+    before = data[line_begin(data, position) : position]
+    _, rest = rank_mark(before)
+    return bool(rest) and not rest[-1:].isspace()
+
+
+def rank_mark(line: bytes) -> tuple[bytes, bytes]:
+    """(the launcher's prefix of a line, the rest of it)."""
+    found = PREFIX.match(line)
+    end = found.end() if found else 0
+    return line[:end], line[end:]
+
+
+def time_before(window: Window, position: int) -> str | None:
+    """The last date in brackets before a position on its line, as ISO 8601."""
+    found = _TIME.findall(window.data[line_begin(window.data, position) : position])
+    return iso_of(found[-1][0] or found[-1][1]) if found else None
+
+
+def iso_of(date: bytes) -> str:
+    """`20250528 09:03:28` and `2025-05-28 09:03:28,123` as ISO 8601."""
+    text = date.decode().replace(",", ".")
+    if text[4] != "-":
+        text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
+    return text[:10] + "T" + text[11:]
