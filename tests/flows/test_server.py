@@ -3,11 +3,16 @@
 import json
 import os
 import socket
+import sqlite3
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from flows.environment import SETTINGS
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -45,7 +50,19 @@ def test_the_embedded_server_needs_no_settings(
     assert [row["difference_text"] for row in comparison["rows"] if row["metric"] == "final_loss"] == ["0"]
     # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
     assert result.returncode == 3, result.stderr
-    assert (tmp_path / "home" / "prefect.db").exists()
+    # the server is gone, and has written down every task run before
+    with closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
+        runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
+        assert runs == [("COMPLETED", 4)]  # scrape, diff, publish, summarise
+        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(1,)]
+
+
+def test_the_recorder_of_task_runs_never_spins() -> None:
+    # Prefect cuts the interval to whole seconds, and sleeps 0 s between two looks if that is 0
+    assert int(SETTINGS["PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL"]) >= 1
+    pyproject = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
+    recorder = pyproject["tool"]["prefect"]["server"]["services"]["task_run_recorder"]
+    assert int(recorder["flush_interval"]) >= 1
 
 
 def test_nothing_answers_at_the_address(
