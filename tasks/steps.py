@@ -30,7 +30,8 @@ from tasks.store import RunDirectory, Store
 from tasks.verify import verify_checkpoint
 from tasks.watch import LogLine, ProcessGone, follow
 
-IO_RETRIES = {"retries": 2, "retry_delay_seconds": 2}
+IO_RETRIES = 2
+RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
 
 
@@ -72,14 +73,21 @@ def watch_step(plan: RunPlan, handle: RunHandle) -> Generator[LogEvent | LogLine
     name="verify",
     task_run_name="verify {path.parent.parent.name} step {path.name}",
     cache_policy=NO_CACHE,
-    **IO_RETRIES,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
 )
 def verify_step(path: Path, manifest: Path) -> CheckpointProof:
     """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
     return verify_checkpoint(path, manifest=manifest, mode="record")
 
 
-@task(name="scrape", task_run_name="scrape {plan.arm} {plan.case}", cache_policy=NO_CACHE, **IO_RETRIES)
+@task(
+    name="scrape",
+    task_run_name="scrape {plan.arm} {plan.case}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> RunRecord:
     """The run's record, written to its folder: from here on the run counts as done."""
     record = build_record(plan, directory, scrape_run(directory.log), proofs)
@@ -87,7 +95,7 @@ def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[Checkpo
     return record
 
 
-@task(name="scrape", cache_policy=NO_CACHE, **IO_RETRIES)
+@task(name="scrape", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def scrape_pair_step(logs: Sequence[Path], store: Store) -> tuple[LogPair, list[RunRecord]]:
     """Two runs read from logs that exist, and their records in the store."""
     pair = read_pair(logs)
@@ -106,7 +114,13 @@ def diff_step(runs: CaseRuns) -> ComparisonRecord:
     return compare_case(runs)
 
 
-@task(name="publish", task_run_name="publish {comparison.case}", cache_policy=NO_CACHE, **IO_RETRIES)
+@task(
+    name="publish",
+    task_run_name="publish {comparison.case}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
     """The page, and the artifacts that both Prefect UIs show."""
     page = publish_comparison(comparison, store)
@@ -121,7 +135,7 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
     return page
 
 
-@task(name="summarise", cache_policy=NO_CACHE, **IO_RETRIES)
+@task(name="summarise", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """One table over every case of the comparison, what needs a look first."""
     create_table_artifact(
