@@ -163,18 +163,25 @@ class StepTable:
         return pl.DataFrame(data)
 
     def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Take back the only line of its form if fields of another form are missing in it: text was lost there."""
-        odd = [
-            form.first
+        """Take back the only line of its form if it lacks fields of the usual form: text was lost there."""
+        usual = [keys for keys, form in self._forms.items() if form.count > 1]
+        odd = {
+            keys: form.first
             for keys, form in self._forms.items()
-            if form.count == 1 and any(_lacks(keys, others) for others in self._forms)
-        ]
+            if form.count == 1
+            and (any(_lacks(keys, other) for other in self._forms) or any(set(other) - set(keys) for other in usual))
+        }
         if not odd:
             return frame
-        self._forms = {keys: form for keys, form in self._forms.items() if form.first not in odd}
+        self._forms = {keys: form for keys, form in self._forms.items() if keys not in odd}
         self.parsed -= len(odd)
-        self.unread = sorted([*self.unread, *odd], key=lambda line: line.offset)[:UNREAD_SHOWN]
-        return frame.filter(~pl.col("offset").is_in([line.offset for line in odd]))
+        self.unread = sorted([*self.unread, *odd.values()], key=lambda line: line.offset)[:UNREAD_SHOWN]
+        frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd.values()]))
+        # a key that only they had was no key
+        gone = {key for keys in odd for key in keys if frame[column_name(key)].null_count() == frame.height}
+        for key in gone:
+            self.keys.pop(key, None)
+        return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
 
     @property
     def unknown_keys(self) -> tuple[str, ...]:
@@ -186,6 +193,7 @@ class StepTable:
         if not self._frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
         frame = self._without_odd_lines(_combine(self._frames))
+        self._frames = [frame]
         missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
         frame = frame.with_columns(*missing, _iso_times(first_day))
         fixed = ["time", "line", "offset"]

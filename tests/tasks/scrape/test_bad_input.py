@@ -96,6 +96,22 @@ def test_a_line_from_which_the_middle_was_lost_is_not_believed(logs: Any) -> Non
     assert [line.line for line in run.coverage.unread] == [5]
 
 
+def test_a_line_whose_key_was_damaged_is_not_believed(logs: Any) -> None:
+    lines = logs.steps(6)
+    lines[3] = lines[3].replace("lm_loss: ", "lm_lo")
+    lines[4] = lines[4].replace("lm_loss", "lmloss")
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["step"].to_list() == [0, 1, 2, 5]
+    assert run.coverage.unknown_keys == ()
+
+
+def test_a_field_that_comes_once_is_a_field(logs: Any) -> None:
+    lines = logs.steps(6)
+    lines[5] += ", grad_norm: 0.500"
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["grad_norm"].to_list() == [None] * 5 + [0.5]
+
+
 def test_a_form_that_comes_again_is_a_form(logs: Any) -> None:
     short = [f"completed step: {step}, seconds: 0.148, loss: 8.125" for step in (3, 4)]
     rampup = logs.line("[Rampup Batch Size Phase], completed step: 5, seconds: 0.148, loss: 8.125")
