@@ -1,10 +1,8 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,9 @@ from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.digits import Positions
 from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
-from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step, split_step
+from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
+from tasks.scrape.step_frames import arrange, combine, frame_of_columns, frame_of_rows
+from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
 from tasks.scrape.window import Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
@@ -24,14 +24,7 @@ _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 COLUMNS_FROM = 200
 TEMPLATES_PER_WINDOW = 4
 UNREAD_SHOWN = 20
-
-
-@dataclass
-class _Form:
-    """The lines with the same keys: how many there are, and the first of them."""
-
-    first: UnreadLine
-    count: int = 0
+_SPACES = np.frombuffer(b" \t\r\n", np.uint8)
 
 
 @dataclass
@@ -47,7 +40,7 @@ class StepTable:
     source_file: str | None = None
     keys: dict[str, None] = field(default_factory=dict)
     _frames: list[pl.DataFrame] = field(default_factory=list)
-    _forms: dict[tuple[str, ...], _Form] = field(default_factory=dict)
+    _forms: StepForms = field(default_factory=StepForms)
     _before: StepLine | None = None
     _template: Template | None = None
 
@@ -55,13 +48,15 @@ class StepTable:
         """Read the step lines of a window; returns the stretches between them, in which other things may stand."""
         data = window.data
         if self._before is None:
-            self._before = _find_usual(window)
+            self._before = find_usual(window)
         spans: list[tuple[Positions, Positions]] = []
         frames: list[pl.DataFrame] = []
         for columns in self._read_columns(window):
             self.seen += len(columns.start)
             spans.append((columns.record, columns.end))
-            frames.append(self._frame_of(window, columns))
+            frames.append(frame_of_columns(window, columns))
+            before = np.frombuffer(window.data, np.uint8)[columns.record - 1]
+            self.glued += int(np.count_nonzero(~np.isin(before, _SPACES)))
         rest = [
             match.start()
             for begin, end in _gaps(spans, window)
@@ -72,10 +67,10 @@ class StepTable:
         single: list[tuple[int, int]] = []
         rows = [row for p in rest if (row := self._read_one(window, p, single)) is not None]
         if rows:
-            frames.append(_frame_of_rows(rows))
+            frames.append(frame_of_rows(rows))
             spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
         if frames:
-            frame = frames[0] if len(frames) == 1 else _combine(frames).sort("offset")
+            frame = frames[0] if len(frames) == 1 else combine(frames).sort("offset")
             self.parsed += frame.height
             self._frames.append(frame)
         gaps = _gaps(spans, window)
@@ -98,8 +93,7 @@ class StepTable:
             columns, used = read_columns(window, self._template, commas, candidates)
             if columns.start.size:
                 found.append(columns)
-                first = _begin_of(window, int(columns.start[0]))
-                self._forms.setdefault(self._template.keys, _Form(first)).count += len(columns.start)
+                self._forms.add(window, int(columns.start[0]), self._template.keys, len(columns.start))
             candidates = candidates[~used]
             if len(candidates) >= self.columns_from:
                 self._template = None
@@ -121,7 +115,7 @@ class StepTable:
 
     def _note(self, window: Window, line: StepLine) -> None:
         """Remember what a line that was read tells about the others."""
-        if self._before is None or not _lacks(line.keys, self._before.keys):
+        if self._before is None or not lacks(line.keys, self._before.keys):
             self._before = line
         self.keys.update(dict.fromkeys(line.keys))
         if self.source_file is None:
@@ -135,53 +129,17 @@ class StepTable:
         source = window.source(position)
         if line is None:
             if len(self.unread) < UNREAD_SHOWN:
-                self.unread.append(_begin_of(window, position))
+                self.unread.append(begin_of(window, position))
             self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
             return None
         self.glued += begin > 0 and not window.data[begin - 1 : begin].isspace()
         self._note(window, line)
         # profiler and rampup steps lack fields by design
         if window.data.startswith(b"completed step", position) and window.data[position - 3 : position] != b"], ":
-            self._forms.setdefault(line.keys, _Form(_begin_of(window, position))).count += 1
+            self._forms.add(window, position, line.keys)
         spans.append((begin, line.end))
         row: dict[str, Any] = {column_name(f.key): f.value for f in line.fields}
         return {"step": line.step, **row, "time": prefix and prefix.time, "line": source.line, "offset": source.offset}
-
-    def _frame_of(self, window: Window, columns: StepColumns) -> pl.DataFrame:
-        data: dict[str, Any] = {"step": columns.step}
-        data |= {column_name(key): values for key, values in columns.values.items()}
-        if columns.times is None:
-            data["time"] = pl.Series([None] * len(columns.start), dtype=pl.String)
-        else:
-            rows = np.full((len(columns.times), columns.times.shape[1] + 1), ord("\n"), np.uint8)
-            rows[:, :-1] = columns.times
-            data["time"] = pl.Series([rows.tobytes()[:-1].decode("ascii", "replace")]).str.split("\n").explode()
-        data["line"] = window.line + np.searchsorted(window.breaks, columns.start)
-        data["offset"] = window.base + columns.start
-        before = np.frombuffer(window.data, np.uint8)[columns.record - 1]
-        self.glued += int(np.count_nonzero((before != 10) & (before != 32) & (before != 9)))
-        return pl.DataFrame(data)
-
-    def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Take back the only line of its form if it lacks fields of the usual form: text was lost there."""
-        usual = [keys for keys, form in self._forms.items() if form.count > 1]
-        odd = {
-            keys: form.first
-            for keys, form in self._forms.items()
-            if form.count == 1
-            and (any(_lacks(keys, other) for other in self._forms) or any(set(other) - set(keys) for other in usual))
-        }
-        if not odd:
-            return frame
-        self._forms = {keys: form for keys, form in self._forms.items() if keys not in odd}
-        self.parsed -= len(odd)
-        self.unread = sorted([*self.unread, *odd.values()], key=lambda line: line.offset)[:UNREAD_SHOWN]
-        frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd.values()]))
-        # a key that only they had was no key
-        gone = {key for keys in odd for key in keys if frame[column_name(key)].null_count() == frame.height}
-        for key in gone:
-            self.keys.pop(key, None)
-        return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
 
     @property
     def unknown_keys(self) -> tuple[str, ...]:
@@ -192,54 +150,21 @@ class StepTable:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
         if not self._frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
-        frame = self._without_odd_lines(_combine(self._frames))
-        self._frames = [frame]
-        missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
-        frame = frame.with_columns(*missing, _iso_times(first_day))
-        fixed = ["time", "line", "offset"]
-        named = [key for key in STEP_SCHEMA if key not in fixed]
-        extra = [key for key in frame.columns if key not in STEP_SCHEMA]
-        return frame.select(
-            *[pl.col(key).cast(STEP_SCHEMA[key]) for key in named],
-            *[pl.col(key) for key in extra],
-            *[pl.col(key).cast(STEP_SCHEMA[key]) for key in fixed],
-        )
+        self._frames = [self._without_odd_lines(combine(self._frames))]
+        return arrange(self._frames[0], first_day)
 
-
-def _find_usual(window: Window) -> StepLine | None:
-    """The first of the lines whose form is the most common one among the first of a window."""
-    lines = [split_step(window.data, match.start()) for match in islice(LOOSE.finditer(window.data, window.start), 50)]
-    forms = Counter(line.form for line in lines if line is not None)
-    if not forms:
-        return None
-    usual, _ = forms.most_common(1)[0]
-    return next(line for line in lines if line is not None and line.form == usual)
-
-
-def _begin_of(window: Window, position: int) -> UnreadLine:
-    source = window.source(position)
-    text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
-    return UnreadLine(line=source.line, offset=source.offset, text=text)
-
-
-def _lacks(keys: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether the keys are some of the others, in their order."""
-    rest = iter(others)
-    return len(keys) < len(others) and all(key in rest for key in keys)
-
-
-def _frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows to columns; a column in which any value is a word holds words."""
-    columns: dict[str, list[Any]] = {key: [] for row in rows for key in row}
-    for key, values in columns.items():
-        values.extend(row.get(key) for row in rows)
-        if any(isinstance(value, str) for value in values):
-            columns[key] = [value if value is None else str(value) for value in values]
-    return pl.DataFrame(columns)
-
-
-def _combine(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
+    def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Take back the lines from which text was lost; a key that only they had was no key."""
+        odd = self._forms.take_odd()
+        if not odd:
+            return frame
+        self.parsed -= len(odd)
+        self.unread = sorted([*self.unread, *odd.values()], key=lambda line: line.offset)[:UNREAD_SHOWN]
+        frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd.values()]))
+        gone = {key for keys in odd for key in keys if frame[column_name(key)].null_count() == frame.height}
+        for key in gone:
+            self.keys.pop(key, None)
+        return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
 
 
 def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tuple[int, int]]:
@@ -255,13 +180,3 @@ def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tupl
     wide = stops - begins > 2
     wide[-1] = begins[-1] < window.limit
     return list(zip(begins[wide].tolist(), stops[wide].tolist(), strict=True))
-
-
-def _iso_times(first_day: datetime | None) -> pl.Expr:
-    """`MMDD hh:mm:ss.ffffff` to ISO 8601, in the year that is nearest to the first day (see `iso_time`)."""
-    if first_day is None:
-        return pl.lit(None, pl.String).alias("time")
-    raw = pl.col("time").cast(pl.String)
-    apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
-    year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
-    return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5)).alias("time")
