@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tasks.records import RunReading
-from tasks.scrape.errors import LogFormatError
 from tasks.scrape.maxtext import MaxTextReader
 from tasks.scrape.megatron import MegatronReader
+from tasks.scrape.torchtitan import TorchtitanReader
 from tasks.scrape.window import Window
 
 
@@ -27,8 +27,7 @@ class Dialect:
 
     format: str
     marks: re.Pattern[bytes]
-    reader: type[Reader] | None
-    remedy: str = ""
+    reader: type[Reader]
 
 
 # in this order: a Megatron run may stand in an XPK frame too
@@ -40,6 +39,11 @@ DIALECTS = (
             rb"-{5,} arguments -{5,}|\(tensor, pipeline\) model parallel rank"
         ),
         MegatronReader,
+    ),
+    Dialect(
+        "torchtitan",
+        re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
+        TorchtitanReader,
     ),
     Dialect(
         "maxtext",
@@ -58,10 +62,6 @@ def recognise(text: bytes) -> Dialect | None:
     return next((dialect for dialect in DIALECTS if dialect.marks.search(text)), None)
 
 
-def open_reader(dialect: Dialect, text: bytes, name: str) -> Reader:
-    """A fresh reader. Raises LogFormatError for a dialect that is only recognised."""
-    if dialect.reader is None:
-        mark = dialect.marks.search(text)
-        line = text.count(b"\n", 0, mark.start() if mark else 0) + 1
-        raise LogFormatError(f"{name}:{line}: {dialect.remedy}")
+def open_reader(dialect: Dialect) -> Reader:
+    """A fresh reader."""
     return dialect.reader()

@@ -12,7 +12,8 @@ _PART = (
     rb"%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)" % (_DATE, _DATE)
 )
 PREFIX = re.compile(rb"(?:%s)*" % _PART)
-_TIME = re.compile(rb"\[(%s)\]|(?:^|\] )(%s) - " % (_DATE, _DATE))
+_TIME = re.compile(rb"\[(%s)\]|(?:^|[\]:] ?)(%s) - " % (_DATE, _DATE))
+_RANK = re.compile(rb"\[?(?:rank-?|default|[\w.-]+:)?(\d+)(?:/\d+)?\]?:")
 LOOK_BACK = 400
 
 
@@ -48,3 +49,9 @@ def iso_of(date: bytes) -> str:
     if text[4] != "-":
         text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
     return text[:10] + "T" + text[11:]
+
+
+def rank_of(data: bytes, position: int) -> int | None:
+    """The rank in the launcher's prefix of the line that holds a position; None if it names none."""
+    found = _RANK.match(data, line_begin(data, position), position)
+    return int(found[1]) if found else None

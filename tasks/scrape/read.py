@@ -1,15 +1,16 @@
 """Turns a file, or the bytes of one, into a LogReading."""
 
 from collections.abc import Iterator
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from tasks.records import LogReading, RunReading
 from tasks.scrape.dialects import Dialect, open_reader, recognise
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
+from tasks.scrape.unpack import GZIP, ZSTD
+from tasks.scrape.unwrap import Chunks, unwrap
 from tasks.scrape.window import CHUNK, slices, windows
 
 HEAD = 1 << 20  # bytes in which a log must show what it is
@@ -30,18 +31,11 @@ def scrape(path: Path) -> LogReading:
             _check_text(head, name)
             if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
                 return scrape_text(head + file.read(), name=name)
-            dialect = _find_dialect(chain([head], _chunks(file)), name)
-            file.seek(0)
-            reader = open_reader(dialect, head, name)
-            length = 0
-            for window in windows(_chunks(file)):
-                reader.feed(window)
-                length = window.base + len(window.data)
+        runs = _read_wrapped(partial(_file_chunks, path), path.stem, name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise LogFormatError(f"{name}: cannot be read: {reason}; check the path and its permissions") from error
-    run = reader.finish(name=path.stem, span=(0, length))
-    return LogReading(format=run.format, runs=(run,))
+    return LogReading(format=runs[0].format, runs=runs)
 
 
 def scrape_run(path: Path) -> RunReading:
@@ -72,14 +66,42 @@ def scrape_text(data: bytes, *, name: str) -> LogReading:
             for n, (text, span) in enumerate(excerpts)
         )
     else:
-        runs = (_read_span(data, (0, len(data)), stem, name),)
+        runs = _read_wrapped(partial(slices, data, 0, len(data)), stem, name)
     return LogReading(format=runs[0].format, runs=runs)
+
+
+def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
+    """The runs of a log and of whatever is around it: one, or one per source where an export names several."""
+    runs: list[RunReading] = []
+    refused: LogFormatError | None = None
+    with unwrap(raw, name) as found:
+        for source, chunks in found.logs.items():
+            try:
+                run = _read_chunks(chunks, source or stem, name)
+            except LogFormatError as error:  # a container beside the trainer's
+                refused = refused or error
+                continue
+            coverage = run.coverage.model_copy(update={"unwrapped": tuple(found.wrappings)})
+            runs.append(run.model_copy(update={"coverage": coverage}))
+    if not runs:
+        raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
+    return tuple(runs)
+
+
+def _read_chunks(chunks: Chunks, run_name: str, name: str) -> RunReading:
+    _check_text(next(chunks(), b"")[:HEAD], name)
+    reader = open_reader(_find_dialect(chunks(), name))
+    length = 0
+    for window in windows(chunks()):
+        reader.feed(window)
+        length = window.base + len(window.data)
+    return reader.finish(name=run_name, span=(0, length))
 
 
 def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
     begin, end = span
     dialect = _find_dialect(slices(data, begin, end), name)
-    reader = open_reader(dialect, data, name)
+    reader = open_reader(dialect)
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
         reader.feed(window)
     return reader.finish(name=run_name, span=span)
@@ -103,9 +125,10 @@ def _is_document(head: bytes) -> bool:
     return is_page(head) or b"```" in head or b"~~~" in head
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
-        yield chunk
+def _file_chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
 
 
 def _check_text(head: bytes, name: str) -> None:
@@ -113,8 +136,8 @@ def _check_text(head: bytes, name: str) -> None:
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")
-    if head.startswith(b"\x1f\x8b"):
-        raise LogFormatError(f"{name}: is compressed; unpack it first (gunzip -k {name})")
+    if head.startswith((GZIP, ZSTD)):
+        return
     if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
         raise LogFormatError(
             f"{name}: is HTML; open it in a browser, select all, and save the copied text, or give the logs themselves"

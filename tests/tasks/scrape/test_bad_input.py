@@ -1,6 +1,5 @@
 """What cannot be read gets one message that names the file, the line and what to do."""
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from tasks.scrape import LogFormatError, scrape, scrape_run, scrape_text
         (b"", r"log\.txt: is empty; check that the run started"),
         (b" \n\n\t\n", r"log\.txt: holds nothing but white space; check"),
         (b"XPK Start: \n\x7fELF\0\0\0", r"log\.txt:2: is not text \(a zero byte at offset 16\); give the trainer"),
-        (gzip.compress(b"completed step: 1\n"), r"log\.txt: is compressed; unpack it first \(gunzip"),
         (b"\n<!DOCTYPE html><html>", r"log\.txt: is HTML; open it in a browser, select all"),
         (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: there is no training log in it: none of its 3 lines"),
     ],

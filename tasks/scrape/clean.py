@@ -1,0 +1,45 @@
+"""Takes colour codes out of a stream of text and turns the carriage returns of progress bars into line breaks."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+# CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+LONGEST = 256  # an escape sequence is not longer; one that a chunk's end cuts is kept back
+
+COLOURS = "colour codes"
+RETURNS = "carriage returns"
+
+
+def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
+    """The text without colour codes; `note` is told what was found. Carriage returns before line breaks stay."""
+    rest = b""
+    for chunk in chunks:
+        data = rest + chunk if rest else chunk
+        if b"\x1b" not in data and b"\r" not in data:
+            rest = b""
+            yield data
+            continue
+        keep = len(data)
+        escape = data.rfind(b"\x1b", max(0, keep - LONGEST))
+        if escape >= 0 and not _ESCAPE.match(data, escape):
+            keep = escape
+        elif data.endswith(b"\r"):
+            keep -= 1
+        rest = data[keep:]
+        yield _clean(data[:keep], note)
+    if rest:
+        yield _clean(rest, note)
+
+
+def _clean(data: bytes, note: Callable[[str], None]) -> bytes:
+    if b"\x1b" in data:
+        data, found = _ESCAPE.subn(b"", data)
+        if found:
+            note(COLOURS)
+    if b"\r" in data:
+        data, found = _LONE_RETURN.subn(b"\n", data)
+        if found:
+            note(RETURNS)
+    return data

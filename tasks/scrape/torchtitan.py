@@ -1,0 +1,212 @@
+"""Reads torchtitan's logs, coloured or not, into a RunReading."""
+
+import re
+from typing import Any
+
+from tasks.records import CheckpointEvent, Coverage, Environment, Parameters, RunReading, UnreadLine
+from tasks.scrape.ranks import is_glued, iso_of, rank_of, time_before
+from tasks.scrape.row_table import frame_of, gaps_between, rewinds_in
+from tasks.scrape.stalls import find_stalls
+from tasks.scrape.tracebacks import RankTracebacks
+from tasks.scrape.window import Window
+
+FORMAT = "torchtitan"
+UNREAD_SHOWN = 20
+# torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
+_ROW = re.compile(rb"(?<!validate )(?<!\w)step: +(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+_VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
+# fields stand two spaces apart, so that one that lost its end is not followed by two
+_FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): *([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
+_NUMBER = rb"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
+_PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
+_MEMORY = re.compile(rb"(\d+\.\d\d)GiB\((\d+\.\d\d)%\)")
+_NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
+          "step_time": "seconds"}  # fmt: skip
+KNOWN = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elapsed_time_per_step", "step_time", "wps"})
+_PATTERNS = {
+    "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
+    "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\w+) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
+    "mesh": rb"Building \d+-D device mesh with \[([^\]\n]*)\], \[([\d, ]*)\]",
+    "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
+    "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
+    "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
+    "started": rb"Training starts at step:? (\d+)",
+    "completed": rb"Training completed\b",
+    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
+}
+_ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
+_DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
+
+
+class TorchtitanReader:
+    """Takes in the windows of one log; `finish` puts together what was found."""
+
+    def __init__(self) -> None:
+        self.rows_of: dict[int | None, list[dict[str, Any]]] = {}  # by the rank that printed them
+        self.evals: list[dict[str, Any]] = []
+        self.unread: list[UnreadLine] = []
+        self.tracebacks = RankTracebacks()
+        self.facts: dict[str, Any] = {}
+        self.checkpoints: list[CheckpointEvent] = []
+        self.parameters = Parameters()
+        self.environment = Environment()
+        self._glued: set[int] = set()
+        self._keys: dict[str, None] = {}
+        self._before: tuple[str, ...] = ()
+        self._decimals: dict[str, int] = {}
+        self._started: str | None = None
+        self._exit_code: int | None = None
+        self._ended = self._cut = False
+
+    def feed(self, window: Window) -> None:
+        """Take in the next window."""
+        if self._started is None and (date := _DATE.search(window.data, window.start)):
+            self._started = iso_of(date[1])
+        hits = [
+            (match.start(), name, match)
+            for name, pattern in (("row", _ROW), ("validate", _VALIDATE), *_ANCHORS.items())
+            for match in pattern.finditer(window.data, window.start)
+            if match.start() < window.limit
+        ]
+        for _, name, match in sorted(hits, key=lambda hit: hit[:2]):
+            if name in ("row", "validate"):
+                self._read_row(window, match, name)
+            else:
+                self._note(name, match, window)
+        self.tracebacks.take(window)
+        if window.last:
+            self._cut |= bool(window.data) and not window.data.endswith(b"\n")
+
+    def finish(self, *, name: str, span: tuple[int, int]) -> RunReading:
+        """The reading of the log that filled the byte range `span` of its file."""
+        rows = self._choose_rows()
+        steps = frame_of(rows)
+        last_step = max((rows[-1]["offset"] for rows in self.rows_of.values()), default=-1)
+        error = self.tracebacks.cause(last_step=last_step, exit_code=self._exit_code)
+        ended = self._ended or error is not None
+        numbers = [row["step"] for row in rows]
+        parsed = sum(len(printed) for printed in self.rows_of.values())
+        truncated = self._cut and not ended
+        return RunReading(
+            name=name,
+            format=FORMAT,
+            exit_code=self._exit_code,
+            started=self._started,
+            error=error,
+            steps=steps,
+            evals=tuple(self.evals),
+            environment=self.environment,
+            parameters=self.parameters,
+            checkpoints=tuple(self.checkpoints),
+            stalls=find_stalls(steps, saving=self._saving, eval_offsets=[row["offset"] for row in self.evals]),
+            ranks=tuple(
+                {"rank": rank, "rows": len(printed), "last_step": printed[-1]["step"]}
+                for rank, printed in self.rows_of.items()
+                if rank is not None
+            ),
+            facts=self.facts,
+            span=span,
+            coverage=Coverage(
+                step_lines_seen=parsed + len(self.unread),
+                step_lines_parsed=parsed,
+                # the first step is always printed, then every log_freq-th
+                gaps=gaps_between(numbers[1:] if numbers[:1] == [1] else numbers),
+                rewinds=rewinds_in(numbers),
+                glued_lines=len(self._glued),
+                truncated=truncated,
+                unknown_keys=tuple(sorted(key for key in self._keys if key not in KNOWN)),
+                complete=ended and not self.unread and not truncated,
+                unread=tuple(self.unread[:UNREAD_SHOWN]),
+            ),
+        )
+
+    def _choose_rows(self) -> list[dict[str, Any]]:
+        """The rows of one rank. Stages of a pipeline that do not see the loss print −1: theirs come last."""
+        ranked = sorted(self.rows_of.values(), key=lambda rows: (all(row["loss"] == -1 for row in rows), -len(rows)))
+        return ranked[0] if ranked else []
+
+    def _read_row(self, window: Window, match: re.Match[bytes], kind: str) -> None:
+        source = window.source(match.start())
+        fields: list[tuple[str, bytes]] = []
+        end = match.end()
+        while field := _FIELD.match(window.data, end):
+            fields.append((field[1].decode("utf-8", "replace"), field[2]))
+            end = field.end()
+        values = self._values(fields, is_last=window.last and end == len(window.data))
+        rest = window.data[end : end + 200].split(b"\n")[0].strip()
+        keys = tuple(key for key, _ in fields)
+        ends_early = kind == "row" and keys != self._before and self._before[: len(keys)] == keys
+        if values is None or "loss" not in values or rest or ends_early:
+            text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
+            self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
+            self._cut |= window.last and b"\n" not in window.data[match.start() :]
+            return
+        if is_glued(window.data, match.start()):
+            self._glued.add(source.line)
+        place = {"time": time_before(window, match.start()), "line": source.line, "offset": source.offset}
+        row = {"step": int(match[1]), **values, **place}
+        if kind == "row":
+            self._keys.update(dict.fromkeys(keys))
+            self._before = keys
+            self.rows_of.setdefault(rank_of(window.data, match.start()), []).append(row)
+        else:
+            self.evals.append(row)
+
+    def _values(self, fields: list[tuple[str, bytes]], *, is_last: bool) -> dict[str, Any] | None:
+        """The fields by the names of the step table; None if one is damaged, or if the end may have cut the last."""
+        values: dict[str, Any] = {}
+        for index, (key, text) in enumerate(fields):
+            if text in (b"N/A", b"--"):
+                values[_NAMED.get(key, key)] = None
+                continue
+            memory, plain = _MEMORY.fullmatch(text), _PLAIN.fullmatch(text)
+            if key in values or (memory is None and plain is None):
+                return None
+            if memory:
+                values |= {"memory_gib": float(memory[1]), "memory_pct": float(memory[2])}
+            elif plain:
+                decimals = len(plain[1] or b"")
+                # `mfu: 0.23%` and `5.1s` say themselves that they are whole; others have the decimals they always have
+                if index == len(fields) - 1 and not plain[2] and is_last and decimals != self._decimals.get(key):
+                    return None
+                self._decimals[key] = decimals
+                values[_NAMED.get(key, key)] = float(text.rstrip(b"%s").replace(b",", b""))
+        return values
+
+    def _note(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
+        place = {"line": source.line, "offset": source.offset}
+        match name:
+            case "parameters":
+                text = match[1].decode()
+                self.parameters = Parameters(count=int(text.replace(",", "")), printed=text, source=source)
+            case "capacity":
+                kind = match[1].decode("utf-8", "replace")
+                self.environment = self.environment.model_copy(update={"device_kind": kind})
+                self.facts.setdefault("device_memory_gib", {"value": float(match[2]), **place})
+            case "mesh":
+                names = re.findall(r"\w+", match[1].decode("utf-8", "replace"))
+                sizes = [int(size) for size in re.findall(rb"\d+", match[2])]
+                mesh = {axis: size for axis, size in zip(names, sizes, strict=False) if size > 1}
+                self.environment = self.environment.model_copy(update={"mesh": mesh or None})
+            case "saving":
+                step = int(match[1]) if match[1] else self._last_step()
+                self.checkpoints.append(CheckpointEvent(step=step, **place))
+            case "saved" if self.checkpoints:
+                # with asynchronous saves this line ends the staging only: it is no commit
+                blocked = {"blocking_s": float(match[1])}
+                self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=blocked)
+            case "loading":
+                self.facts.setdefault("restored_from", {"value": match[1].decode("utf-8", "replace"), **place})
+            case "started":
+                self.facts.setdefault("first_step", {"value": int(match[1]), **place})
+            case "completed":
+                self._ended = True
+            case "exit_code":
+                self._exit_code, self._ended = int(match[1]), True
+
+    def _last_step(self) -> int:
+        return max((rows[-1]["step"] for rows in self.rows_of.values()), default=0)
+
+    def _saving(self, begin: int, end: int) -> bool:
+        return any(begin <= event.offset < end for event in self.checkpoints)

@@ -1,0 +1,121 @@
+"""Takes off what others put around a log: compression, exports, prefixes of each line, colours, progress bars.
+
+Lines and offsets of a reading then refer to the text that is left, which `unwrapped_text` gives.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from tasks.scrape.clean import clean
+from tasks.scrape.entries import MARKS, OrderedEntries, read_csv, read_json
+from tasks.scrape.unpack import GZIP, ZSTD, gunzip, unzstd
+
+type Chunks = Callable[[], Iterator[bytes]]
+
+HEAD = 1 << 20  # bytes in which a wrapping shows itself
+_POD = re.compile(rb"(?m)^\[pod/([^\]\s/]+/[^\]\s/]+)\] ")
+# Logs Explorer's text export: severity, time, labels; `kubectl logs --timestamps` has the time alone
+_EXPORTED = re.compile(
+    rb"(?m)^(?:(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL|ALERT|EMERGENCY)[ \t]+)?"
+    rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)"
+)
+
+
+@dataclass(frozen=True)
+class Unwrapped:
+    """The logs that were inside: the text of each by the name of its source, "" where nothing names one."""
+
+    logs: dict[str, Chunks]
+    wrappings: dict[str, None]  # filled while the text is read: colours may come late
+
+    def note(self, wrapping: str) -> None:
+        """Remember a wrapping that was found."""
+        self.wrappings.setdefault(wrapping)
+
+
+@contextmanager
+def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
+    """Unwrap a file that `raw` reads from its start as often as called. Raises LogFormatError for damaged archives."""
+    wrappings: dict[str, None] = {}
+    head, chunks = _head(raw), raw
+    for magic, label, unpack in ((GZIP, "gzip", gunzip), (ZSTD, "zstd", unzstd)):
+        if head.startswith(magic):
+            wrappings[label] = None
+            chunks = _piped(chunks, partial(unpack, name=name))
+            head = _head(chunks)
+    with ExitStack() as stack:
+        found = Unwrapped({}, wrappings)
+        for source, text in _sources(head, chunks, found, stack).items():
+            found.logs[source] = _piped(text, partial(clean, note=found.note))
+        yield found
+
+
+def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) -> dict[str, Chunks]:
+    first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if first[:1] in (b"{", b"[") and first.lstrip(b"[ \t\r\n").startswith(b"{") and MARKS.search(head):
+        found.note("JSON export")
+        return _ordered(OrderedEntries(read_json(chunks()), stack))
+    header = first.split(b"\n", 1)[0]
+    if b"timestamp" in header and (b"textPayload" in header or b"jsonPayload." in header) and b"," in header:
+        found.note("CSV export")
+        return _ordered(OrderedEntries(read_csv(chunks()), stack))
+    if _starts_most_lines(_POD, head):
+        found.note("kubectl prefixes")
+        pods = dict.fromkeys(pod for lines in _whole_lines(chunks()) for pod in _POD.findall(lines))
+        if len(pods) == 1:
+            return {next(iter(pods)).decode(): partial(_strip, _POD, chunks)}
+        return {pod.decode("utf-8", "replace"): partial(_lines_of, pod, chunks) for pod in pods}
+    if _starts_most_lines(_EXPORTED, head):
+        found.note("export prefixes")
+        return {"": partial(_strip, _EXPORTED, chunks)}
+    return {"": chunks}
+
+
+def _ordered(entries: OrderedEntries) -> dict[str, Chunks]:
+    return {source: partial(entries.text, source) for source in entries.sources}
+
+
+def _starts_most_lines(prefix: re.Pattern[bytes], head: bytes) -> bool:
+    lines = [line for line in head.split(b"\n", 200)[:200] if line.strip()]
+    return bool(lines) and sum(bool(prefix.match(line)) for line in lines) * 2 > len(lines)
+
+
+def _strip(prefix: re.Pattern[bytes], chunks: Chunks) -> Iterator[bytes]:
+    for lines in _whole_lines(chunks()):
+        yield prefix.sub(b"", lines)
+
+
+def _lines_of(pod: bytes, chunks: Chunks) -> Iterator[bytes]:
+    own = re.compile(rb"(?m)^\[pod/%s\] (.*(?:\n|\Z))" % re.escape(pod))
+    for lines in _whole_lines(chunks()):
+        yield b"".join(own.findall(lines))
+
+
+def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same text, cut behind line breaks."""
+    rest = b""
+    for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
+        if cut:
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+        else:
+            rest += chunk
+    if rest:
+        yield rest
+
+
+def _piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Chunks:
+    return lambda: through(chunks())
+
+
+def _head(chunks: Chunks) -> bytes:
+    head = b""
+    for chunk in chunks():
+        head += chunk[: HEAD - len(head)]
+        if len(head) >= HEAD:
+            break
+    return head

@@ -1,0 +1,100 @@
+# ruff: noqa: E501 – the lines of these logs are long
+"""torchtitan's logs, in the forms that its versions print (torchtitan/components/metrics.py, MetricsProcessor.log)."""
+
+import pytest
+
+from tasks.records import RunReading
+from tasks.scrape import scrape_text
+
+HEAD = "[rank0]:[titan] 2025-06-20 19:13:39,663 - root - INFO - "
+NEW = "step: {step:2}  loss: {loss:8.5f}  grad_norm:  8.2782  memory: 87.87GiB(62.89%)  tps: 5,970  tflops: 1,301.33  mfu: 30.47%"
+LATE_2024 = "step: {step:2}  loss: {loss:7.4f}  memory: 45.23GiB(47.65%)  tps: 21,734  mfu: 45.10%"
+
+
+def line(step: int, loss: float = 8.5, form: str = NEW) -> str:
+    """A metrics line of rank 0."""
+    return HEAD + form.format(step=step, loss=loss)
+
+
+def read(*lines: str) -> RunReading:
+    """The reading of these lines."""
+    return scrape_text("".join(f"{line}\n" for line in lines).encode(), name="x").runs[0]
+
+
+def test_every_field() -> None:
+    run = read(line(1, 12.41531), line(10), HEAD + "Training completed")
+    assert run.format == "torchtitan"
+    assert run.steps.drop("line", "offset").row(0, named=True) == {
+        "step": 1, "seconds": None, "tflops_per_device": 1301.33, "tokens_per_s_per_device": 5970.0, "total_weights": None,
+        "loss": 12.41531, "grad_norm": 8.2782, "memory_gib": 87.87, "memory_pct": 62.89, "mfu": 30.47,
+        "time": "2025-06-20T19:13:39.663",
+    }  # fmt: skip
+    assert run.coverage.complete
+    assert (run.coverage.gaps, run.coverage.unknown_keys, run.coverage.glued_lines) == ((), (), 0)
+
+
+def test_older_forms() -> None:
+    run = read(line(1, form=LATE_2024), line(20, form=LATE_2024), line(30, form=LATE_2024))
+    assert run.steps["tokens_per_s_per_device"].to_list() == [21734.0] * 3
+    assert run.steps["tflops_per_device"].to_list() == [None] * 3
+    share = read(
+        HEAD.replace("[titan] ", "")
+        + "step: 640/644 = 99.3789%  loss:  6.2116  memory: 87.04GiB(93.48%)  tps: 52,142  mfu: 3.09%"
+    )
+    assert share.steps["step"].to_list() == [640]
+    assert share.steps["time"].to_list() == ["2025-06-20T19:13:39.663"]
+
+
+def test_colours_do_not_matter() -> None:
+    plain = f"{line(1)}\n{line(2)}\n"
+    colours = (
+        plain.replace("step: ", "\x1b[31mstep: ").replace("loss: ", "\x1b[32mloss: ").replace("%\n", "%\x1b[39m\n")
+    )
+    first, second = (scrape_text(text.encode(), name="x").runs[0] for text in (plain, colours))
+    assert second.steps.equals(first.steps)
+    assert second.coverage.unwrapped == ("colour codes",)
+
+
+def test_facts() -> None:
+    run = read(
+        HEAD + "Building 2-D device mesh with ['dp_shard', 'tp'], [4, 2]",
+        HEAD + "CUDA capacity: NVIDIA H100 80GB HBM3 with 79.18GiB memory",
+        HEAD + "Model llama3 debugmodel size: 6,139,136 total parameters",
+        HEAD + "Training starts at step 1.",
+        line(1),
+        HEAD + "Saving the checkpoint (or staging if async is enabled).",
+        HEAD + "Finished saving the checkpoint (or staging if async is enabled)in 5.53 seconds.",
+        HEAD + "validate step:  1  loss:  7.1234  memory:  1.42GiB(1.49%)  tps: 3,454",
+        line(2),
+    )
+    assert run.environment.device_kind == "NVIDIA H100 80GB HBM3"
+    assert run.environment.mesh == {"dp_shard": 4, "tp": 2}
+    assert run.parameters.count == 6139136
+    assert [(event.step, event.blocking_s, event.committed) for event in run.checkpoints] == [(1, 5.53, None)]
+    assert [(row["step"], row["loss"]) for row in run.evals] == [(1, 7.1234)]
+    assert run.started == "2025-06-20T19:13:39.663"
+    assert run.steps["step"].to_list() == [1, 2]
+
+
+def test_the_rank_that_sees_the_loss_is_read() -> None:
+    last = "[rank4]:" + line(1)[8:]
+    run = read(line(1, -1.0), last, line(2, -1.0), last.replace("step:  1", "step:  2"))
+    assert run.steps["loss"].to_list() == [8.5, 8.5]
+    assert run.coverage.rewinds == 0
+    assert run.ranks == ({"rank": 0, "rows": 2, "last_step": 2}, {"rank": 4, "rows": 2, "last_step": 2})
+
+
+def test_a_line_cut_anywhere_is_not_read() -> None:
+    whole = f"{line(1)}\n{line(2)}\n".encode()
+    begin = whole.index(b"step:  2")
+    for cut in range(begin + len("step:  2  l"), len(whole) - 2):
+        run = scrape_text(whole[:cut], name="x").runs[0]
+        assert run.steps["step"].to_list() == [1], whole[:cut]
+        assert run.coverage.truncated
+        assert [line.line for line in run.coverage.unread] == [2]
+
+
+@pytest.mark.parametrize("damage", ["8.5#000", "8,5.0"])
+def test_damage_is_seen(damage: str) -> None:
+    coverage = read(line(1), line(2).replace("8.50000", damage), line(3)).coverage
+    assert (coverage.step_lines_seen, coverage.step_lines_parsed) == (3, 2)

@@ -1,0 +1,204 @@
+# ruff: noqa: E501 – the first line says what the file is
+"""A log reads the same through whatever is around it: archives, exports, prefixes of each line, colours, progress bars."""
+
+import csv
+import gzip
+import io
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from tasks.records import RunReading
+from tasks.scrape import LogFormatError, scrape, scrape_text
+from tasks.scrape import entries as entries_module
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/deps/src/maxtext/train.py", line 744, in <module>
+    app.run(main)
+NotImplementedError: Pure NNX support has not been implemented yet."""
+
+
+@pytest.fixture(scope="module")
+def log(logs: Any) -> bytes:
+    """A log with steps, a checkpoint and a death."""
+    save = logs.line("[process=0] Saving checkpoint at step 20", source="checkpoint_manager.py:1512")
+    lines = logs.steps(40)
+    framed: bytes = logs.framed("Num_devices: 32, shape (1, 32)", *lines[:21], save, *lines[21:], TRACEBACK, code=1)
+    return framed
+
+
+def exported(log: bytes, pod: str = "job-0-0-abcde") -> list[dict[str, Any]]:
+    """The entries of Cloud Logging (LogEntry of its REST reference) for the lines of a log, newest first."""
+    entries = [
+        {
+            "insertId": f"id{number:06d}",
+            "resource": {"type": "k8s_container", "labels": {"pod_name": pod, "container_name": "jax-tpu"}},
+            "severity": "ERROR" if number % 3 else "INFO",
+            # the fraction has as many digits as it needs; some lines have the same time
+            "timestamp": f"2026-04-18T00:00:{number // 4:02d}.{'5' if number % 4 // 2 else '25'}Z",
+            **({"textPayload": text} if number % 2 else {"jsonPayload": {"message": text}}),
+        }
+        for number, text in enumerate(log.decode().splitlines())
+    ]
+    return entries[::-1]
+
+
+def as_csv(log: bytes) -> bytes:
+    """Logs Explorer's download as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, ["insertId", "jsonPayload.message", "resource.labels.pod_name", "textPayload", "timestamp"]
+    )
+    writer.writeheader()
+    for entry in exported(log):
+        writer.writerow(
+            {
+                "insertId": entry["insertId"],
+                "timestamp": entry["timestamp"],
+                "textPayload": entry.get("textPayload", ""),
+                "jsonPayload.message": entry.get("jsonPayload", {}).get("message", ""),
+                "resource.labels.pod_name": "job-0-0-abcde",
+            }
+        )
+    return text.getvalue().encode()
+
+
+def coloured(log: bytes) -> bytes:
+    """The log as a terminal got it, with a progress bar before some lines."""
+    text = log.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m").replace(b"I0418", b"\x1b[1;34mI0418")
+    return text.replace(b"\nXPK End", b"\nSaving:  10%|#    | 1/10\rSaving: 100%|#####| 10/10\r\nXPK End")
+
+
+WRAPPINGS: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
+    "gzip": (gzip.compress, ("gzip",)),
+    "gzip, two members": (lambda log: gzip.compress(log[:900]) + gzip.compress(log[900:]), ("gzip",)),
+    "zstd": (zstandard.compress, ("zstd",)),
+    "zstd, two frames": (lambda log: zstandard.compress(log[:900]) + zstandard.compress(log[900:]), ("zstd",)),
+    "colours": (coloured, ("colour codes", "carriage returns")),
+    "kubectl": (
+        lambda log: b"".join(b"[pod/job-0-0-abcde/jax-tpu] " + line for line in log.splitlines(keepends=True)),
+        ("kubectl prefixes",),
+    ),
+    "text export": (
+        lambda log: b"".join(
+            b"ERROR 2026-04-18T00:55:39.221671Z [resource.labels.containerName: jax-tpu] " + line
+            for line in log.splitlines(keepends=True)
+        ),
+        ("export prefixes",),
+    ),
+    "timestamps": (
+        lambda log: b"".join(b"2026-04-18T00:55:39.221671333Z " + line for line in log.splitlines(keepends=True)),
+        ("export prefixes",),
+    ),
+    "JSON": (lambda log: json.dumps(exported(log), indent=2).encode(), ("JSON export",)),
+    "JSON lines": (lambda log: "\n".join(map(json.dumps, exported(log))).encode(), ("JSON export",)),
+    "docker": (
+        lambda log: "".join(
+            json.dumps({"log": f"{line}\n", "stream": "stderr", "time": f"2026-04-18T00:00:00.{n:09d}Z"}) + "\n"
+            for n, line in enumerate(log.decode().splitlines())
+        ).encode(),
+        ("JSON export",),
+    ),
+    "CSV": (as_csv, ("CSV export",)),
+    "JSON lines in gzip": (
+        lambda log: gzip.compress("\n".join(map(json.dumps, exported(log))).encode()),
+        ("gzip", "JSON export"),
+    ),
+}  # fmt: skip
+
+
+def content(run: RunReading) -> dict[str, Any]:
+    """A reading without its name and its receipt of wrappings."""
+    return run.model_dump(exclude={"name": True, "coverage": {"unwrapped"}})
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_every_wrapping(wrapping: str, log: bytes, tmp_path: Path) -> None:
+    wrap, names = WRAPPINGS[wrapping]
+    path = tmp_path / "log"
+    path.write_bytes(wrap(log))
+    plain = log
+    if wrapping == "colours":  # the progress bar's two states stay, as lines
+        plain = log.replace(b"\nXPK End", b"\nSaving:  10%|#    | 1/10\nSaving: 100%|#####| 10/10\r\nXPK End")
+    expected = scrape_text(plain, name="log").runs[0]
+    assert expected.error is not None
+    assert expected.error.type == "NotImplementedError"
+    assert expected.steps.height == 40
+    for reading in (scrape(path), scrape_text(wrap(log), name="log")):
+        (run,) = reading.runs
+        assert run.coverage.unwrapped == names
+        assert content(run) == content(expected)
+
+
+def test_chunks_may_end_anywhere(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = content(scrape_text(log, name="log").runs[0])
+    for size in (1, 7, 100):
+        monkeypatch.setattr("tasks.scrape.read.CHUNK", size)
+        for wrapping in ("gzip", "zstd", "kubectl", "JSON", "CSV"):
+            path = tmp_path / "log"
+            path.write_bytes(WRAPPINGS[wrapping][0](log))
+            assert content(scrape(path).runs[0]) == expected, (wrapping, size)
+
+
+def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
+    other = logs.framed(*logs.steps(10))
+    pods = {"job-0-0-aaaaa/jax-tpu": log, "job-0-1-bbbbb/jax-tpu": other, "job-0-1-bbbbb/sidecar": b"mounted\n" * 30}
+    lines = [(f"[pod/{pod}] ".encode(), text.splitlines(keepends=True)[::-1]) for pod, text in pods.items()]
+    mixed = b""
+    order = random.Random(1)
+    while lines := [(prefix, left) for prefix, left in lines if left]:
+        prefix, left = order.choice(lines)
+        mixed += prefix + left.pop()
+    runs = {run.name: run for run in scrape_text(mixed, name="log").runs}
+    assert set(runs) == {"job-0-0-aaaaa/jax-tpu", "job-0-1-bbbbb/jax-tpu"}
+    for name, run in runs.items():
+        assert content(run) == content(scrape_text(pods[name], name="log").runs[0])
+    both = exported(log, "first") + exported(other, "second")
+    order.shuffle(both)
+    named = {run.name: run.steps.height for run in scrape_text(json.dumps(both).encode(), name="log").runs}
+    assert named == {"first": 40, "second": 10}
+
+
+def test_more_entries_than_fit_in_memory(log: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries_module, "BLOCK", 10)
+    found = exported(log)
+    random.Random(2).shuffle(found)
+    run = scrape_text("\n".join(map(json.dumps, found)).encode(), name="log").runs[0]
+    assert content(run) == content(scrape_text(log, name="log").runs[0])
+
+
+def test_a_damaged_entry_costs_itself_only(log: bytes) -> None:
+    lines = [json.dumps(entry) for entry in exported(log)[::-1]]
+    step = next(n for n, line in enumerate(lines) if "completed step: 7," in line)
+    lines[step] = lines[step][:60]
+    run = scrape_text("\n".join(lines).encode(), name="log").runs[0]
+    assert run.steps["step"].to_list() == [*range(7), *range(8, 40)]
+    assert run.coverage.gaps == ((7, 7),)
+
+
+def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
+    whole = gzip.compress(log, compresslevel=0)
+    run = scrape_text(whole[: len(whole) // 2], name="log").runs[0]
+    assert 0 < run.steps.height < 40
+    assert not run.coverage.complete
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x1f\x8b\x08\x00garbage that is no archive", r"log: is a damaged gzip file: .*; copy it again"),
+        (b"\x28\xb5\x2f\xfdgarbage that is no archive", r"log: is a damaged zstd file: .*; copy it again"),
+        (gzip.compress(b"dear diary\n"), r"log: there is no training log in it"),
+        (gzip.compress(b"a\0b\n"), r"log:1: is not text"),
+        (json.dumps([{"textPayload": "dear diary", "timestamp": "x"}]).encode(), r"log: there is no training log"),
+        (b'[{"textPayload": 3}]', r"log: is an export without entries that hold text; export the logs again"),
+    ],
+)
+def test_what_is_no_log(data: bytes, message: str) -> None:
+    with pytest.raises(LogFormatError, match=message):
+        scrape_text(data, name="log")
