@@ -9,11 +9,11 @@ import polars as pl
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from tasks.scrape import to_json
 
 from configs.comparison import find, first_comment, list_names, load_comparison, load_target
 from tasks.records import CheckpointProof, LogReading, RunReading
 from tasks.resolve import ResolvedConfig
+from tasks.scrape import to_json
 from tasks.store import write_atomically
 
 
@@ -86,9 +86,13 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
 
 def _show_run(console: Console, run: RunReading) -> None:
     environment, coverage = run.environment, run.coverage
-    console.print(
-        f"[bold]{escape(run.name)}[/]  {run.format}, JAX {environment.jax}, {environment.num_devices} devices"
-    )
+    facts = [
+        run.format,
+        f"JAX {environment.jax}" if environment.jax else "",
+        f"{environment.num_devices} devices" if environment.num_devices else "",
+        environment.device_kind or "",
+    ]
+    console.print(f"[bold]{escape(run.name)}[/]  {escape(', '.join(fact for fact in facts if fact))}")
     table = Table(box=None, pad_edge=False)
     for column in ("step", "seconds", "TFLOP/s/device", "tokens/s/device", "loss", "line"):
         table.add_column(column, justify="right")
@@ -111,6 +115,8 @@ def _show_run(console: Console, run: RunReading) -> None:
         f"exit code {run.exit_code}",
         highlight=False,
     )
+    for line in coverage.unread:
+        console.print(f"[yellow]not read:[/] line {line.line}: {escape(line.text)}", highlight=False, soft_wrap=True)
     console.print()
 
 
