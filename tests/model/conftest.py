@@ -1,7 +1,7 @@
 """Eight virtual CPU devices, a decoder that compiles in a second, and numerics stricter than in production."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ def start_backend() -> None:
     os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
+    # silent broadcasting between ranks is an error
+    jax.config.update("jax_numpy_rank_promotion", "raise")
     jax.jit(lambda x: x + 1)(0)
     if before is None:
         del os.environ["XLA_FLAGS"]
@@ -72,19 +74,6 @@ def mini_arguments() -> MiniArguments:
         return [str(CONFIG_ROOT / "cases" / f"{case}.yml"), *words]
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def strict_ranks() -> Iterator[None]:
-    """Silent broadcasting between ranks is an error."""
-    with jax.numpy_rank_promotion("raise"):
-        yield
-
-
-@pytest.fixture
-def subprocess_environment() -> dict[str, str]:
-    """What a trainer in its own process needs: one CPU device."""
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
 
 
 @pytest.fixture

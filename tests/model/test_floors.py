@@ -1,6 +1,7 @@
 """The three floors: Linen and NNX are the same program, give the same bits, and read each other's checkpoints."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,12 +80,10 @@ def train(config: TrainConfig, devices: int) -> Trained:
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
 def pair(request: pytest.FixtureRequest, devices: int, scan: bool, mini_config: MiniConfig) -> tuple[Trained, Trained]:
     case, dtype = request.param
-    linen, nnx = (
-        train(
-            mini_config(case, dtype=dtype, pure_nnx=nnx, scan_layers=scan, per_device_batch_size=8 // devices), devices
-        )
-        for nnx in (False, True)
-    )
+    changes = {"dtype": dtype, "scan_layers": scan, "per_device_batch_size": 8 // devices}
+    configs = [mini_config(case, pure_nnx=pure_nnx, **changes) for pure_nnx in (False, True)]
+    with ThreadPoolExecutor(max_workers=2) as pool:  # compiling is what takes the time, and one core each
+        linen, nnx = pool.map(train, configs, [devices, devices])
     return linen, nnx
 
 
@@ -186,5 +185,5 @@ def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config
         tokens.append(np.asarray(synthetic_batch(config, mesh)))
     for one, eight in zip(*params, strict=True):
         # the same random bits; the normal distribution's inverse may round differently when compiled for a shard
-        np.testing.assert_allclose(one, eight, rtol=1e-5)
+        np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
     assert np.array_equal(tokens[0], tokens[1])
