@@ -11,7 +11,7 @@ from configs.schema import Frozen
 from tasks.diff.comparison import diff
 from tasks.record import with_cause
 from tasks.records import ComparisonRecord, RunReading, RunRecord
-from tasks.scrape import LogFormatError, scrape
+from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store import Store, safe_name
 
 # the keys that say which implementation trains: of course they differ between Linen and NNX
@@ -70,7 +70,10 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
         directory = store.run(safe_name(f"{reading.name}-{digest}-{reading.span[0]}")).create()
         if not directory.log.exists():
             partial = directory.log.with_suffix(".partial")
-            shutil.copyfile(path, partial)
+            if reading.coverage.unwrapped:
+                copy_log(path, partial)  # lines and offsets of the reading are those of the text inside
+            else:
+                shutil.copyfile(path, partial)
             partial.replace(directory.log)
         record = RunRecord(
             plan=None,

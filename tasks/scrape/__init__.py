@@ -13,6 +13,7 @@ from tasks.scrape.follow import (
 )
 from tasks.scrape.lines import display_lines
 from tasks.scrape.read import scrape, scrape_run, scrape_text
+from tasks.scrape.sources import copy_log, scrape_folder, scrape_stream
 
 __all__ = [
     "CheckpointCommitted",
@@ -23,9 +24,12 @@ __all__ = [
     "LogFollower",
     "LogFormatError",
     "StepCompleted",
+    "copy_log",
     "display_lines",
     "scrape",
+    "scrape_folder",
     "scrape_run",
+    "scrape_stream",
     "scrape_text",
     "to_json",
 ]

@@ -31,7 +31,7 @@ def scrape(path: Path) -> LogReading:
             _check_text(head, name)
             if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
                 return scrape_text(head + file.read(), name=name)
-        runs = _read_wrapped(partial(_file_chunks, path), path.stem, name)
+        runs = _read_wrapped(partial(file_chunks, path), path.stem, name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise LogFormatError(f"{name}: cannot be read: {reason}; check the path and its permissions") from error
@@ -67,6 +67,12 @@ def scrape_text(data: bytes, *, name: str) -> LogReading:
         )
     else:
         runs = _read_wrapped(partial(slices, data, 0, len(data)), stem, name)
+    return LogReading(format=runs[0].format, runs=runs)
+
+
+def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
+    """Read a log of any size that `raw` gives from its start as often as called. Raises LogFormatError."""
+    runs = _read_wrapped(raw, Path(name).stem, name)
     return LogReading(format=runs[0].format, runs=runs)
 
 
@@ -125,7 +131,8 @@ def _is_document(head: bytes) -> bool:
     return is_page(head) or b"```" in head or b"~~~" in head
 
 
-def _file_chunks(path: Path) -> Iterator[bytes]:
+def file_chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in chunks."""
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             yield chunk

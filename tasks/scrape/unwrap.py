@@ -1,6 +1,6 @@
 """Takes off what others put around a log: compression, exports, prefixes of each line, colours, progress bars.
 
-Lines and offsets of a reading then refer to the text that is left, which `unwrapped_text` gives.
+Lines and offsets of a reading then refer to the text that is left, which `copy_log` writes.
 """
 
 import re
