@@ -45,7 +45,8 @@ def run(words: list[str], out: Path, environment: dict[str, str]) -> Timing:
     """Run `maxview WORDS --out OUT`; trainers' time is from each supervisor's start to the last write of its log."""
     argv = [sys.executable, "-m", "flows.cli", *words, "--out", str(out), "--json"]
     start = time.time()
-    process = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=quiet, stderr=quiet)
     _, status, usage = os.wait4(process.pid, 0)  # the peak of this process, or of a child that it waited for
     wall = time.time() - start
     trainers = 0.0
