@@ -14,8 +14,8 @@ _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 _PATTERNS = {
     "table": rb"-{5,} arguments -{5,}",
     # the dots fill up to 48 characters, and are missing behind longer names
-    "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]*) (?:\.+ | )([^\n]*?)"
-    rb"(?=\r?\n|\s+[A-Za-z_][\w-]* \.+ |\s{2,}[A-Za-z_][\w-]*  \S|\s*-{5,} end of arguments)",
+    "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]*)(?: \.+ |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
+    rb"(?=\r?\n|\s+[A-Za-z_][\w-]* \.+ |\s{2,}[A-Za-z_][\w-]{45}[\w-]*  \S|\s*-{5,} end of arguments)",
     "table_end": rb"-{5,} end of arguments -{5,}",
     "world": rb"using world size: (\d+)",
     "parallel": rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)-parallel size: (\d+)",
