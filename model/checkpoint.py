@@ -1,6 +1,8 @@
 """Turns a training state into a committed checkpoint and back, with Orbax, in MaxText's layout."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -39,6 +41,20 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointMa
     )
     logging.info("Checkpoint manager created!")
     return manager
+
+
+@contextmanager
+def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[ocp.CheckpointManager | None]:
+    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
+    if not config.enable_checkpointing:
+        yield None
+        return
+    manager = make_manager(config, checkpoint_directory(run_directory))
+    try:
+        yield manager
+    finally:
+        manager.wait_until_finished()
+        manager.close()
 
 
 def make_reader(directory: epath.Path) -> ocp.CheckpointManager:

@@ -51,6 +51,13 @@ def constrain(x: jax.Array, *axes: str) -> jax.Array:
     return cast(jax.Array, jax.lax.with_sharding_constraint(x, mesh_spec(axes)))
 
 
+def check_backend(config: TrainConfig) -> None:
+    """Raises ConfigError if JAX found other devices than the config asks for."""
+    if jax.default_backend() != config.hardware:
+        found = f"hardware={config.hardware}, but JAX found {jax.default_backend()} devices"
+        raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
+
+
 def mesh_shape(config: TrainConfig, num_devices: int) -> tuple[int, int, int]:
     """Devices along (data, fsdp, tensor). Raises ConfigError if they do not multiply to `num_devices`."""
     asked = (config.ici_data_parallelism, config.ici_fsdp_parallelism, config.ici_tensor_parallelism)

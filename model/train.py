@@ -3,9 +3,8 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from model.digest import digest
 from model.flops import step_flops
 from model.implementation import make_implementation
 from model.metrics import MetricsFile
+from model.place import find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
-from model.sharding import make_mesh
+from model.sharding import check_backend, make_mesh
 from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
@@ -65,7 +65,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     mesh = make_mesh(config)
     report.log_devices(mesh)
     make_run_directory(run_directory)
-    with MetricsFile(metrics_path) as metrics_file, open_manager(config, run_directory) as manager:
+    with MetricsFile(metrics_path) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
         implementation = make_implementation(config)
         declared = declare_state(config, implementation, mesh)
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -98,55 +98,6 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
         record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from), stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
-
-
-def find_run_directory(config: TrainConfig) -> epath.Path:
-    """Where the run lives. Raises ConfigError if the config does not say."""
-    empty = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
-    if empty:
-        raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in empty])
-    base = config.base_output_directory
-    # Orbax takes absolute paths only
-    return epath.Path(base if "://" in base else Path(base).absolute()) / config.run_name
-
-
-def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
-    """Where the metrics go. Raises ConfigError for a bucket: an object there cannot be appended to."""
-    if config.metrics_file:
-        return Path(config.metrics_file)
-    if "://" in str(run_directory):
-        raise ConfigError([f"metrics_file is empty: {run_directory} cannot be appended to, so set it to a local file"])
-    return Path(run_directory / "metrics.jsonl")
-
-
-def check_backend(config: TrainConfig) -> None:
-    """Raises ConfigError if JAX found other devices than the config asks for."""
-    if jax.default_backend() != config.hardware:
-        found = f"hardware={config.hardware}, but JAX found {jax.default_backend()} devices"
-        raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
-
-
-def make_run_directory(run_directory: epath.Path) -> None:
-    """The run's folder. Raises ConfigError if it cannot be made."""
-    try:
-        run_directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
-        raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
-
-
-@contextmanager
-def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Any]:
-    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
-    if not config.enable_checkpointing:
-        yield None
-        return
-    manager = checkpoint.make_manager(config, checkpoint.checkpoint_directory(run_directory))
-    try:
-        yield manager
-    finally:
-        manager.wait_until_finished()
-        manager.close()
 
 
 def starting_state(

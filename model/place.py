@@ -1,0 +1,36 @@
+"""Turns a config into the places a run writes to, and refuses those that it cannot write to."""
+
+from pathlib import Path
+
+from etils import epath
+
+from configs.load import ConfigError
+from configs.schema import TrainConfig
+
+
+def find_run_directory(config: TrainConfig) -> epath.Path:
+    """Where the run lives. Raises ConfigError if the config does not say."""
+    empty = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
+    if empty:
+        raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in empty])
+    base = config.base_output_directory
+    # Orbax takes absolute paths only
+    return epath.Path(base if "://" in base else Path(base).absolute()) / config.run_name
+
+
+def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
+    """Where the metrics go. Raises ConfigError for a bucket: an object there cannot be appended to."""
+    if config.metrics_file:
+        return Path(config.metrics_file)
+    if "://" in str(run_directory):
+        raise ConfigError([f"metrics_file is empty: {run_directory} cannot be appended to, so set it to a local file"])
+    return Path(run_directory / "metrics.jsonl")
+
+
+def make_run_directory(run_directory: epath.Path) -> None:
+    """The run's folder. Raises ConfigError if it cannot be made."""
+    try:
+        run_directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
+        raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
