@@ -9,10 +9,10 @@ from typing import Any, Self
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 
 from flows.report import Report
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
+from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import ProcessGone
 
 

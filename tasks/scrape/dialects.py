@@ -36,7 +36,7 @@ DIALECTS = (
         "megatron",
         re.compile(
             rb"iteration +\d+/ *\d+ \||elapsed time per iteration \(m?s\)|using world size: \d+, data-parallel|"
-            rb"-{5,} arguments -{5,}|\(tensor, pipeline\) model parallel rank"
+            rb"-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
         ),
         MegatronReader,
     ),

@@ -12,11 +12,13 @@ from tasks.scrape.window import Window
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 _PATTERNS = {
-    "table": rb"-{5,} arguments -{5,}",
+    # every repetition is bounded: without bounds, a long run of spaces, dots or dashes costs its length squared
+    "table": rb"-{5,80} arguments -{5,80}",
     # the dots fill up to 48 characters, and are missing behind longer names
-    "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]*)(?: \.+ |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
-    rb"(?=\r?\n|\s+[A-Za-z_][\w-]* \.+ |\s{2,}[A-Za-z_][\w-]{45}[\w-]*  \S|\s*-{5,} end of arguments)",
-    "table_end": rb"-{5,} end of arguments -{5,}",
+    "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
+    rb"(?=\r?\n|\s{1,64}[A-Za-z_][\w-]{0,200} \.{1,64} |\s{2,64}[A-Za-z_][\w-]{45,200}  \S|"
+    rb"\s{0,64}-{5,80} end of arguments)",
+    "table_end": rb"-{5,80} end of arguments -{5,80}",
     "world": rb"using world size: (\d+)",
     "parallel": rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)-parallel size: (\d+)",
     "vocabulary": rb"padded vocab \(size: (\d+)\) with (\d+) dummy tokens \(new size: (\d+)\)",
