@@ -7,7 +7,7 @@ from dataclasses import dataclass
 # `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`
 LOOSE = re.compile(rb"(?<![\w-])iteration +\d+ */ *(?:\d+|infinity) *\|")
 _HEAD = re.compile(rb"iteration +(\d{1,15}) */ *(\d{1,15}|infinity) *\|")
-_FIELD = re.compile(rb" *([A-Za-z][^|\n:]{0,79}?)(?:: *| )(%s) *\|" % rb"[-+]?[\d.,a-zA-Z][^\s|]{0,79}")
+_FIELD = re.compile(rb" {0,40}([A-Za-z][^|\n:]{0,79}?)(?:: {0,40}| )(%s) *\|" % rb"[-+]?[\d.,a-zA-Z][^\s|]{0,79}")
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
 # what may stand behind a whole row: the end of the line, or what another rank or the next line glued to it
 _AFTER = re.compile(

@@ -19,13 +19,13 @@ _VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): *([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = rb"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
 _PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
-_MEMORY = re.compile(rb"(\d+\.\d\d)GiB\((\d+\.\d\d)%\)")
+_MEMORY = re.compile(rb"(\d{1,9}\.\d\d)GiB\((\d{1,9}\.\d\d)%\)")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
 KNOWN = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elapsed_time_per_step", "step_time", "wps"})
 _PATTERNS = {
     "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
-    "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\w+) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
+    "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
     "mesh": rb"Building \d+-D device mesh with \[([^\]\n]*)\], \[([\d, ]*)\]",
     "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
     "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
