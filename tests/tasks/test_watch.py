@@ -16,7 +16,10 @@ from tasks.records import RunHandle
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import LogLine, ProcessGone, follow
 
-STEP = "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: 3.{0}00"
+STEP = (
+    "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "
+    "total_weights: 8, loss: 3.{0}00"
+)
 WRITER = """
 import sys, time
 log = open(sys.argv[1], "a")
