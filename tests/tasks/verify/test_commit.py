@@ -172,7 +172,10 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
                 if proof.ok:
                     verified.add(step.step)
                 else:
-                    assert [p.message[:11] for p in proof.problems] == ["was removed"]
+                    # Orbax removes a step file by file and its folder last: either may be what is seen
+                    (message,) = [problem.message for problem in proof.problems]
+                    assert message.startswith(("was removed", "the step's folder is empty"))
+                    assert step.step < 9  # the last three are kept
                     removed += 1
             time.sleep(0.02)
     finally:
