@@ -153,13 +153,20 @@ def verify(
 ) -> int:
     """Prove that checkpoints are really there: a step's folder, a checkpoints folder, or a run's folder."""
     from flows.show import show_proofs
+    from flows.terminal import byte_progress
+    from tasks.records import CheckpointProof
     from tasks.verify import verify_checkpoints
 
     if record and check:
         raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
     mode: Literal["record", "check", "none"] = "record" if record else "check" if check else "none"
-    proofs = [proof for path in checkpoints for proof in verify_checkpoints(path, mode=mode, deep=deep)]
+    proofs: list[CheckpointProof] = []
+    with byte_progress(Console(stderr=True)) as progress:
+        for path in checkpoints:
+            proofs += verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress)
     show_proofs(proofs, as_json=json_)
+    if any(problem.check == "commit" for proof in proofs for problem in proof.problems):
+        return 2  # what was named is no committed checkpoint; damage to one that is gives 1
     return 0 if all(proof.ok for proof in proofs) else 1
 
 

@@ -1,19 +1,37 @@
 """Shows a running comparison on a terminal: one line per run with its steps, loss, rate and checkpoints."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from flows.report import Report
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import ProcessGone
+
+
+@contextmanager
+def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for work that reads bytes: call it with what is done, bytes done and bytes in all, from any thread."""
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        row = progress.add_task("verifying", total=None)
+        yield lambda what, done, total: progress.update(row, description=what, completed=done, total=total)
 
 
 class TerminalReport(Report):

@@ -94,6 +94,16 @@ def test_folders_that_are_no_checkpoints(capsys: pytest.CaptureFixture[str], tmp
     assert str(folder) in refused(capsys, ["verify", str(folder)]).replace(" ", "")
 
 
+def test_a_save_that_was_never_committed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints" / "0.orbax-checkpoint-tmp"
+    (folder / "items").mkdir(parents=True)
+    (folder / "_CHECKPOINT_METADATA").write_text('{"commit_timestamp_nsecs": null}')
+    assert call(["verify", str(folder)]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not sound" in shown
+    assert "is an unfinished save" in shown
+
+
 def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["resolve", "03_dropout", "--set", "steps=7"]) == 0
     lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.strip()}
