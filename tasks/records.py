@@ -49,11 +49,20 @@ class RunHandle(Frozen):
 # ---------------------------------------------------------------- what one log says
 
 
+def _run_number() -> Any:
+    """Which of an arm's repeats something is from, counted from 0; left out of what is written where it is the first.
+
+    A reading knows of one log only: whoever puts the runs of an arm together sets it (`tasks/diff/arms.py`).
+    """
+    return Field(default=0, ge=0, exclude_if=lambda run: run == 0)
+
+
 class Source(Frozen):
     """Where in a log a value stands: 1-based line, 0-based byte offset, both of the file as it was given."""
 
     line: int
     offset: int
+    run: int = _run_number()
 
 
 class LogError(Frozen):
@@ -63,6 +72,7 @@ class LogError(Frozen):
     message: str
     line: int
     offset: int
+    run: int = _run_number()
 
 
 class Environment(Frozen):
@@ -70,6 +80,7 @@ class Environment(Frozen):
 
     jax: str | None = None
     jaxlib: str | None = None
+    libtpu: str | None = None  # the build that drives the TPUs, e.g. "cl/878335365, Mar 4 2026"
     backend: str | None = None
     device_kind: str | None = None
     num_devices: int | None = None
@@ -145,6 +156,7 @@ class CheckpointEvent(Frozen):
     line: int
     offset: int
     committed_line: int | None = None
+    run: int = _run_number()
 
 
 class Stall(Frozen):
@@ -155,6 +167,7 @@ class Stall(Frozen):
     cause: str  # "checkpoint", "compile", "dispatch" or "unexplained"
     line: int
     offset: int
+    run: int = _run_number()
 
 
 class UnreadLine(Frozen):
@@ -217,6 +230,7 @@ class RunReading(Frozen):
     ranks: tuple[dict[str, Any], ...] = ()
     schedule: tuple[dict[str, Any], ...] = ()
     facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
+    sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
     timers: tuple[dict[str, Any], ...] = ()
     source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
@@ -284,6 +298,7 @@ class CheckpointProof(Frozen):
     tree_digest: str | None = None  # hash over (path, shape, dtype) of every array: equal trees, equal digest
     seconds: float = 0.0
     verified_at: str = ""  # ISO 8601
+    run: int = _run_number()
 
 
 # ---------------------------------------------------------------- what one run did
@@ -382,6 +397,40 @@ class FirstDivergence(Frozen):
     precision: str  # "3 decimals" or "float32, bit for bit"
 
 
+class Parity(Frozen):
+    """How far one deterministic metric agrees, step by step, over every run of both arms."""
+
+    metric: str  # "loss", or the key in the trainer's JSON lines or the log
+    steps: int  # that every run has
+    runs: tuple[int, int]  # of the baseline and of the candidate
+    precision: str  # "printed precision (3 decimals)" or "the last bit (float32)"
+    first: FirstDivergence | None = None
+    last: int | None = None  # the last step that differs
+    different: int = 0  # how many steps differ
+    largest_step: int | None = None
+    largest_gap: float | None = None  # between the nearest runs of the two arms; inf where a number became none
+    trend: str = ""  # whether the gap grows, and by what method that was found
+
+
+class TimePart(Frozen):
+    """What one kind of time cost a run: `compute`, `outside` the steps, or the cause of its stalls."""
+
+    part: str
+    seconds: float
+    share: float  # of the run's total
+    steps: int = 0  # how many steps it was found in
+    source: Source | None = None  # of the longest of them
+
+
+class TimeAccount(Frozen):
+    """Where the time of one run went; the parts add up to the total."""
+
+    arm: str
+    run_name: str
+    total_s: float
+    parts: tuple[TimePart, ...]
+
+
 class Floor(Frozen):
     """One floor of the equality proof: same program, same bits, same checkpoint. None: could not be tried."""
 
@@ -430,3 +479,5 @@ class ComparisonRecord(Frozen):
     curves: tuple[Curve, ...] = ()
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
     next_command: str = ""
+    parities: tuple[Parity, ...] = ()  # the loss first
+    times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times

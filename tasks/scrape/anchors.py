@@ -26,6 +26,7 @@ _PATTERNS = {
     "jaxlib": rb"System Information: Jaxlib Version: (\S+)",
     "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % _NEXT,
     "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
+    "libtpu": rb"Built on (\w{3} +\d{1,2} \d{4}) \d\d:\d\d:\d\d \(\d{1,15}\) (cl/\d{1,15})",
     "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]*?\)(?=\s|\Z)|\{[^}\n]*\})",
     "process": rb"\[process=(\d+)\]",
     "memory": rb"Total (?:estimated )?memory size: %s GB, (?:estimated )?[Oo]utput size: %s GB, "
@@ -58,7 +59,7 @@ _PATTERNS = {
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 # one of these stands in everything that an anchor matches
 _LITERALS = (
-    rb"XPK |EXIT_CODE=|System Information|TFRT|Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
+    rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
     rb"number para|Shape:|Per train|Config param|checkpoint|save|Scheduling D2H|Completed eval|eval metrics|"
     rb"Traceback|Aborting|\bF\d{4} |Fatal Python"
 )

@@ -5,13 +5,16 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
+from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source
 from tasks.scrape.prefix import parse_date
 from tasks.scrape.window import Window
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
 _WORDS = re.compile(r"[\w.-]+")
+# anchor -> what it tells, named as in the records
+PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
+          "devices": "num_devices", "process": "process_index", "flops": "flops", "start": "started"}  # fmt: skip
 _SIZES = re.compile(r"'(\w+)': (\d+)")
 
 
@@ -24,8 +27,10 @@ class Facts:
     exit_code: int | None = None
     exit_offset: int = 0
     config: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)  # where each of these was read first, by name
     _jax: str | None = None
     _jaxlib: str | None = None
+    _libtpu: str | None = None
     _backend: str | None = None
     _device_kind: str | None = None
     _devices: int | None = None
@@ -43,6 +48,10 @@ class Facts:
         """Note one anchor; anchors that are no facts are ignored."""
         texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
         first = texts[0] if texts and texts[0] is not None else ""
+        if name == "config":
+            self.sources.setdefault(f"config.{first}", window.source(match.start()))
+        elif name in PLACED:
+            self.sources.setdefault(PLACED[name], window.source(match.start()))
         match name:
             case "start":
                 self.start = self.start or parse_date(first)
@@ -56,6 +65,8 @@ class Facts:
                 self._jax = self._jax or first
             case "jaxlib":
                 self._jaxlib = self._jaxlib or first
+            case "libtpu":
+                self._libtpu = self._libtpu or f"{texts[1]}, {first}"
             case "backend":
                 self._backend = self._backend or first
             case "device_kind":
@@ -112,6 +123,7 @@ class Facts:
         return Environment(
             jax=self._jax,
             jaxlib=self._jaxlib,
+            libtpu=self._libtpu,
             backend=self._backend,
             device_kind=self._device_kind,
             num_devices=self._devices,

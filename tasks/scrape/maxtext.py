@@ -74,6 +74,7 @@ class MaxTextReader:
             ),
             stalls=find_stalls(steps, saving=self.checkpoints.in_flight, eval_offsets=self.evals.offsets),
             config=facts.config,
+            sources=facts.sources,
             source_file=self.steps.source_file,
             span=span,
             coverage=self._coverage(steps, ended=ended),
