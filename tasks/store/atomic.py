@@ -1,4 +1,4 @@
-"""Turns a text into a file that is either the old one or the whole new one, whatever happens in between."""
+"""Turns a text or bytes into a file that is either the old one or the whole new one, whatever happens in between."""
 
 import contextlib
 import os
@@ -16,12 +16,19 @@ def write_atomically(path: str | Path, text: str) -> Path:
     The text goes to a hidden temporary file in the same folder, to disk, and then takes the name in one step. When
     anything fails the temporary file is removed and the old file stands. Raises StoreError naming the path.
     """
-    path = Path(path)
-    temporary: str | None = None
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise StoreError(f"{path}: cannot hold {text[error.start : error.end]!r}, which is no Unicode text") from error
+    return write_bytes_atomically(Path(path), data)
+
+
+def write_bytes_atomically(path: Path, data: bytes, *, create: bool = False) -> Path:
+    """The same for bytes. With `create` an existing file is never replaced: of several writers one alone succeeds.
+
+    Raises StoreError naming the path, FileExistsError with `create`.
+    """
+    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
@@ -32,9 +39,16 @@ def write_atomically(path: str | Path, text: str) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        temporary = None
+        if create:
+            os.link(temporary, path)  # unlike a rename it refuses a name that is taken
+        else:
+            os.replace(temporary, path)
+            temporary = None
         _sync_folder(path.parent)
+    except FileExistsError:
+        if create and temporary is not None:  # else it is a parent that is no folder
+            raise
+        raise StoreError(f"{path}: a file stands where a folder is needed; choose another one with --out") from None
     except OSError as error:
         raise StoreError(
             f"{path}: cannot be written ({error.strerror or error}); free space or rights may be missing: "

@@ -3,10 +3,11 @@
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tasks.store.atomic import StoreError
 from tasks.store.directories import ComparisonDirectory, RunDirectory
+from tasks.store.files import Files, LocalFiles
 from tasks.store.names import check_name
 
 
@@ -19,6 +20,15 @@ class Store:
     def run(self, run_name: str) -> RunDirectory:
         """The folder of a run, whether it exists or not; StoreError for a name that is no folder name."""
         return RunDirectory(self.path / "runs" / check_name(run_name, "run name"))
+
+    def run_of_log(self, log: str) -> RunDirectory:
+        """The folder of the run that a record names by its log's path, wherever the store was when it was written."""
+        return self.run(PurePath(log).parent.name)
+
+    @property
+    def files(self) -> Files:
+        """The store's files by name."""
+        return LocalFiles(self.path)
 
     def comparison(self, comparison: str, case: str, id: str) -> ComparisonDirectory:
         """The folder of a comparison, whether it exists or not; StoreError for names that are no folder names."""

@@ -1,0 +1,155 @@
+"""Turns a comparison and its run records into the rows of the history: one per run and metric."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import PurePath
+from typing import Any, Literal
+
+import polars as pl
+
+from configs.comparison import load_comparison
+from configs.load import ConfigError
+from tasks.diff.arms import step_table
+from tasks.diff.maxview_rows import READERS
+from tasks.diff.rows import Metric
+from tasks.diff.state_rows import MEMORY
+from tasks.diff.steady import Steady, steady
+from tasks.diff.time_rows import FIRST_STEP, STALLS, STEP_TIME
+from tasks.records import ComparisonRecord, RunRecord
+
+type Role = Literal["baseline", "candidate"]
+
+UTC_TIME = pl.Datetime("us", "UTC")
+HISTORY_SCHEMA: dict[str, Any] = {
+    "comparison_id": pl.String,  # "run-<name>" for a run that no comparison holds
+    "created": UTC_TIME,  # of the comparison
+    "time": UTC_TIME,  # when the run began, as its log says; the comparison's where it does not
+    "comparison": pl.String,
+    "case": pl.String,
+    "target": pl.String,
+    "arm": pl.String,
+    "role": pl.String,  # "baseline" or "candidate"
+    "commit": pl.String,
+    "commit_time": UTC_TIME,
+    "repeat": pl.Int64,
+    "run": pl.String,  # its folder in the store
+    "metric": pl.String,
+    "unit": pl.String,
+    "better": pl.String,
+    "value": pl.Float64,  # of this run alone
+    "samples": pl.Int64,  # how many steps the value is made of
+    "spread": pl.Float64,  # within the run, in the metric's unit; null for a single sample
+    "verdict": pl.String,  # of the comparison's row; null where there is none
+    "same_program": pl.Boolean,  # the comparison proved that both arms run one program
+    "jax": pl.String,
+}
+
+type CommitTime = Callable[[str], datetime | None]
+type Value = tuple[Metric, float, int, float | None]  # metric, value, samples, spread
+
+
+def history_rows(
+    record: ComparisonRecord, runs: Sequence[RunRecord], *, commit_time: CommitTime = lambda commit: None
+) -> pl.DataFrame:
+    """One row per run of the comparison and metric that the run has a number for, in HISTORY_SCHEMA."""
+    verdicts = {row.metric: row.verdict for row in record.rows}
+    same_program = any(floor.name == "same program" and floor.holds for floor in record.floors)
+    created = parse_time(record.created)
+    rows = []
+    for role, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+        for repeat, run in enumerate(run for run in runs if run.arm == arm.name):
+            common = {
+                "comparison_id": record.id,
+                "created": created,
+                "comparison": record.comparison,
+                "case": record.case,
+                "target": record.target,
+                "role": role,
+                "repeat": run.plan.repeat if run.plan else repeat,
+                "same_program": same_program,
+            }
+            rows += [row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, commit_time)]
+    return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
+
+
+def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
+    """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none."""
+    if run.plan is None:
+        return pl.DataFrame(schema=HISTORY_SCHEMA)
+    plan = run.plan
+    common = {
+        "comparison_id": f"run-{plan.run_name}",
+        "created": parse_time(run.reading.started),
+        "comparison": plan.comparison,
+        "case": plan.case,
+        "target": plan.target,
+        "role": _role_of(plan.comparison, plan.arm),
+        "repeat": plan.repeat,
+        "same_program": False,
+        "verdict": None,
+    }
+    return pl.DataFrame(list(_run_rows(run, common, commit_time)), schema=HISTORY_SCHEMA)
+
+
+def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -> Iterator[dict[str, Any]]:
+    of_run = common | {
+        "time": parse_time(run.reading.started) or common["created"],
+        "arm": run.arm,
+        "commit": run.commit,
+        "commit_time": commit_time(run.commit) if run.commit else None,
+        "run": folder_name(run),
+        "jax": run.reading.environment.jax,
+    }
+    for metric, value, samples, spread in run_values(run):
+        yield of_run | {
+            "metric": metric.name,
+            "unit": metric.unit,
+            "better": metric.better,
+            "value": value,
+            "samples": samples,
+            "spread": spread,
+        }
+
+
+def run_values(run: RunRecord) -> Iterator[Value]:
+    """Every number that one run alone gives: what the rows of a comparison are made of."""
+    table = step_table(run)
+    state: Steady | None = steady(run, table)
+    if state is not None:
+        yield STEP_TIME, state.median_s, state.steps, state.spread_s
+        yield STALLS, state.stall_s, state.steps, None
+    if table.height and table["seconds"][0] is not None:
+        yield FIRST_STEP, table["seconds"][0], 1, None
+    if run.reading.memory.total_gb is not None:
+        yield MEMORY, run.reading.memory.total_gb, 1, None
+    for reader in READERS:
+        value = reader.read(run.reading).value
+        if value is not None:
+            yield reader.metric, value, 1, None
+
+
+def folder_name(run: RunRecord) -> str:
+    """The run's folder in the store: unlike the name in its log, no other run has it."""
+    return PurePath(run.log).parent.name
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An ISO 8601 moment in UTC (without a zone it is taken for UTC); None for anything else."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:  # a log may say anything
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+@cache
+def _role_of(comparison: str, arm: str) -> Role | None:
+    try:
+        arms = [side.name for side in load_comparison(comparison).arms]
+    except ConfigError:  # its file is gone, years later
+        return None
+    roles: dict[str, Role] = {arms[0]: "baseline", arms[1]: "candidate"}
+    return roles.get(arm)
