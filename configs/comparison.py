@@ -14,7 +14,7 @@ from configs.read import first_comment as first_comment
 from configs.schema import Frozen
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances"]
-Metric = Literal["step_time_s", "loss", "memory_percent", "parameters", "program_memory_gb"]
+Metric = Literal["step_time_s", "loss", "step_values", "memory_percent", "parameters", "program_memory_gb"]
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",

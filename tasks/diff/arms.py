@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.records import ArmSummary, Curve, RunReading, RunRecord
+from tasks.records import ArmSummary, CheckpointEvent, CheckpointProof, Curve, RunReading, RunRecord, Source, Stall
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
@@ -30,12 +30,18 @@ class ArmRuns(Frozen):
 
     @property
     def dead(self) -> RunRecord | None:
-        """The first run that did not end well: a non-zero exit code, or no exit code and an exception that ended it."""
-        for run in self.runs:
-            code, error = run.reading.exit_code, run.reading.error
-            if code not in (0, None) or (code is None and error is not None):
-                return run
-        return None
+        """The first run that did not end well."""
+        return next((run for run in self.runs if has_died(run)), None)
+
+    def name_run(self, number: int) -> str:
+        """How to call the run with this number: by the arm alone where there is only one."""
+        return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
+
+
+def has_died(run: RunRecord) -> bool:
+    """Whether a run did not end well: a non-zero exit code, or no exit code and an exception that ended it."""
+    code = run.reading.exit_code
+    return code not in (0, None) or (code is None and run.reading.error is not None)
 
 
 def printed_steps(run: RunRecord) -> pl.DataFrame:
@@ -86,6 +92,8 @@ def summarise(arm: ArmRuns) -> ArmSummary:
     """The facts of an arm that every surface shows beside its name."""
     dead = arm.dead
     shown = (dead or arm.first).reading
+    number = next((number for number, run in enumerate(arm.runs) if run is dead), 0)
+    cause = shown.error.model_copy(update={"run": number}) if dead and shown.error else None
     return ArmSummary(
         name=arm.name,
         label=arm.label,
@@ -93,16 +101,21 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         commit=arm.first.commit,
         jax=arm.reading.environment.jax,
         exit_code=shown.exit_code,
-        cause_of_death=shown.error if dead else None,
+        cause_of_death=cause,
         started=arm.reading.started,
         runs=tuple(run.reading.name for run in arm.runs),
         logs=tuple(run.log for run in arm.runs),
-        checkpoints=tuple(event for run in arm.runs for event in run.reading.checkpoints),
-        proofs=tuple(proof for run in arm.runs for proof in run.proofs),
+        checkpoints=tuple(numbered(e, n) for n, run in enumerate(arm.runs) for e in run.reading.checkpoints),
+        proofs=tuple(numbered(proof, n) for n, run in enumerate(arm.runs) for proof in run.proofs),
         coverage=arm.reading.coverage,
         environment=arm.reading.environment,
         spans=tuple(run.reading.span for run in arm.runs),
     )
+
+
+def numbered[T: (CheckpointEvent, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
+    """The same, said to be from the run with this number."""
+    return item.model_copy(update={"run": run})
 
 
 def curves_of(arm: ArmRuns) -> list[Curve]:

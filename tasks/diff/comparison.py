@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import get_args
 
 from configs.comparison import Tolerance
-from tasks.diff.arms import ArmRuns, curves_of, summarise
+from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.floors import floors_of
 from tasks.diff.maxview_rows import maxview_rows
-from tasks.diff.parity import compare_losses
+from tasks.diff.parity import compare_metric, shared_metrics
+from tasks.diff.parity_rows import loss_row, values_row
 from tasks.diff.rows import NOT_JUDGED, is_unfilled
-from tasks.diff.state_rows import loss_row, memory_row
+from tasks.diff.state_rows import memory_row
 from tasks.diff.time_rows import first_step_row, stall_row, step_time_row
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
@@ -38,7 +39,8 @@ def diff(
     findings = find_findings(arms, declared=declared, aa=aa)
     floors = floors_of(left, right)
     same_program = any(floor.name == "same program" and floor.holds for floor in floors)
-    parity = compare_losses(left.first, right.first)
+    parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
+    values = values_row(arms, others, tolerances["step_values"])
     time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program)
     rows = [
         *maxview_rows(arms, tolerances, step_time, parity.unit),
@@ -46,6 +48,7 @@ def diff(
         stall_row(arms, same_program=same_program),
         first_step_row(arms, same_program=same_program),
         loss_row(arms, parity, tolerances["loss"]),
+        *([values] if values else []),
         memory_row(arms, tolerances["program_memory_gb"]),
         checkpoint_row(arms),
     ]
@@ -64,10 +67,14 @@ def diff(
         findings=tuple(findings),
         rows=tuple(rows),
         floors=tuple(floors),
-        divergence=parity.first,
+        divergence=parity.parity.first,
         curves=tuple(curve for arm in arms for curve in curves_of(arm)),
-        stalls={arm.name: tuple(stall for run in arm.runs for stall in run.reading.stalls) for arm in arms},
+        stalls={
+            arm.name: tuple(numbered(stall, n) for n, run in enumerate(arm.runs) for stall in run.reading.stalls)
+            for arm in arms
+        },
         next_command=next_command,
+        parities=tuple(found.parity for found in (parity, *others)),
     )
 
 

@@ -1,42 +1,50 @@
-"""States the three floors of equality from what the trainers proved of themselves."""
+"""States the three floors of equality from what the trainers proved of themselves, over all runs of both arms."""
 
-from collections.abc import Mapping
-from typing import Any
+import struct
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.parity import same_bits
 from tasks.records import Floor, RunRecord
 
+SAME_BITS = struct.Struct("<d").pack  # NaN equals NaN, and 0.0 differs from -0.0
 METRICS = ("loss", "grad_norm", "param_norm")
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
     """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
-    programs = [arm.first.program for arm in (baseline, candidate)]
-    if not any(programs):
+    if not any(run.program for arm in (baseline, candidate) for run in arm.runs):
         return []
-    return [
-        _same_program(programs[0], programs[1]),
-        _same_bits(baseline.first, candidate.first),
-        _same_checkpoint(baseline, candidate),
-    ]
+    return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
 
 
-def _same_program(left: Mapping[str, Any], right: Mapping[str, Any]) -> Floor:
-    hashes = (left.get("stablehlo_sha256"), right.get("stablehlo_sha256"))
-    if not all(isinstance(value, str) for value in hashes):
+def _same_program(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
+    """Whether every run of both arms lowered the same train step."""
+    hashes = [[run.program.get("stablehlo_sha256") for run in arm.runs] for arm in (baseline, candidate)]
+    if not all(isinstance(value, str) for side in hashes for value in side):
         return Floor(name="same program", holds=None, evidence="an arm ended before its train step was lowered")
-    shown = [str(value)[:12] for value in hashes]
-    if hashes[0] == hashes[1]:
-        evidence = f"the lowered train step is the same StableHLO on both sides (sha256 {shown[0]}…)"
+    known = [list(dict.fromkeys(str(value)[:12] for value in side)) for side in hashes]
+    for arm, shown in zip((baseline, candidate), known, strict=True):
+        if len(shown) > 1:
+            evidence = f"the runs of {arm.label} lower different train steps (sha256 {shown[0]}… and {shown[1]}…)"
+            return Floor(name="same program", holds=False, evidence=evidence)
+    if len({value for side in hashes for value in side}) == 1:
+        evidence = f"the lowered train step is the same StableHLO on both sides (sha256 {known[0][0]}…)"
         return Floor(name="same program", holds=True, evidence=evidence)
-    evidence = f"the lowered train steps differ (sha256 {shown[0]}… and {shown[1]}…)"
+    evidence = f"the lowered train steps differ (sha256 {known[0][0]}… and {known[1][0]}…)"
     return Floor(name="same program", holds=False, evidence=evidence)
 
 
-def _same_bits(left: RunRecord, right: RunRecord) -> Floor:
-    holds, evidence = _compare_bits(left, right)
-    return Floor(name="same bits", holds=holds, evidence=evidence)
+def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
+    """Whether every run computed what the first one did; the runs of one arm are held against each other too."""
+    first, *others = [(arm.name_run(n), run) for arm in (baseline, candidate) for n, run in enumerate(arm.runs)]
+    found = [(name, *_compare_bits(first[1], run)) for name, run in others]
+    several = len(others) > 1
+    for name, holds, evidence in found:
+        if holds is False:
+            where = f" ({first[0]} and {name})" if several else ""
+            return Floor(name="same bits", holds=False, evidence=evidence + where)
+    _, holds, evidence = next((item for item in found if item[1] is None), found[0])
+    runs = f", in all {len(others) + 1} runs" if several and holds else ""
+    return Floor(name="same bits", holds=holds, evidence=evidence + runs)
 
 
 def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
@@ -52,7 +60,7 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
     names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
     for name in names:
         for step, a, b in zip(frames[0]["step"], frames[0][name], frames[1][name], strict=True):
-            if (a is None) != (b is None) or (a is not None and not same_bits(a, b)):
+            if (a is None) != (b is None) or (a is not None and SAME_BITS(a) != SAME_BITS(b)):
                 return False, f"{name} differs at step {step}: {a!r} and {b!r}"
     arrays = [dict(end["arrays"]) for end in ends if end is not None]
     paths = arrays[0].keys() | arrays[1].keys()

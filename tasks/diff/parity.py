@@ -1,72 +1,188 @@
-"""Finds where the losses of two runs stop being equal, at the best precision that both are known in."""
+"""Finds where the values of two arms stop being equal, over all their runs, at the best precision there is for all."""
 
-import struct
-from math import isfinite, isnan
+import re
+from functools import reduce
+from math import inf, isfinite
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import is_exact, printed_steps, step_table
-from tasks.records import FirstDivergence, RunRecord
+from tasks.diff.arms import ArmRuns, has_died, is_exact, printed_steps
+from tasks.diff.gaps import Values, gaps_between, nearest_at, varies_at
+from tasks.diff.printed import last_digit, round_to, shared_decimals
+from tasks.diff.trend import describe_trend
+from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"
-LEAST_DECIMALS = 3  # MaxText prints three; a log in which they all happen to end in 0 prints three too
+TIMES_WITHIN = 10.0  # what runs of one arm differ by among themselves must be exceeded this often to count
+EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
+PLACES = frozenset({"step", "line", "offset", "time"})
+# what is measured, and so differs between two runs of anything
+MEASURED = re.compile(r"seconds|(^|_)(time|ms|s|tps|wps|mfu)(_|$)|_per_s|tokens_per|flops|memory|elapsed|throughput")
 
 
-class LossParity(Frozen):
-    """How far the losses of two runs agree, over the steps that both have."""
-
-    common: int
-    precision: str
-    unit: float  # one unit of the last printed digit; 0 where losses are known in full
-    first: FirstDivergence | None = None
-    worst: tuple[int, float, float] | None = None  # the step with the largest difference, and both losses there
+type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm
 
 
-def compare_losses(baseline: RunRecord, candidate: RunRecord) -> LossParity:
-    """Compare step by step: bits if both trainers wrote them, else what both logs print."""
-    exact = is_exact(baseline) and is_exact(candidate)
-    tables = [step_table(run) if exact else printed_steps(run) for run in (baseline, candidate)]
-    left, right = (_losses(table) for table in tables)
-    steps = sorted(left.keys() & right.keys())
-    decimals = max(map(_decimals, [*left.values(), *right.values()]), default=LEAST_DECIMALS)
+class Within(Frozen):
+    """The first step at which the runs of one arm differ among themselves, and by how much they do at most."""
+
+    step: int
+    widest: float
+    values: tuple[str, ...]  # at `step`, run by run
+    places: tuple[Source | None, ...]
+
+
+class MetricParity(Frozen):
+    """How far two arms agree on one metric, and what the row about it shows."""
+
+    parity: Parity
+    unit: float  # one unit of the last printed digit at the largest gap; 0 where values are known in full
+    places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
+    worst: tuple[int, float, float] | None = None  # the step with the largest gap, and the nearest values there
+    within: tuple[Within | None, Within | None] = (None, None)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the arms differ by no more than a few times what runs of one arm differ by."""
+        widest = max((side.widest for side in self.within if side), default=0.0)
+        gap = self.parity.largest_gap or 0.0
+        return any(self.within) and (gap <= TIMES_WITHIN * widest if isfinite(gap) else widest == inf)
+
+
+def shared_metrics(arms: tuple[ArmRuns, ArmRuns]) -> list[str]:
+    """The deterministic metrics that every run has: in the trainers' JSON lines, else in the logs; the loss first."""
+    tables = [_table(run, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
+    shared = [
+        name
+        for name, kind in tables[0].schema.items()
+        if kind.is_numeric() and name not in PLACES and not MEASURED.search(name)
+        if all(name in table.columns and table[name].null_count() < table.height for table in tables)
+    ]
+    return ["loss", *(name for name in shared if name != "loss")]
+
+
+def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> MetricParity:
+    """Compare step by step: bits if every trainer wrote them, else what all logs print.
+
+    Where the runs of an arm differ among themselves, the arms differ at a step if all runs of one lie beyond all runs
+    of the other; the gap is the distance between the nearest two.
+    """
+    exact = _all_exact(arms)
+    runs = (_whole_runs(arms[0]), _whole_runs(arms[1]))
+    steps, values = _align([_series(run, metric, exact=exact) for side in runs for _, run in side])
+    decimals = 0 if exact else shared_decimals(values)
+    if not exact:
+        values = round_to(values, decimals)
+    sides = (values[: len(runs[0])], values[len(runs[0]) :])
+    varies = [varies_at(side, exact=exact) for side in sides]
+    gaps = gaps_between(sides)
+    if not exact:
+        gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not quite 0.001 in binary, and ranks would see it
+    differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
     precision = EXACT if exact else f"printed precision ({decimals} decimals)"
-    different = [step for step in steps if not (same_bits if exact else _same)(left[step], right[step])]
-    first = None
-    if different:
-        texts = [repr(side[different[0]]) if exact else f"{side[different[0]]:.{decimals}f}" for side in (left, right)]
-        first = FirstDivergence(
-            metric="loss", step=different[0], baseline=texts[0], candidate=texts[1], precision=precision
-        )
-    worst = max(different, key=lambda step: _distance(left[step], right[step]), default=None)
-    return LossParity(
-        common=len(steps),
+    found = np.flatnonzero(differs)
+    within = tuple(
+        _within(side, steps, rows, mask, exact=exact) for side, rows, mask in zip(runs, sides, varies, strict=True)
+    )
+    parity = Parity(
+        metric=metric,
+        steps=len(steps),
+        runs=(len(runs[0]), len(runs[1])),
         precision=precision,
-        unit=0.0 if exact else 10.0**-decimals,
-        first=first,
-        worst=None if worst is None else (worst, left[worst], right[worst]),
+        different=len(found),
+    )
+    if not found.size:
+        return MetricParity(parity=parity, unit=0.0 if exact else 10.0**-decimals, within=(within[0], within[1]))
+    at = int(found[0])
+    peak = int(found[np.argmax(gaps[found])])
+    pairs = {index: nearest_at(sides, index) for index in (at, peak)}
+    exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
+    unit = 0.0 if exact else max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
+    texts = [repr(value) if exact else f"{value:.{decimals}f}" for value in pairs[at]]
+    first = FirstDivergence(
+        metric=metric, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
+    )
+    return MetricParity(
+        parity=parity.model_copy(
+            update={
+                "first": first,
+                "last": int(steps[found[-1]]),
+                "largest_step": int(steps[peak]),
+                "largest_gap": float(gaps[peak]),
+                "trend": describe_trend(steps[at:], gaps[at:]),
+            }
+        ),
+        unit=unit,
+        places=(_place(runs[0], sides[0], at, int(steps[at]), pairs[at][0]),
+                _place(runs[1], sides[1], at, int(steps[at]), pairs[at][1])),
+        worst=(int(steps[peak]), *pairs[peak]),
+        within=(within[0], within[1]),
+    )  # fmt: skip
+
+
+def _all_exact(arms: tuple[ArmRuns, ArmRuns]) -> bool:
+    return all(is_exact(run) for arm in arms for run in arm.runs)
+
+
+def _table(run: RunRecord, *, exact: bool) -> pl.DataFrame:
+    return run.metrics if exact and run.metrics is not None else run.reading.steps
+
+
+def _series(run: RunRecord, metric: str, *, exact: bool) -> pl.DataFrame:
+    """(step, value) ascending: of a step that was done twice its last value, none where a step was skipped."""
+    table = _table(run, exact=exact)
+    if metric not in table.columns:
+        return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
+    last = table.unique("step", keep="last", maintain_order=True)
+    values = last.select(pl.col("step").cast(pl.Int64), pl.col(metric).cast(pl.Float64).alias("value"))
+    return values.filter(pl.col("value").is_not_null()).sort("step")
+
+
+def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
+    """The steps that all have, and the values there, one row per run."""
+    named = [table.rename({"value": str(index)}) for index, table in enumerate(series)]
+    whole = reduce(lambda left, right: left.join(right, on="step", how="inner"), named).sort("step")
+    return whole["step"].to_numpy(), np.stack([whole[str(index)].to_numpy() for index in range(len(series))])
+
+
+def _whole_runs(arm: ArmRuns) -> Runs:
+    """The runs that ended well, with their numbers; all of them if none did: a death must not hide later steps."""
+    numbered = tuple(enumerate(arm.runs))
+    return tuple(pair for pair in numbered if not has_died(pair[1])) or numbered
+
+
+def _within(
+    runs: Runs, steps: NDArray[np.int64], side: Values, varies: NDArray[np.bool_], *, exact: bool
+) -> Within | None:
+    if not varies.any():
+        return None
+    at = int(np.flatnonzero(varies)[0])
+    with np.errstate(invalid="ignore"):
+        widths = (side.max(axis=0) - side.min(axis=0))[varies]
+    step = int(steps[at])
+    return Within(
+        step=step,
+        widest=float(np.where(np.isnan(widths), inf, widths).max()),
+        values=tuple(repr(float(value)) if exact else f"{value:g}" for value in side[:, at]),
+        places=tuple(step_place(run, step, number) for number, run in runs),
     )
 
 
-def _losses(table: pl.DataFrame) -> dict[int, float]:
-    known = table.filter(pl.col("loss").is_not_null())  # a step that was skipped has none
-    return dict(zip(known["step"], known["loss"], strict=True))
+def _place(runs: Runs, side: Values, index: int, step: int, value: float) -> Source | None:
+    """The step's line in the log of the run that has this value there."""
+    rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
+    number, run = runs[int(rows[0]) if rows.size else 0]
+    return step_place(run, step, number)
 
 
-def _decimals(value: float) -> int:
-    text = repr(value)
-    return LEAST_DECIMALS if "e" in text or not isfinite(value) else max(LEAST_DECIMALS, len(text.partition(".")[2]))
+def step_place(run: RunRecord, step: int, number: int) -> Source | None:
+    """Where a step's last line stands in the log of the arm's run with this number."""
+    row = printed_steps(run).row(by_predicate=pl.col("step") == step, named=True) if _prints(run, step) else None
+    return None if row is None else Source(line=row["line"], offset=row["offset"], run=number)
 
 
-def _same(left: float, right: float) -> bool:
-    return left == right or (isnan(left) and isnan(right))
-
-
-def same_bits(left: float, right: float) -> bool:
-    """Whether the bits are equal, so that NaN equals NaN and 0.0 differs from -0.0."""
-    return struct.pack("<d", left) == struct.pack("<d", right)
-
-
-def _distance(left: float, right: float) -> float:
-    distance = abs(left - right)
-    return distance if isfinite(distance) else float("inf")
+def _prints(run: RunRecord, step: int) -> bool:
+    return bool((run.reading.steps["step"] == step).any())

@@ -1,15 +1,22 @@
 """Where losses stop being equal, bit for bit or as printed, and the three floors."""
 
+import re
 from collections.abc import Callable, Mapping
-from math import inf, nan
+from decimal import Decimal
+from math import factorial, inf, nan
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.floors import floors_of
-from tasks.diff.parity import EXACT, compare_losses
-from tasks.records import Floor, RunRecord
+from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
+from tasks.diff.trend import describe_trend
+from tasks.records import Floor, RunRecord, Source
 
 type MakeRun = Callable[..., RunRecord]
 type ArmOf = Callable[..., ArmRuns]
@@ -17,12 +24,19 @@ type ArmOf = Callable[..., ArmRuns]
 PRINTED = "printed precision (3 decimals)"
 
 
+def compare_losses(*sides: RunRecord | list[RunRecord]) -> MetricParity:
+    left, right = ([side] if isinstance(side, RunRecord) else side for side in sides)
+    return compare_metric(
+        (ArmRuns(name="linen", label="linen", runs=tuple(left)), ArmRuns(name="nnx", label="nnx", runs=tuple(right)))
+    )
+
+
 # ---------------------------------------------------------------- as printed
 
 
 def test_equal_prints_are_equal_to_printed_precision(make_run: MakeRun) -> None:
     parity = compare_losses(make_run("linen"), make_run("nnx"))
-    assert (parity.common, parity.precision, parity.first, parity.worst) == (6, PRINTED, None, None)
+    assert (parity.parity.steps, parity.parity.precision, parity.parity.first, parity.worst) == (6, PRINTED, None, None)
     assert parity.unit == 0.001
 
 
@@ -30,31 +44,35 @@ def test_the_first_difference_and_the_largest_are_both_found(make_run: MakeRun) 
     left = make_run("linen", losses=(9.0, 8.459, 7.5, 7.0))
     right = make_run("nnx", losses=(9.0, 8.458, 7.7, 7.0))
     parity = compare_losses(left, right)
-    assert parity.first is not None
-    assert (parity.first.step, parity.first.baseline, parity.first.candidate) == (1, "8.459", "8.458")
+    assert parity.parity.first is not None
+    assert (parity.parity.first.step, parity.parity.first.baseline, parity.parity.first.candidate) == (
+        1,
+        "8.459",
+        "8.458",
+    )
     assert parity.worst == (2, 7.5, 7.7)
 
 
 def test_only_common_steps_count(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(9.0, 8.0, 7.0))
     right = make_run("nnx", losses=(8.0, 7.0, 6.0), first=1)
-    assert compare_losses(left, right).common == 2
-    assert compare_losses(left, right).first is None
-    assert compare_losses(left, make_run("nnx", losses=(1.0,), first=9)).common == 0
+    assert compare_losses(left, right).parity.steps == 2
+    assert compare_losses(left, right).parity.first is None
+    assert compare_losses(left, make_run("nnx", losses=(1.0,), first=9)).parity.steps == 0
 
 
 def test_a_step_done_twice_counts_as_it_was_last(make_run: MakeRun) -> None:
     again = make_run("nnx", losses=(9.0, 1.0, 8.0, 7.0), columns={"step": [0, 1, 1, 2]})
-    assert compare_losses(make_run("linen", losses=(9.0, 8.0, 7.0)), again).first is None
+    assert compare_losses(make_run("linen", losses=(9.0, 8.0, 7.0)), again).parity.first is None
 
 
 def test_logs_that_print_more_are_held_to_more(make_run: MakeRun) -> None:
     left, right = make_run("linen", losses=(10.90931, 9.0)), make_run("nnx", losses=(10.90932, 9.0))
     parity = compare_losses(left, right)
-    assert parity.first is not None
-    assert (parity.first.baseline, parity.first.candidate) == ("10.90931", "10.90932")
+    assert parity.parity.first is not None
+    assert (parity.parity.first.baseline, parity.parity.first.candidate) == ("10.90931", "10.90932")
     assert parity.unit == pytest.approx(1e-5)
-    assert parity.precision == "printed precision (5 decimals)"
+    assert parity.parity.precision == "printed precision (5 decimals)"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +81,7 @@ def test_logs_that_print_more_are_held_to_more(make_run: MakeRun) -> None:
 )
 def test_what_is_no_number(left: Any, right: Any, first: int | None, make_run: MakeRun) -> None:
     parity = compare_losses(make_run("linen", losses=left), make_run("nnx", losses=right))
-    assert (parity.first.step if parity.first else None) == first
+    assert (parity.parity.first.step if parity.parity.first else None) == first
 
 
 def test_a_number_lost_is_the_largest_difference(make_run: MakeRun) -> None:
@@ -75,7 +93,7 @@ def test_a_number_lost_is_the_largest_difference(make_run: MakeRun) -> None:
 
 def test_steps_without_a_loss_are_left_out(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(None, 8.0, 7.0))
-    assert compare_losses(left, make_run("nnx", losses=(9.0, 8.0, 7.0))).common == 2
+    assert compare_losses(left, make_run("nnx", losses=(9.0, 8.0, 7.0))).parity.steps == 2
 
 
 # ---------------------------------------------------------------- bit for bit
@@ -85,33 +103,230 @@ def test_full_precision_sees_what_printing_hides(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(9.0, 8.0), exact=(9.0, 8.0000001))
     right = make_run("nnx", losses=(9.0, 8.0), exact=(9.0, 8.0000002))
     parity = compare_losses(left, right)
-    assert parity.first is not None
-    assert (parity.first.step, parity.precision, parity.unit) == (1, EXACT, 0.0)
-    assert (parity.first.baseline, parity.first.candidate) == ("8.0000001", "8.0000002")
+    assert parity.parity.first is not None
+    assert (parity.parity.first.step, parity.parity.precision, parity.unit) == (1, EXACT, 0.0)
+    assert (parity.parity.first.baseline, parity.parity.first.candidate) == ("8.0000001", "8.0000002")
 
 
 def test_bits_are_compared_not_values(make_run: MakeRun) -> None:
     left, right = make_run("linen", exact=(0.0, nan)), make_run("nnx", exact=(-0.0, nan))
     parity = compare_losses(left, right)
-    assert parity.first is not None
-    assert parity.first.step == 0
-    assert compare_losses(left, make_run("nnx", exact=(0.0, nan))).first is None
+    assert parity.parity.first is not None
+    assert parity.parity.first.step == 0
+    assert compare_losses(left, make_run("nnx", exact=(0.0, nan))).parity.first is None
 
 
 def test_one_side_in_full_precision_is_held_to_what_the_other_prints(make_run: MakeRun) -> None:
     left = make_run("linen", losses=(9.0, 8.123), exact=(9.0004, 8.1231234))
     parity = compare_losses(left, make_run("nnx", losses=(9.0, 8.123)))
-    assert parity.precision == PRINTED
-    assert parity.first is None
+    assert parity.parity.precision == PRINTED
+    assert parity.parity.first is None
 
 
 def test_a_resumed_run_is_compared_over_all_its_steps(make_run: MakeRun) -> None:
     whole = make_run("linen", exact=(9.0, 8.5, 8.0, 7.5))
     resumed = make_run("nnx", losses=(8.0, 7.5), first=2, exact=(9.0, 8.4, 8.0, 7.5))
     parity = compare_losses(whole, resumed)
-    assert parity.common == 4
-    assert parity.first is not None
-    assert parity.first.step == 1  # before the log of the last attempt begins
+    assert parity.parity.steps == 4
+    assert parity.parity.first is not None
+    assert parity.parity.first.step == 1  # before the log of the last attempt begins
+
+
+# ---------------------------------------------------------------- an injected change is found where it was injected
+
+STEPS = 6
+
+
+def not_a_tie(value: Decimal) -> bool:
+    return (value * 1000) % 1 != Decimal("0.5")  # of a tie, printing keeps the even neighbour on both sides
+
+
+true_losses = st.decimals(min_value="0.01", max_value="20", places=7).filter(not_a_tie)
+
+
+@given(
+    losses=st.lists(true_losses, min_size=STEPS, max_size=STEPS),
+    k=st.integers(0, STEPS - 1),
+    sign=st.sampled_from([1, -1]),
+    repeats=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    data=st.data(),
+)
+@example(  # values that straddle rounding: 8.4585001 prints 8.459, and 8.4595001 prints 8.460
+    losses=[Decimal("8.4585001")] * STEPS, k=4, sign=1, repeats=(1, 1), data=None
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_thousandth_injected_at_step_k_is_found_at_k(
+    losses: list[Decimal], k: int, sign: int, repeats: tuple[int, int], data: Any, make_run: MakeRun
+) -> None:
+    changed = [*losses[:k], losses[k] + sign * Decimal("0.001"), *losses[k + 1 :]]
+    if changed[k] <= 0:
+        return
+    printed = [[float(f"{loss:.3f}") for loss in side] for side in (losses, changed)]
+    left = [make_run("linen", losses=printed[0], seconds=(1.0,) * STEPS, repeat=n) for n in range(repeats[0])]
+    # one run of the candidate or all of them: with several runs of one arm, one alone is told as its own variation
+    right = [make_run("nnx", losses=printed[1], seconds=(1.0,) * STEPS, repeat=n) for n in range(repeats[1])]
+    found = compare_losses(left, right)
+    assert found.parity.first is not None
+    assert (found.parity.first.step, found.parity.last, found.parity.different) == (k, k, 1)
+    assert found.parity.largest_gap == pytest.approx(0.001)
+    if repeats[1] > 1:
+        odd = data.draw(st.integers(0, repeats[1] - 1)) if data else 0
+        one = [run if n == odd else left[0].model_copy(update={"arm": "nnx"}) for n, run in enumerate(right)]
+        within = compare_losses(left, one).within[1]
+        assert within is not None
+        assert within.step == k
+        assert within.widest == pytest.approx(0.001)
+
+
+@given(
+    losses=st.lists(st.floats(0.015625, 100, width=32), min_size=STEPS, max_size=STEPS),
+    k=st.integers(0, STEPS - 1),
+    ulps=st.integers(1, 1000),
+)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_last_bit_injected_at_step_k_is_found_at_k(
+    losses: list[float], k: int, ulps: int, make_run: MakeRun
+) -> None:
+    nudged = float((np.float32(losses[k]).view(np.int32) + np.int32(ulps)).view(np.float32))
+    changed = [*losses[:k], nudged, *losses[k + 1 :]]
+    first = compare_losses(make_run("linen", exact=losses), make_run("nnx", exact=changed)).parity.first
+    assert first is not None
+    assert (first.step, first.precision) == (k, EXACT)
+
+
+# ---------------------------------------------------------------- every repeat counts
+
+
+def test_a_difference_in_the_last_repeat_alone_is_seen(make_run: MakeRun) -> None:
+    left = [make_run("linen", repeat=n) for n in range(3)]
+    right = [make_run("nnx", repeat=n, losses=(9.0, 8.5, 8.0 + (n == 2), 7.5, 7.25, 7.0)) for n in range(3)]
+    found = compare_losses(left, right)
+    assert found.within[0] is None
+    assert found.within[1] is not None
+    assert (found.within[1].step, found.within[1].widest, found.within[1].values) == (2, 1.0, ("8", "8", "9"))
+    assert [place.run for place in found.within[1].places if place] == [0, 1, 2]
+    assert found.parity.first is None  # two runs of it equal the baseline: that is its own doing
+    assert found.parity.runs == (3, 3)
+
+
+def test_arms_that_lie_further_apart_than_their_own_runs_differ(make_run: MakeRun) -> None:
+    left = [make_run("linen", losses=(9.0, 8.0 + n * 0.001), repeat=n) for n in range(2)]
+    near = [make_run("nnx", losses=(9.0, 8.005 + n * 0.001), repeat=n) for n in range(2)]
+    far = [make_run("nnx", losses=(9.0, 8.5), repeat=n) for n in range(2)]
+    found = compare_losses(left, near)
+    assert found.parity.largest_gap == pytest.approx(0.004)  # 8.001 and 8.005
+    assert found.worst == (1, 8.001, 8.005)
+    assert found.is_noise
+    assert not compare_losses(left, far).is_noise
+    assert not compare_losses(left[:1], far).is_noise
+
+
+def test_the_place_of_a_difference_names_the_run(make_run: MakeRun) -> None:
+    left = [make_run("linen", losses=(9.0, 8.0 + 0.1 * n), repeat=n) for n in range(2)]
+    found = compare_losses(left, make_run("nnx", losses=(9.0, 9.5)))
+    assert found.places[0] == Source(line=101, offset=1010, run=1)  # 8.1 is nearer to 9.5 than 8.0
+    assert found.places[1] == Source(line=101, offset=1010, run=0)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "gap"),
+    [
+        ([(1.0, nan), (1.0, 2.0)], [(1.0, nan)], None),  # one run of each lost the number: no difference between arms
+        ([(1.0, nan), (1.0, nan)], [(1.0, 2.0)], inf),
+        ([(1.0, nan), (1.0, inf)], [(1.0, 2.0)], inf),
+        ([(1.0, 2.0), (1.0, 3.0)], [(1.0, nan), (1.0, 2.5)], None),
+    ],
+)
+def test_lost_numbers_among_repeats(left: Any, right: Any, gap: float | None, make_run: MakeRun) -> None:
+    found = compare_losses(
+        [make_run("linen", losses=losses, repeat=n) for n, losses in enumerate(left)],
+        [make_run("nnx", losses=losses, repeat=n) for n, losses in enumerate(right)],
+    )
+    assert found.parity.largest_gap == gap
+
+
+def test_a_repeat_that_died_does_not_hide_later_steps(make_run: MakeRun) -> None:
+    dead = make_run("linen", losses=(9.0,), repeat=1, reading={"exit_code": 137})
+    found = compare_losses([make_run("linen"), dead], make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 6.0)))
+    assert (found.parity.steps, found.parity.runs) == (6, (1, 1))
+    assert found.parity.first is not None
+    assert found.parity.first.step == 5
+
+
+# ---------------------------------------------------------------- whether the gap grows
+
+
+def gaps_of(make_run: MakeRun, gaps: Any) -> MetricParity:
+    base = [10.0 - 0.1 * step for step in range(len(gaps))]
+    moved = [loss + gap for loss, gap in zip(base, gaps, strict=True)]
+    seconds = (1.0,) * len(base)
+    return compare_losses(
+        make_run("linen", losses=[round(v, 3) for v in base], seconds=seconds),
+        make_run("nnx", losses=[round(v, 3) for v in moved], seconds=seconds),
+    )
+
+
+def test_a_growing_gap_is_told_with_its_slope(make_run: MakeRun) -> None:
+    found = gaps_of(make_run, [0.0, 0.0, *(0.002 * n for n in range(1, 19))])
+    assert "the gap grows" in found.parity.trend
+    assert "Theil–Sen +0.002 per step" in found.parity.trend
+    # 18 points in perfect order: 2 of 18! orders are as extreme
+    chance = re.search(r"p = (\S+),", found.parity.trend)
+    assert chance is not None
+    assert float(chance[1]) == pytest.approx(2 / factorial(18), rel=0.05)
+
+
+def test_gaps_without_a_direction_or_too_few(make_run: MakeRun) -> None:
+    assert "the gap shrinks" in gaps_of(make_run, [0.05 / (n + 1) for n in range(12)]).parity.trend
+    assert "neither grows nor shrinks" in gaps_of(make_run, [0.003, 0.001] * 8).parity.trend
+    assert "stays the same" in gaps_of(make_run, [0.001] * 10).parity.trend
+    assert "too few to tell" in gaps_of(make_run, [0.0] * 8 + [0.001, 0.002]).parity.trend
+
+
+def test_a_million_steps_are_put_into_blocks() -> None:
+    steps = np.arange(1_000_000)
+    grows = describe_trend(steps, 1e-6 * steps.astype(float))
+    assert grows.startswith("the gap grows")
+    assert "+1e-06 per step" in grows
+
+
+# ---------------------------------------------------------------- other values
+
+
+def test_every_value_without_noise_is_compared(make_run: MakeRun) -> None:
+    extra = pl.DataFrame({"grad_norm": [1.0] * 6, "lr": [0.1] * 6, "tflops": [1.0] * 6, "note": ["x"] * 6})
+
+    def run(arm: str, norm: float = 1.0) -> RunRecord:
+        made = make_run(arm, exact=True)
+        assert made.metrics is not None
+        values = extra.with_columns(grad_norm=pl.Series([1.0] * 5 + [norm]))
+        return made.model_copy(update={"metrics": pl.concat([made.metrics, values], how="horizontal")})
+
+    def arms(norm: float) -> tuple[ArmRuns, ArmRuns]:
+        return (
+            ArmRuns(name="linen", label="linen", runs=(run("linen"),)),
+            ArmRuns(name="nnx", label="nnx", runs=(run("nnx", norm),)),
+        )
+
+    assert shared_metrics(arms(1.0)) == ["loss", "grad_norm", "lr"]  # clocks and texts are not compared
+    first = compare_metric(arms(1.0000001), "grad_norm").parity.first
+    assert first is not None
+    assert (first.metric, first.step) == ("grad_norm", 5)
+
+
+@pytest.mark.parametrize("name", ["step_time_s", "tokens_per_s_per_device", "elapsed_time_per_iteration", "mfu"])
+def test_what_a_clock_decides_is_no_such_value(name: str, make_run: MakeRun) -> None:
+    runs = [make_run(arm, columns={name: [1.0] * 6}) for arm in ("linen", "nnx")]
+    arms = (ArmRuns(name="linen", label="", runs=(runs[0],)), ArmRuns(name="nnx", label="", runs=(runs[1],)))
+    assert name not in shared_metrics(arms)
+
+
+def test_exponents_are_known_to_their_digits(make_run: MakeRun) -> None:
+    """Megatron prints 1.090931E+01: six decimals of the mantissa, five of the value."""
+    megatron = {"format": "megatron"}
+    left = make_run("linen", losses=(10.90931, 0.9876543), reading=megatron)
+    found = compare_losses(left, make_run("nnx", losses=(10.90932, 0.9876543), reading=megatron))
+    assert found.unit == pytest.approx(1e-5)
 
 
 # ---------------------------------------------------------------- the floors
@@ -206,3 +421,18 @@ def test_any_repeat_may_bring_the_proof_or_the_failure(make_run: MakeRun, arm_of
 
 def test_logs_from_elsewhere_have_no_floors(make_run: MakeRun, arm_of: ArmOf) -> None:
     assert floors_of(arm_of(make_run("linen")), arm_of(make_run("nnx"))) == []
+
+
+def test_floors_look_at_every_repeat(make_run: MakeRun, arm_of: ArmOf) -> None:
+    other = PROGRAM | {"stablehlo_sha256": "beef" * 16}
+    good = [make_run(arm, exact=True, record={"program": PROGRAM}) for arm in ("linen", "linen", "nnx")]
+    odd = make_run("nnx", exact=(9.0, 8.5, 8.0, 7.5, 7.25, 7.1), record={"program": other})
+    floors = {floor.name: floor for floor in floors_of(arm_of(*good[:2]), arm_of(good[2], odd))}
+    assert floors["same program"].holds is False
+    assert floors["same program"].evidence.startswith("the runs of nnx · c0ffee lower different train steps")
+    assert floors["same bits"].holds is False
+    assert floors["same bits"].evidence.endswith("7.0 and 7.1 (linen · c0ffee, run 1 and nnx · c0ffee, run 2)")
+    whole = {floor.name: floor for floor in floors_of(arm_of(*good[:2]), arm_of(good[2]))}
+    assert whole["same program"].holds is True
+    assert whole["same bits"].holds is True
+    assert whole["same bits"].evidence.endswith("are equal bit for bit, in all 3 runs")

@@ -1,0 +1,43 @@
+"""Turns the values of several runs per step into what tells them apart: where they vary, and how far two sides lie."""
+
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+type Values = NDArray[np.float64]  # [runs, steps]
+
+
+def varies_at(values: Values, *, exact: bool) -> NDArray[np.bool_]:
+    """At which steps not all rows are equal. NaN equals NaN; in full precision 0.0 differs from -0.0."""
+    first = values[:1]
+    if exact:
+        # every NaN is one NaN: what bits it has is not the trainer's doing
+        bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+        return np.asarray((bits != bits[:1]).any(axis=0))
+    return np.asarray(~((values == first) | (np.isnan(values) & np.isnan(first))).all(axis=0))
+
+
+def gaps_between(sides: tuple[Values, Values]) -> Values:
+    """The distance between the nearest values of two sides per step: 0 where their ranges overlap, inf where one side
+    has only numbers that the other has not (NaN, infinities)."""
+    finite = [np.isfinite(side) for side in sides]
+    low = [np.where(known, side, inf).min(axis=0) for side, known in zip(sides, finite, strict=True)]
+    high = [np.where(known, side, -inf).max(axis=0) for side, known in zip(sides, finite, strict=True)]
+    with np.errstate(invalid="ignore"):
+        apart = np.maximum(np.maximum(low[1] - high[0], low[0] - high[1]), 0.0)
+    numbers = finite[0].any(axis=0) & finite[1].any(axis=0)
+    shared = np.zeros(numbers.shape, dtype=bool)
+    for is_kind in (np.isnan, np.isposinf, np.isneginf):
+        shared |= is_kind(sides[0]).any(axis=0) & is_kind(sides[1]).any(axis=0)
+    pure = finite[0].all(axis=0) & finite[1].all(axis=0)
+    return np.where(pure, apart, np.where(shared | (numbers & (apart == 0)), 0.0, inf))
+
+
+def nearest_at(sides: tuple[Values, Values], index: int) -> tuple[float, float]:
+    """The two values, one of each side, that lie nearest to each other at a step at which the sides differ."""
+    left, right = (side[:, index] for side in sides)
+    with np.errstate(invalid="ignore"):
+        distance = np.nan_to_num(np.abs(left[:, None] - right[None, :]), nan=inf, posinf=inf)
+    row, column = np.unravel_index(int(np.argmin(distance)), distance.shape)
+    return float(left[row]), float(right[column])

@@ -1,0 +1,42 @@
+"""Finds the precision in which logs print a value, out of the values alone."""
+
+from decimal import Decimal
+from math import floor, isfinite, log10
+
+import numpy as np
+
+from tasks.diff.gaps import Values
+
+LEAST_DECIMALS = 3  # MaxText prints three; a log in which they all happen to end in 0 prints three too
+
+
+def shared_decimals(values: Values) -> int:
+    """The decimals that every run prints: of a run, as many as the value that needs most."""
+    return min((max(map(_decimals, np.unique(row).tolist()), default=LEAST_DECIMALS) for row in values), default=0)
+
+
+def _decimals(value: float) -> int:
+    if not isfinite(value):
+        return LEAST_DECIMALS
+    exponent = Decimal(repr(value)).as_tuple().exponent
+    return max(LEAST_DECIMALS, -exponent if isinstance(exponent, int) else 0)
+
+
+def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
+    """One unit of the last printed digit of a value: of its decimals, or, where a log prints exponents, of its
+    significant digits, which are as many as the value of all that needs most."""
+    fixed = 10.0**-decimals
+    if not exponents or not isfinite(value) or value == 0:
+        return fixed
+    digits = max(_digits(number) for number in np.unique(values[np.isfinite(values)]).tolist())
+    return max(fixed, 10.0 ** (floor(log10(abs(value))) + 1 - digits))
+
+
+def _digits(value: float) -> int:
+    return len(Decimal(repr(value)).normalize().as_tuple().digits)
+
+
+def round_to(values: Values, decimals: int) -> Values:
+    """The values as a log with this many decimals would print them; rows that need no more stay as they are."""
+    finer = [max(map(_decimals, np.unique(row).tolist()), default=0) > decimals for row in values]
+    return np.stack([np.round(row, decimals) if fine else row for row, fine in zip(values, finer, strict=True)])
