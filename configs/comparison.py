@@ -8,12 +8,13 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError, Problems, suggest
+from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
 from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
 from configs.schema import Frozen
 
-type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances"]
+type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 Metric = Literal["step_time_s", "loss", "step_values", "memory_percent", "parameters", "program_memory_gb"]
 
 SINGULAR: Mapping[Kind, str] = {
@@ -22,6 +23,7 @@ SINGULAR: Mapping[Kind, str] = {
     "targets": "target",
     "comparisons": "comparison",
     "tolerances": "set of tolerances",
+    "comparability": "set of findings",
 }
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
@@ -29,10 +31,24 @@ Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class Arm(Frozen):
-    """One side of a comparison: a name and what it sets."""
+    """One side of a comparison: a name, and what it is meant to have apart from the other side.
+
+    `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
+    of its own, `python` names one that exists, and `image` one for targets that run images.
+    """
 
     name: Name
     set: dict[str, Any] = {}
+    ref: Annotated[str, Field(min_length=1)] | None = None
+    packages: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    python: Annotated[str, Field(min_length=1)] | None = None
+    image: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check_environment(self) -> Self:
+        if sum(map(bool, (self.packages, self.python, self.image))) > 1:
+            raise ValueError(f"{self.name}: set at most one of packages, python and image")
+        return self
 
 
 class Comparison(Frozen):
@@ -45,15 +61,27 @@ class Comparison(Frozen):
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
     repeats: Annotated[Count, Field(le=100)]
     tolerances: Name
+    comparability: Name = "default"  # what findings do to the verdict
+    findings: dict[str, Any] = {}  # single ones that do something else here; configs/findings.py reads them
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
+    repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; the checkout of maxview if not set
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
         names = [arm.name for arm in self.arms]
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
+        if (self.arms[0].ref is None) != (self.arms[1].ref is None):
+            raise ValueError("either both arms have a ref or none")
+        if self.repository and self.arms[0].ref is None:
+            raise ValueError("a repository is only read for arms that have a ref")
         return self
+
+    @property
+    def has_refs(self) -> bool:
+        """Whether the arms are versions of the trainer out of a repository."""
+        return self.arms[0].ref is not None
 
 
 class Target(Frozen):
@@ -123,9 +151,11 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
     if not question:
         problems.lines.append(f"{display_path(path)}:1: begin with a comment that says what is compared")
     spec = problems.attempt(lambda: _load(path, data, Comparison, name=name, question=question))
+    problems.attempt(lambda: _own_rules(data, path))
     named: list[tuple[Kind, str, tuple[str | int, ...]]] = []
     if spec is not None:
         named += [("targets", spec.target, ("target",)), ("tolerances", spec.tolerances, ("tolerances",))]
+        named += [("comparability", spec.comparability, ("comparability",))]
         named += [("cases", case, ("cases", index)) for index, case in enumerate(spec.cases)]
     for kind, word, keys in named:
         try:
@@ -164,6 +194,19 @@ def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Toleran
     if problems:
         raise ConfigError(problems)
     return tolerances
+
+
+def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
+    return read_rules(data["findings"], path) if "findings" in data else {}
+
+
+def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
+    """What each finding does: as the set `name` says, or as the comparison's own `findings:` do. Raises ConfigError."""
+    rules = load_rules(find("comparability", name, root=root))
+    if comparison is not None:
+        path = find("comparisons", comparison, root=root)
+        rules |= _own_rules(read_yaml(path), path)
+    return {kind: rule.effect for kind, rule in rules.items()}
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:

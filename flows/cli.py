@@ -40,6 +40,11 @@ def compare(
     model: str | None = None,
     repeats: int | None = None,
     set_: Set = None,
+    branch: str | None = None,
+    baseline: str | None = None,
+    repository: str | None = None,
+    with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
+    aa: Annotated[bool, Parameter(negative="")] = False,
     out: Out = DEFAULT_OUT,
     fresh: Annotated[bool, Parameter(negative="")] = False,
     json_: Json = False,
@@ -56,9 +61,21 @@ def compare(
         The model file; the target's own by default.
     repeats
         Runs per arm, interleaved.
+    branch
+        For main-vs-branch: the branch, tag or commit to judge; HEAD by default.
+    baseline
+        What to judge it against; main by default.
+    repository
+        A clone's folder or an address that has both; maxview's own checkout by default.
+    with_
+        ARM:PACKAGE, again for more: what one arm runs apart from the other, for example branch:jax==0.11.0;
+        branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.
+    aa
+        Both arms are meant to be the same commit: a control that measures the noise.
     fresh
         Train again even if equal runs have finished before.
     """
+    from tasks.arms import ArmWishes
     from tasks.resolve import Request, resolve
 
     # the input is checked here too: a mistake should not cost the start of a server
@@ -69,6 +86,7 @@ def compare(
         model=model,
         repeats=repeats,
         overrides=tuple(set_ or ()),
+        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
     )
     resolve(request, out)
     _check_out(out)
@@ -83,6 +101,11 @@ def compare(
             model=model,
             repeats=repeats,
             overrides=list(set_ or []),
+            branch=branch,
+            baseline=baseline,
+            repository=repository,
+            software=list(with_ or []),
+            aa=aa,
             out=str(out.absolute()),
             fresh=fresh,
             return_state=True,

@@ -16,11 +16,13 @@ from pydantic import Field
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.report import Report, current_report
+from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.launch import local
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunPlan, RunRecord
+from tasks.refs import LONGEST_NAME
 from tasks.resolve import Request
 from tasks.scrape import CheckpointCommitted
 from tasks.steps import (
@@ -49,7 +51,12 @@ def name_run() -> str:
     except ConfigError:  # the resolve step says what is wrong with it
         return str(wanted["comparison"])
     cases = ", ".join(wanted.get("cases") or spec.cases)
-    return f"{cases}: {' vs '.join(arm.name for arm in spec.arms)} on {wanted.get('target') or spec.target}"
+    arms = [arm.name for arm in spec.arms]
+    if spec.has_refs:
+        arms = [
+            wanted.get(side) or arm.ref or arm.name for side, arm in zip(("baseline", "branch"), spec.arms, strict=True)
+        ]
+    return f"{cases}: {' vs '.join(arms)} on {wanted.get('target') or spec.target}"
 
 
 @flow(name="compare", flow_run_name=name_run, description="Train both arms of a comparison and say what differs.")
@@ -69,6 +76,21 @@ def compare(
     overrides: Annotated[
         list[str], Field(description="Config values for both arms, each key=value, for example steps=50")
     ] = [],  # noqa: B006
+    branch: Annotated[
+        str | None,
+        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        Field(max_length=LONGEST_NAME, description="main-vs-branch: what to judge it against; empty: main"),
+    ] = None,
+    repository: Annotated[
+        str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
+    ] = None,
+    software: Annotated[
+        list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")
+    ] = [],  # noqa: B006
+    aa: Annotated[bool, Field(description="A control: both arms are meant to be the same commit")] = False,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
 ) -> State[Any]:
@@ -83,6 +105,7 @@ def compare(
         repeats=repeats,
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
+        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
     )
     plans = resolve_step(request, store)
     report.planned(plans)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from etils import epath
 
+from configs.installed import describe_trainer
 from model.step import Program
 
 FILE = "program.json"
@@ -24,6 +25,7 @@ def program_record(
         "hlo_sha256": program.hlo_sha256,
         "num_devices": num_devices,
         "jax": jax.__version__,
+        "trainer": describe_trainer(),
         "metrics_file": str(metrics_file.absolute()),
         "memory_bytes": {name: getattr(program.memory, f"{name}_size_in_bytes", None) for name in MEMORY_FIELDS},
         "initial_state": initial_state,

@@ -1,59 +1,43 @@
-"""Turns the trainer as it is installed into the facts that tell its runs apart: commit, versions, source, identity."""
+"""Turns a trainer, installed or checked out, into the facts that tell its runs apart, and these into an identity."""
 
 import hashlib
-import importlib.metadata
 import json
-import os
-import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
+from configs.installed import PACKAGES, installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
 
-PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy")
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
 NAME_LENGTH = 64  # of a run's name
-
-
-def trainer_commit(root: Path) -> tuple[str | None, bool]:
-    """(commit, dirty) of the git checkout at `root`, which holds the trainer; (None, False) if it is not one.
-
-    A checkout further up is not asked: an environment inside somebody else's project would pass for that project.
-    """
-    if not (root / ".git").exists():
-        return None, False
-    # inside a git hook these name another repository
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-
-    def git(*words: str) -> str:
-        argv = ["git", "-C", str(root), *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout.strip()
-
+ASK_TIMEOUT_S = 60.0
+# read where the other Python is: it may lack everything but its standard library
+VERSIONS_CODE = """
+import importlib.metadata, json, platform, sys
+versions = {"python": platform.python_version()}
+for package in sys.argv[1:]:
     try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "model", "configs"))
-    except (OSError, subprocess.CalledProcessError):
-        return None, False  # no git on this machine, or no commit yet: the source's digest still tells runs apart
+        versions[package] = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
 
 
-def source_digest(root: Path) -> str:
-    """A hash over the trainer's source: what decides a run's outcome even between commits."""
-    digest = hashlib.sha256()
-    for path in sorted([*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")]):
-        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def installed_versions() -> dict[str, str]:
-    """The versions of the packages that a run imports, Python included."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+def versions_of(python: str) -> dict[str, str]:
+    """The versions that a run by the interpreter `python` will import. Raises ConfigError if it cannot be asked."""
+    if python == sys.executable:
+        return installed_versions()
+    argv = [python, "-I", "-c", VERSIONS_CODE, *PACKAGES]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=ASK_TIMEOUT_S)
+        versions: dict[str, str] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
+        raise ConfigError([f"{python}: is no Python that tells its packages ({error})"]) from error
     return versions
 
 
@@ -72,15 +56,20 @@ def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
 
 
 class Checkout(Frozen):
-    """The trainer as it is installed here: the same for every run of a request."""
+    """The trainer of an arm: its source, and the Python that runs it. Without a folder it is the one installed here."""
 
     commit: str | None
     dirty: bool
     versions: dict[str, str]
+    ref: str | None = None  # as the user named the commit
+    repository: str | None = None  # where that was looked up, unless here
+    folder: str | None = None
+    python: str = sys.executable
+    software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"
 
 
-def read_checkout(root: Path) -> Checkout:
-    """The commit, the versions and the source digest of the trainer in the folder `root`."""
+def read_checkout(root: Path, python: str = sys.executable) -> Checkout:
+    """The commit, the versions and the source digest of the trainer in the folder `root`, run by `python`."""
     commit, dirty = trainer_commit(root)
-    versions = installed_versions() | {SOURCE: source_digest(root)[:12]}
-    return Checkout(commit=commit, dirty=dirty, versions=versions)
+    versions = versions_of(python) | {SOURCE: source_digest(root)[:12]}
+    return Checkout(commit=commit, dirty=dirty, versions=versions, python=python)

@@ -18,17 +18,20 @@ def build_record(
     plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
 ) -> RunRecord:
     """The record of a run that this store holds."""
-    short = plan.commit[:9] if plan.commit else "no commit"
+    program = directory.read_program() or {}
+    commit = program.get("trainer", {}).get("commit") or plan.commit  # what the run itself says goes first
+    short = commit[:9] if commit else "no commit"
+    named = {"name": plan.run_name} | ({"branch": plan.ref} if plan.ref else {})
     return RunRecord(
         plan=plan,
         arm=plan.arm,
-        label=f"{plan.arm} · {short}",
-        commit=plan.commit,
+        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {short}",
+        commit=commit,
         log=str(directory.log),
-        reading=with_cause(reading.model_copy(update={"name": plan.run_name}), directory.log),
+        reading=with_cause(reading.model_copy(update=named), directory.log),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_metrics(directory.metrics),
-        program=directory.read_program() or {},
+        program=program,
     )
 
 

@@ -34,6 +34,11 @@ class RunPlan(Frozen):
     run_name: str
     directory: str  # the run's folder in the store
     identity: str  # hex
+    ref: str | None = None  # the branch, tag or commit that the user named; `commit` is what it was
+    repository: str | None = None  # where `ref` was looked up, unless it is the checkout of this program
+    checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
+    software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
+    aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
 
 
 class RunHandle(Frozen):

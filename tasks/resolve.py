@@ -1,9 +1,10 @@
 """Turns a comparison's name and a few overrides into fully resolved run plans."""
 
-import sys
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from configs.comparison import (
     Comparison,
@@ -20,7 +21,8 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
-from tasks.identify import Checkout, hash_identity, name_run, read_checkout
+from tasks.arms import ArmWishes, place_arms
+from tasks.identify import Checkout, hash_identity, name_run
 from tasks.records import RunPlan
 
 MOST_REPEATS = 100
@@ -44,6 +46,7 @@ class Request(Frozen):
     repeats: int | None = None
     overrides: tuple[str, ...] = ()  # key=value
     fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
+    arms: ArmWishes = ArmWishes()  # refs and software of the arms
 
 
 def resolve_config(
@@ -102,10 +105,11 @@ def find_arm(comparison: Comparison, name: str) -> str:
     )
 
 
-def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT) -> list[RunPlan]:
+def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
     """The plans of a comparison in the order they should run: case by case, repeats interleaved A B A B.
 
-    Raises ConfigError with every problem of the input.
+    Checkouts and environments that the arms ask for are made in the folder `cache`. Raises ConfigError with every
+    problem of the input, and what `place_arms` raises.
     """
     comparison, target, cases = _check(request, root)
     problems = Problems()
@@ -117,19 +121,24 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT) -> list[Ru
             if config is not None:
                 configs[case, arm.name] = config
     problems.raise_any()
-    checkout = read_checkout(CONFIG_ROOT.parent)
+    checkouts = place_arms(comparison, request.arms, cache or default_cache())
+    configs = {
+        (case, arm): fit_config(config, checkouts[arm], arm, problems) for (case, arm), config in configs.items()
+    }
+    problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
     return [
         plan_run(
             comparison,
             target,
             configs[case, arm.name],
-            checkout,
+            checkouts[arm.name],
             case=case,
             arm=arm.name,
             repeat=repeat,
             fresh=request.fresh,
             out=out,
+            aa=request.arms.aa,
         )
         for case in cases
         for repeat in range(repeats)
@@ -148,18 +157,23 @@ def plan_run(
     repeat: int,
     fresh: str,
     out: Path,
+    aa: bool = False,
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
-    identity = hash_identity(
-        {
-            "config": resolved.config.model_dump(exclude=set(PLACE_KEYS)),
-            "trainer": comparison.trainer,
-            "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
-            "versions": checkout.versions,
-            "repeat": repeat,
-            "fresh": fresh,
-        }
-    )
+    config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
+    facts: dict[str, Any] = {
+        "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
+        "trainer": comparison.trainer,
+        "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
+        "versions": checkout.versions,
+        "repeat": repeat,
+        "fresh": fresh,
+    }
+    if checkout.folder is not None:  # else a record of yesterday's commit would stand for one with the same source
+        facts["commit"] = checkout.commit
+    if checkout.software:
+        facts["software"] = checkout.software
+    identity = hash_identity(facts)
     run_name = name_run(case, arm, repeat, identity)
     directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
@@ -172,18 +186,47 @@ def plan_run(
         trainer=comparison.trainer,
         target=target.name,
         backend=target.backend,
-        config=resolved.config.model_dump() | place,
+        config=config | place,
         origins=origins | dict.fromkeys(place, "the run's identity"),
         commit=checkout.commit,
         dirty=checkout.dirty,
         versions=checkout.versions,
         environment=dict(target.environment),
-        argv=(sys.executable, "-m", "model.train", str(directory / "config.yml")),
+        argv=(checkout.python, "-m", "model.train", str(directory / "config.yml")),
         time_limit_s=target.time_limit_s,
         run_name=run_name,
         directory=str(directory),
         identity=identity,
+        ref=checkout.ref,
+        repository=checkout.repository,
+        checkout=checkout.folder,
+        software=checkout.software,
+        aa=aa,
     )
+
+
+def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems) -> ResolvedConfig:
+    """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
+
+    What such a key is set to on purpose is a problem: that trainer could not do it.
+    """
+    if checkout.folder is None:
+        return resolved
+    base = Path(checkout.folder) / "configs" / "base.yml"
+    known = problems.attempt(partial(read_yaml, base))
+    if known is None:
+        return resolved
+    problems.lines += [
+        f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{checkout.ref}', {checkout.commit})"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer != "base"
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
+def default_cache() -> Path:
+    """Where checkouts and environments are kept between comparisons: $MAXVIEW_CACHE, or a folder of the user's."""
+    return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
 def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:

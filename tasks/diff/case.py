@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from configs.comparison import Comparison, load_comparison, load_target, load_tolerances
@@ -36,9 +37,11 @@ def compare_case(case: CaseRuns) -> ComparisonRecord:
         question=spec.question,
         tolerances=load_tolerances(spec.tolerances),
         declared=declared_keys(spec),
-        aa=not declared_keys(spec),  # arms that set nothing are there to measure the noise
+        aa=is_control(spec, case.runs),
     )
-    return record.model_copy(update={"next_command": suggest_next(record, baseline[0].plan, repeats=len(baseline))})
+    return record.model_copy(
+        update={"next_command": suggest_next(record, [baseline[0].plan, candidate[0].plan], repeats=len(baseline))}
+    )
 
 
 def declared_keys(spec: Comparison) -> frozenset[str]:
@@ -46,17 +49,37 @@ def declared_keys(spec: Comparison) -> frozenset[str]:
     return frozenset(key for arm in spec.arms for key in arm.set)
 
 
-def suggest_next(record: ComparisonRecord, plan: RunPlan | None, *, repeats: int) -> str:
-    """The command that is most useful after this verdict, with the wishes of `plan`, one of the comparison's runs."""
+def is_control(spec: Comparison, runs: Sequence[RunRecord]) -> bool:
+    """Whether the two arms are meant to be the same, to measure the noise: declared so, or because they set nothing."""
+    declared = any(run.plan is not None and run.plan.aa for run in runs)
+    return declared or not (spec.has_refs or declared_keys(spec) or any(run.plan and run.plan.software for run in runs))
+
+
+def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan | None], *, repeats: int) -> str:
+    """The command that is most useful after this verdict, with the wishes of `plans`, one run of each arm."""
     if any(finding.effect == "blocks" for finding in record.findings):
         shown = record.baseline if record.baseline.cause_of_death else record.candidate
         return shlex.join(["maxview", "scrape", shown.logs[0]])
     words = ["maxview", "compare", record.comparison]
-    wishes = ["--target", record.target, *(wishes_of(plan) if plan else [])]
+    wishes = ["--target", record.target, *(wishes_of(plans[0]) if plans[0] else []), *arm_wishes(plans)]
     if record.verdict == "unknown":
         more = ["--repeats", str(max(LEAST_REPEATS, repeats * 2))]
         return shlex.join([*words, "--case", record.case, *wishes, *more])
     return shlex.join([*words, "--case", "all", *wishes])
+
+
+def arm_wishes(plans: Sequence[RunPlan | None]) -> list[str]:
+    """The options behind the trainers of the two arms: refs, where they were looked up, and what runs them."""
+    known = [plan for plan in plans if plan is not None]
+    words = []
+    for option, plan in zip(("--baseline", "--branch"), known, strict=False):
+        words += [option, plan.ref] if plan.ref else []
+    words += ["--repository", known[0].repository] if known and known[0].repository else []
+    for plan in known:
+        for word in plan.software:
+            if not word.startswith("image "):  # which only a comparison's file can name
+                words += ["--with", f"{plan.arm}:{word.removeprefix('python ')}"]
+    return words + (["--aa"] if any(plan.aa for plan in known) else [])
 
 
 def wishes_of(plan: RunPlan) -> list[str]:

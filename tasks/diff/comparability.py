@@ -1,6 +1,6 @@
 """Checks that two arms differ only where they were meant to; each difference is a finding with its evidence."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from configs.schema import PLACE_KEYS
@@ -20,6 +20,7 @@ def find_findings(arms: Arms, *, declared: frozenset[str], aa: bool = False) -> 
     found = [
         *find_deaths(arms),
         *_commits(arms, declared, aa=aa),
+        *_trainers(arms),
         *_environments(arms),
         *_plans(arms),
         *_work(arms),
@@ -38,7 +39,7 @@ def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Iterator[Find
     sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
     evidence = tuple(Evidence(arm=arm.name, value=commit) for arm, commit in zip(arms, commits, strict=True) if commit)
     differ = _compares_implementations(arms) or _differ_as_declared(arms, declared)
-    if not differ and not aa and all(commits) and commits[0] == commits[1]:
+    if not (differ or aa or _software_differs(arms)) and all(commits) and commits[0] == commits[1]:
         yield Finding(
             kind="same-commit",
             effect="blocks",
@@ -95,14 +96,43 @@ def _differs(
     yield Finding(kind=kind, effect=effect, message=message.format(*values), evidence=shown)
 
 
+def _trainers(arms: Arms) -> Iterator[Finding]:
+    """What the runs say of themselves: each of an arm ran the commit and the source that were planned."""
+    for arm in arms:
+        for run in arm.runs:
+            said = run.program.get("trainer")
+            if run.plan is None or not said:
+                continue
+            pairs = (
+                ("commit", run.plan.commit, said.get("commit")),
+                (SOURCE, run.plan.versions.get(SOURCE), str(said.get("source") or "")[:12]),
+            )
+            wrong = [(name, planned, found) for name, planned, found in pairs if planned and found and planned != found]
+            if run.plan.checkout is not None and said.get("dirty"):
+                wrong.append(("checkout", "clean", "changed"))
+            for name, planned, found in wrong:
+                yield Finding(
+                    kind="other-trainer",
+                    effect="blocks",
+                    message=f"{run.plan.run_name} ran another trainer than was planned: {name} {found}, not {planned}",
+                    evidence=(Evidence(arm=arm.name, value=found),),
+                )
+
+
+def _software_differs(arms: Arms) -> bool:
+    """Whether the arms are declared to run different packages, Pythons or images."""
+    return len({arm.first.plan.software if arm.first.plan else () for arm in arms}) > 1
+
+
 def _environments(arms: Arms) -> Iterator[Finding]:
+    software: Effect = "note" if _software_differs(arms) else "qualifies"  # what is declared is meant
     yield from _differs(
-        arms, "jax-version", "qualifies", lambda r: r.environment.jax,
+        arms, "jax-version", software, lambda r: r.environment.jax,
         "different JAX versions ({} and {}): this alone can change speed, memory and losses",
     )  # fmt: skip
     if arms[0].reading.environment.jax == arms[1].reading.environment.jax:
         yield from _differs(
-            arms, "jaxlib-version", "qualifies", lambda r: r.environment.jaxlib,
+            arms, "jaxlib-version", software, lambda r: r.environment.jaxlib,
             "different jaxlib versions ({} and {}): another compiler",
         )  # fmt: skip
     yield from _differs(
@@ -129,16 +159,18 @@ def _plans(arms: Arms) -> Iterator[Finding]:
     if left is None or right is None:
         return
     told = {"jax", "jaxlib", SOURCE}  # by the logs and by the commits
-    for kind, name, ours, theirs in (
-        ("package-version", "versions of", left.versions, right.versions),
-        ("environment-variable", "values of", left.environment, right.environment),
-    ):
+    software: Effect = "note" if _software_differs(arms) else "qualifies"
+    kinds: tuple[tuple[str, Effect, str, Mapping[str, str], Mapping[str, str]], ...] = (
+        ("package-version", software, "versions of", left.versions, right.versions),
+        ("environment-variable", "qualifies", "values of", left.environment, right.environment),
+    )
+    for kind, effect, name, ours, theirs in kinds:
         for key in sorted((ours.keys() | theirs.keys()) - told):
             values = [side.get(key) for side in (ours, theirs)]
             if values[0] != values[1]:
                 yield Finding(
                     kind=kind,
-                    effect="qualifies",
+                    effect=effect,
                     message=f"different {name} {key} ({values[0]} and {values[1]})",
                     evidence=tuple(Evidence(arm=arm.name, value=str(v)) for arm, v in zip(arms, values, strict=True)),
                 )

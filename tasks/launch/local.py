@@ -51,7 +51,7 @@ def launch(
     try:
         process = subprocess.Popen(
             [*argv, *plan.argv, *extra_argv],
-            cwd=CONFIG_ROOT.parent,
+            cwd=plan.checkout or CONFIG_ROOT.parent,  # `python -m` looks there first
             env=build_environment(plan, os.environ),
             stdin=subprocess.PIPE,
             stdout=descriptor,

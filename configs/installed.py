@@ -1,0 +1,64 @@
+"""Turns a folder with the trainer's source, and the Python that runs it, into the facts that tell its runs apart."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy")
+COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # an image has no git; its build sets this
+
+
+def trainer_commit(root: Path) -> tuple[str | None, bool]:
+    """(commit, dirty) of the git checkout at `root`, which holds the trainer; (None, False) if it is not one.
+
+    A checkout further up is not asked: an environment inside somebody else's project would pass for that project.
+    """
+    if not (root / ".git").exists():
+        return None, False
+    # inside a git hook these name another repository
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+
+    def git(*words: str) -> str:
+        argv = ["git", "-C", str(root), *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "model", "configs"))
+    except (OSError, subprocess.CalledProcessError):
+        return None, False  # no git on this machine, or no commit yet: the source's digest still tells runs apart
+
+
+def source_digest(root: Path) -> str:
+    """A hash over the trainer's source: what decides a run's outcome even between commits."""
+    digest = hashlib.sha256()
+    for path in sorted([*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")]):
+        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def installed_versions() -> dict[str, str]:
+    """The versions of the packages that a run imports, Python included."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def describe_trainer() -> dict[str, Any]:
+    """What this process itself runs, whatever plan it was started by: commit, dirtiness, source digest, versions."""
+    root = Path(__file__).parent.parent
+    commit, dirty = trainer_commit(root)
+    return {
+        "commit": commit or os.environ.get(COMMIT_VARIABLE) or None,
+        "dirty": dirty,
+        "source": source_digest(root),
+        "versions": installed_versions(),
+    }

@@ -1,0 +1,141 @@
+"""Turns the arms of a comparison into trainers: refs into checkouts, packages into environments, one per arm."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from configs.comparison import Arm, Comparison
+from configs.errors import ConfigError, Problems, suggest
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+from tasks.checkout import CheckoutError, make_checkout, prune_checkouts
+from tasks.identify import Checkout, read_checkout
+from tasks.refs import ResolvedRef, check_repository, resolve_ref
+from tasks.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
+
+HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
+TRAINER = Path("model") / "train.py"
+
+
+class ArmWishes(Frozen):
+    """What a request wants of the arms that the comparison's file does not say."""
+
+    baseline: str | None = None  # a ref
+    branch: str | None = None
+    repository: str | None = None
+    software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
+    aa: bool = False  # both arms are meant to be the same commit
+
+
+def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[str, Checkout]:
+    """The trainer of every arm, by the arm's name; checkouts and environments are made in the folder `cache`.
+
+    Raises ConfigError with every problem, CheckoutError and SoftwareError.
+    """
+    problems = Problems()
+    arms = problems.attempt(partial(apply_wishes, comparison, wishes)) or apply_wishes(
+        comparison, wishes.model_copy(update={"software": ()})
+    )
+    if not comparison.has_refs:
+        problems.lines += [
+            f"{option} is for comparisons whose arms are refs, such as main-vs-branch; {comparison.name} has none"
+            for option, given in (
+                ("--baseline", wishes.baseline), ("--branch", wishes.branch),
+                ("--repository", wishes.repository), ("--aa", wishes.aa),
+            )
+            if given
+        ]  # fmt: skip
+        problems.raise_any()
+        return {arm.name: _with_software(arm, HERE, cache, None) for arm in arms}
+    asked = wishes.repository or comparison.repository
+    repository = problems.attempt(partial(check_repository, asked or str(HERE)))
+    refs = [problems.attempt(partial(resolve_ref, repository, str(arm.ref))) for arm in arms if repository]
+    found = [ref for ref in refs if ref is not None]
+    if len(found) == len(arms):
+        problems.lines += _check_control(arms, found, aa=wishes.aa)
+    problems.raise_any()
+    assert repository is not None  # else there was a problem
+    prune_checkouts(cache)
+    trainers = {}
+    for arm, ref in zip(arms, found, strict=True):
+        trainer = _with_software(arm, _checkout(repository, ref, cache), cache, ref)
+        trainers[arm.name] = trainer.model_copy(update={"repository": repository if asked else None})
+    return trainers
+
+
+def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
+    """The arms with the refs and the software of the request. Raises ConfigError."""
+    names = [arm.name for arm in comparison.arms]
+    problems: list[str] = []
+    software: dict[str, list[str]] = {}
+    for word in wishes.software:
+        side, colon, what = word.partition(":")
+        if not colon or not what:
+            problems.append(f"--with {word!r:.80} is not ARM:PACKAGE (for example {names[-1]}:jax==0.11.0)")
+        elif side not in names:
+            problems.append(
+                f"--with {word!r:.80}: no arm '{side:.40}'{suggest(side, names)}; there are: {', '.join(names)}"
+            )
+        else:
+            software.setdefault(side, []).append(what)
+    refs = dict(zip(names, (wishes.baseline, wishes.branch), strict=True))
+    arms = []
+    for arm in comparison.arms:
+        wanted = software.get(arm.name, [])
+        changes: dict[str, object] = {"ref": refs[arm.name] or arm.ref} if comparison.has_refs else {}
+        if any("/" in word and "@" not in word for word in wanted):
+            if len(wanted) > 1:
+                problems.append(f"--with: {arm.name} has a Python and packages: name one or the other")
+            changes |= {"python": wanted[0], "packages": (), "image": None}
+        elif wanted:
+            problems += [f"--with {arm.name}: {line}" for line in check_packages(wanted)]
+            changes |= {"packages": tuple(wanted), "python": None, "image": None}
+        arms.append(arm.model_copy(update=changes))
+    if problems:
+        raise ConfigError(problems)
+    return tuple(arms)
+
+
+def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
+    left, right = refs
+    software = [(arm.packages, arm.python, arm.image) for arm in arms]
+    if left.sha == right.sha and software[0] == software[1] and not aa:
+        return [
+            f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
+            "Commit what you changed, name another --branch, or say --aa to measure the noise between equal runs"
+        ]
+    if aa and left.sha != right.sha:
+        return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]
+    if aa and software[0] != software[1]:
+        return ["--aa: the arms run different software: a control needs the same"]
+    return []
+
+
+def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
+    folder = make_checkout(repository, ref.sha, cache)
+    if not (folder / TRAINER).is_file():
+        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: there is no {TRAINER} in it")
+    return folder
+
+
+def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> Checkout:
+    python: Mapping[str, str] = {}
+    software: tuple[str, ...] = ()
+    if arm.packages:
+        python = {"python": make_environment(arm.packages, folder, cache)}
+        software = arm.packages
+    elif arm.python:
+        python = {"python": str(Path(arm.python).expanduser().absolute())}  # never resolved: a venv's is a link
+        software = (f"python {arm.python}",)
+    elif arm.image:
+        software = (f"image {arm.image}",)
+    found = read_checkout(folder, **python)
+    unmet = unmet_requirements(folder, found.versions) if ref is not None and not software else []
+    if unmet:
+        name = ref.name if ref is not None else arm.name
+        raise SoftwareError(
+            f"'{name}' asks for {', '.join(unmet)}: give the arm its own packages with --with {arm.name}:{PROJECT}"
+        )
+    return found.model_copy(
+        update={"software": software} | ({"ref": ref.name, "folder": str(folder)} if ref is not None else {})
+    )

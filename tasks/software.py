@@ -1,0 +1,117 @@
+"""Turns what an arm asks for (`jax==0.11.0`, `project`, a path) into a Python that has it, built once with uv."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from configs.errors import ConfigError
+
+FOLDER = "environments"
+PROJECT = "project"  # the packages that the checkout's own pyproject.toml asks for, nothing else changed
+BUILD_TIMEOUT_S = 1800.0
+TAIL_LINES = 6
+
+
+class SoftwareError(ValueError):
+    """An environment cannot be built; the message is uv's, and what to do."""
+
+
+def check_packages(words: Sequence[str]) -> list[str]:
+    """A problem for every word that is neither `project` nor a requirement such as `jax==0.11.0`."""
+    problems = []
+    for word in words:
+        if word == PROJECT:
+            continue
+        try:
+            if not word.isprintable():
+                raise InvalidRequirement("characters that cannot be printed")
+            Requirement(word)
+        except InvalidRequirement as error:
+            reason = str(error).splitlines()[0]
+            problems.append(f"{word!r:.80} is no requirement such as jax==0.11.0, nor '{PROJECT}' ({reason})")
+    return problems
+
+
+def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
+    """The interpreter of an environment with the checkout's dependencies, in which `words` win over what it pins.
+
+    Raises ConfigError for words that are no requirements, SoftwareError if it cannot be built.
+    """
+    problems = check_packages(words)
+    if problems:
+        raise ConfigError(problems)
+    project = checkout / "pyproject.toml"
+    if not project.is_file():
+        raise ConfigError([f"{checkout}: has no pyproject.toml, which would tell what its trainer needs"])
+    overrides = sorted(word for word in words if word != PROJECT)
+    facts = [platform.python_version(), *overrides, project.read_text(encoding="utf-8")]
+    folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    if not folder.is_dir():
+        _build(folder, checkout, overrides)
+    return str(folder / "bin" / "python")
+
+
+def _build(folder: Path, checkout: Path, overrides: Sequence[str]) -> None:
+    uv = shutil.which("uv")
+    if uv is None:
+        raise SoftwareError("uv is not installed: an arm's own packages need it (pip install uv)")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        wanted = unfinished / "overrides.txt"
+        wanted.write_text("".join(f"{word}\n" for word in overrides))
+        environment = unfinished / "environment"
+        # uv reads the settings of the folder it runs in: of the checkout, whose pins may have a date
+        _run(
+            [uv, "venv", "--quiet", "--relocatable", "--python", platform.python_version(), str(environment)], checkout
+        )
+        install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
+        # what is asked for comes by itself too: the project may not depend on it
+        _run([*install, "--requirements", "pyproject.toml", *overrides], checkout, {"UV_OVERRIDE": str(wanted)})
+        try:
+            environment.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another flow was first
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _run(argv: Sequence[str], folder: Path, extra: Mapping[str, str] | None = None) -> None:
+    kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    try:
+        done = subprocess.run(
+            argv, cwd=folder, env=kept | dict(extra or {}), capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=BUILD_TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise SoftwareError(f"uv took longer than {BUILD_TIMEOUT_S:g} s for the packages of {folder}") from error
+    if done.returncode:
+        tail = "\n".join(done.stderr.strip().splitlines()[-TAIL_LINES:])
+        raise SoftwareError(f"the packages of {folder} cannot be installed:\n{tail}")
+
+
+def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]:
+    """What the checkout's pyproject.toml asks for and `versions` is not: a commit may have moved its pins."""
+    project = checkout / "pyproject.toml"
+    if not project.is_file():
+        return []
+    try:
+        table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+        wanted = [Requirement(line) for line in table.get("dependencies", ())]
+    except (tomllib.TOMLDecodeError, InvalidRequirement, UnicodeDecodeError) as error:
+        raise ConfigError([f"{project}: cannot be read: {error}"]) from error
+    return [
+        f"{item} (installed: {versions[item.name]})"
+        for item in wanted
+        if item.name in versions and not item.specifier.contains(versions[item.name], prereleases=True)
+    ]
