@@ -1,0 +1,66 @@
+"""Reads what each kind of finding about two arms does to the verdict, and why."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, ValidationError
+from ruamel.yaml.comments import CommentedMap
+
+from configs.errors import ConfigError, suggest
+from configs.load import explain
+from configs.read import display_path, origin_of, plain, read_yaml
+from configs.schema import Frozen
+
+Effect = Literal["blocks", "qualifies", "note", "ignore"]
+FindingKind = Literal[
+    "died", "incomplete-log", "unread-steps", "missing-steps", "restarted", "started-apart", "mixed-runs",
+    "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
+    "source-lines", "log-format",
+    "jax-version", "jaxlib-version", "libtpu-version", "package-version", "xla-flags", "environment-variable",
+    "device-kind", "device-count", "mesh", "host-process",
+    "flops", "tokens", "steps", "data", "seed", "config",
+    "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "no-effect",
+]  # fmt: skip
+KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
+
+type Effects = Mapping[FindingKind, Effect]
+
+
+class Rule(Frozen):
+    """What one kind of finding does, and why."""
+
+    effect: Effect
+    why: Annotated[str, Field(min_length=1)]
+
+
+def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
+    """The rules in a YAML mapping of the file `path`. Raises ConfigError; unknown kinds come with a suggestion."""
+    if not isinstance(data, CommentedMap):
+        raise ConfigError(
+            [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
+        )
+    known: dict[str, FindingKind] = {kind: kind for kind in KINDS}
+    rules: dict[FindingKind, Rule] = {}
+    problems: list[str] = []
+    for name, value in data.items():
+        where = origin_of(data, path, (name,))
+        if name not in known:
+            problems.append(f"{where}: unknown finding '{name}'{suggest(str(name), KINDS)}")
+            continue
+        try:
+            rules[known[name]] = Rule.model_validate(plain(value))
+        except ValidationError as error:
+            problems += [f"{where}: {name}: {line}" for line in explain(error, lambda _: "", tuple(Rule.model_fields))]
+    if problems:
+        raise ConfigError(problems)
+    return rules
+
+
+def load_rules(path: Path) -> dict[FindingKind, Rule]:
+    """The rules of a whole set: every kind has one. Raises ConfigError."""
+    rules = read_rules(read_yaml(path), path)
+    missing = [f"{display_path(path)}: {kind} is missing" for kind in KINDS if kind not in rules]
+    if missing:
+        raise ConfigError(missing)
+    return rules
