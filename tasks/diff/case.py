@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.comparison import Comparison, load_comparison, load_target, load_tolerances
+from configs.comparison import Comparison, load_comparison, load_effects, load_target, load_tolerances
 from configs.load import COMMAND_LINE
 from configs.schema import Frozen
 from tasks.diff.comparison import diff
@@ -37,6 +37,7 @@ def compare_case(case: CaseRuns) -> ComparisonRecord:
         question=spec.question,
         tolerances=load_tolerances(spec.tolerances),
         declared=declared_keys(spec),
+        effects=load_effects(spec.comparability, case.comparison),
         aa=is_control(spec, case.runs),
     )
     return record.model_copy(

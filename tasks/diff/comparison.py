@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
-from configs.comparison import Tolerance
+from configs.comparison import Tolerance, load_effects
+from configs.findings import Effects
 from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
@@ -30,16 +31,23 @@ def diff(
     question: str,
     tolerances: Mapping[str, Tolerance],
     declared: frozenset[str] = frozenset(),
+    effects: Effects | None = None,
     aa: bool = False,
     next_command: str = "",
 ) -> ComparisonRecord:
-    """Compare the repeats of two arms. `declared` names the config keys they are meant to differ in."""
+    """Compare the repeats of two arms.
+
+    `declared` names the config keys they are meant to differ in; `effects` says what each finding does to the verdict
+    (None: as the default set says).
+    """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     arms = (left, right)
-    findings = find_findings(arms, declared=declared, aa=aa)
+    parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
+    findings = find_findings(
+        arms, declared=declared, effects=effects or load_effects(), aa=aa, parities=(parity, *others)
+    )
     floors = floors_of(left, right)
     same_program = any(floor.name == "same program" and floor.holds for floor in floors)
-    parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
     values = values_row(arms, others, tolerances["step_values"])
     time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program)
     rows = [

@@ -1,82 +1,113 @@
 """Finds out what became of the runs: deaths with their cause, logs that are not whole, starts that lie far apart."""
 
-from collections.abc import Iterator
+import polars as pl
 
-from tasks.diff.arms import seconds_between
+from tasks.diff.arms import ArmRuns, has_died, seconds_between
 from tasks.diff.decide import show_duration
+from tasks.diff.observed import Observations, Observed, last_step_line, places_of, show_each
 from tasks.diff.rows import Arms
-from tasks.records import Evidence, Finding, Source
+from tasks.records import Evidence, RunReading, RunRecord, Source
 
 FAR_APART_S = 15 * 60
 
 
-def find_deaths(arms: Arms) -> Iterator[Finding]:
+def find_deaths(arms: Arms) -> Observations:
     """One finding for every arm of which a run did not end well: when, how far it came, and why."""
     for arm in arms:
-        run = arm.dead
-        if run is None:
+        dead = [(number, run) for number, run in enumerate(arm.runs) if has_died(run)]
+        if not dead:
             continue
-        reading, error = run.reading, run.reading.error
+        reading, error = dead[0][1].reading, dead[0][1].reading.error
         after = seconds_between(reading.started, reading.ended)
         when = f" {show_duration(after)} after its start" if after is not None else ""
         done = "before its first step" if reading.steps.is_empty() else f"after step {reading.steps['step'][-1]}"
         code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
-        cause = f"{error.type}: {error.message}" if error else f"EXIT_CODE={reading.exit_code}"
-        source = Source(line=error.line, offset=error.offset) if error else None
-        yield Finding(
+        cause = f": {error.type}: {error.message}" if error else ""
+        also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
+        yield Observed(
             kind="died",
-            effect="blocks",
-            message=f"{arm.label} died{when}, {done}{code}{f': {cause}' if error else ''}",
-            evidence=(Evidence(arm=arm.name, value=cause, source=source),),
+            message=f"{arm.label} died{when}, {done}{code}{cause}{also}",
+            evidence=tuple(_cause(arm, number, run) for number, run in dead),
         )
 
 
-def find_reading_gaps(arms: Arms) -> Iterator[Finding]:
-    """What was not read of the logs: torn ends, steps that are missing or could not be understood, steps done twice."""
+def _cause(arm: ArmRuns, number: int, run: RunRecord) -> Evidence:
+    error = run.reading.error
+    value = f"{error.type}: {error.message}" if error else f"EXIT_CODE={run.reading.exit_code}"
+    source = Source(line=error.line, offset=error.offset, run=number) if error else None
+    return Evidence(arm=arm.name, value=value, source=source)
+
+
+def find_reading_gaps(arms: Arms) -> Observations:
+    """What was not read of any log: torn ends, steps that are missing or were not understood, steps done twice."""
     for arm in arms:
-        coverage = arm.reading.coverage
-        missed = coverage.step_lines_seen - coverage.step_lines_parsed
-        if missed:
-            yield Finding(
-                kind="unread-steps",
-                effect="qualifies",
-                message=f"{missed} of {coverage.step_lines_seen} step lines of {arm.label} could not be read",
-                evidence=(Evidence(arm=arm.name, value=f"{coverage.step_lines_parsed} read"),),
-            )
-        if not coverage.complete and arm.dead is None:
-            why = "is cut off" if coverage.truncated else "does not show how the run ended"
-            yield Finding(
-                kind="incomplete-log",
-                effect="qualifies",
-                message=f"the log of {arm.label} {why}",
-                evidence=(Evidence(arm=arm.name, value="no EXIT_CODE"),),
-            )
-        if coverage.gaps:
-            first, last = coverage.gaps[0]
-            yield Finding(
-                kind="missing-steps",
-                effect="qualifies",
-                message=f"steps are missing in the log of {arm.label}, first {first}–{last}",
-                evidence=(Evidence(arm=arm.name, value=str(len(coverage.gaps))),),
-            )
-        if coverage.rewinds:
-            yield Finding(
-                kind="restarted",
-                effect="note",
-                message=f"{arm.label} went back to an earlier step {coverage.rewinds} ×: of steps that were done "
-                "again, the last counts",
-                evidence=(Evidence(arm=arm.name, value=str(coverage.rewinds)),),
-            )
+        found = [item for number, run in enumerate(arm.runs) for item in _gaps_of_run(arm, number, run)]
+        for kind in dict.fromkeys(item.kind for item in found):
+            first, *others = [item for item in found if item.kind == kind]
+            more = f" (as in {len(others)} more of its runs)" if others else ""
+            evidence = tuple(evidence for item in (first, *others) for evidence in item.evidence)
+            yield Observed(kind=kind, message=first.message + more, evidence=evidence)
 
 
-def find_distance(arms: Arms) -> Iterator[Finding]:
+def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
+    coverage, name = run.reading.coverage, arm.name_run(number)
+
+    def show(value: str, source: Source | None) -> tuple[Evidence, ...]:
+        return (Evidence(arm=arm.name, value=value, source=source),)
+
+    missed = coverage.step_lines_seen - coverage.step_lines_parsed
+    if missed:
+        unread = coverage.unread[0] if coverage.unread else None
+        place = Source(line=unread.line, offset=unread.offset, run=number) if unread else None
+        yield Observed(
+            kind="unread-steps",
+            message=f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read",
+            evidence=show(f"{coverage.step_lines_parsed} read", place),
+        )
+    if not coverage.complete and not has_died(run):
+        why = "is cut off" if coverage.truncated else "does not show how the run ended"
+        yield Observed(
+            kind="incomplete-log",
+            message=f"the log of {name} {why}",
+            evidence=show("no EXIT_CODE", last_step_line(run.reading, number)),
+        )
+    if coverage.gaps:
+        first, last = coverage.gaps[0]
+        yield Observed(
+            kind="missing-steps",
+            message=f"steps are missing in the log of {name}, first {first}–{last}",
+            evidence=show(f"gaps: {len(coverage.gaps)}", _line_after(run.reading, last, number)),
+        )
+    if coverage.rewinds:
+        yield Observed(
+            kind="restarted",
+            message=f"{name} went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the "
+            "last counts",
+            evidence=show(f"{coverage.rewinds} ×", _first_rewind(run.reading, number)),
+        )
+
+
+def _line_after(reading: RunReading, step: int, run: int) -> Source | None:
+    """The line of the first step behind a gap."""
+    return _place(reading.steps.filter(pl.col("step") > step), run)
+
+
+def _first_rewind(reading: RunReading, run: int) -> Source | None:
+    """The line of the first step that is not further on than the one before it."""
+    return _place(reading.steps.filter(pl.col("step") <= pl.col("step").shift(1)), run)
+
+
+def _place(rows: pl.DataFrame, run: int) -> Source | None:
+    return None if rows.is_empty() else Source(line=rows["line"][0], offset=rows["offset"][0], run=run)
+
+
+def find_distance(arms: Arms) -> Observations:
     """Runs that started so far apart that machine, network and storage may have changed between them."""
-    starts = [arm.reading.started for arm in arms]
-    apart = seconds_between(starts[0], starts[1])
+    starts = arms[0].reading.started, arms[1].reading.started
+    apart = seconds_between(*starts)
     if apart is not None and abs(apart) > FAR_APART_S:
-        yield Finding(
+        yield Observed(
             kind="started-apart",
-            effect="note",
             message=f"the runs started {show_duration(abs(apart))} apart",
-            evidence=tuple(Evidence(arm=arm.name, value=str(start)) for arm, start in zip(arms, starts, strict=True)),
+            evidence=show_each(arms, starts, places_of(arms, "started")),
         )

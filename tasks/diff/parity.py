@@ -16,6 +16,7 @@ from tasks.diff.trend import describe_trend
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"
+WHOLE = "the last digit (whole numbers)"
 TIMES_WITHIN = 10.0  # what runs of one arm differ by among themselves must be exceeded this often to count
 EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
 PLACES = frozenset({"step", "line", "offset", "time"})
@@ -73,7 +74,8 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
     exact = _all_exact(arms)
     runs = (_whole_runs(arms[0]), _whole_runs(arms[1]))
     steps, values = _align([_series(run, metric, exact=exact) for side in runs for _, run in side])
-    decimals = 0 if exact else shared_decimals(values)
+    whole = all(_is_whole(_table(run, exact=exact), metric) for side in runs for _, run in side)
+    decimals = 0 if exact or whole else shared_decimals(values)
     if not exact:
         values = round_to(values, decimals)
     sides = (values[: len(runs[0])], values[len(runs[0]) :])
@@ -82,7 +84,8 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
     if not exact:
         gaps = np.round(gaps, decimals)  # 9.701 − 9.7 is not quite 0.001 in binary, and ranks would see it
     differs = np.where(varies[0] | varies[1], gaps > 0, varies_at(values, exact=exact))
-    precision = EXACT if exact else f"printed precision ({decimals} decimals)"
+    precision = WHOLE if whole else EXACT if exact else f"printed precision ({decimals} decimals)"
+    smallest = 0.0 if exact or whole else 10.0**-decimals
     found = np.flatnonzero(differs)
     within = tuple(
         _within(side, steps, rows, mask, exact=exact) for side, rows, mask in zip(runs, sides, varies, strict=True)
@@ -95,13 +98,13 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
         different=len(found),
     )
     if not found.size:
-        return MetricParity(parity=parity, unit=0.0 if exact else 10.0**-decimals, within=(within[0], within[1]))
+        return MetricParity(parity=parity, unit=smallest, within=(within[0], within[1]))
     at = int(found[0])
     peak = int(found[np.argmax(gaps[found])])
     pairs = {index: nearest_at(sides, index) for index in (at, peak)}
     exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
-    unit = 0.0 if exact else max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
-    texts = [repr(value) if exact else f"{value:.{decimals}f}" for value in pairs[at]]
+    unit = smallest and max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
+    texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
     first = FirstDivergence(
         metric=metric, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
     )
@@ -129,6 +132,10 @@ def _all_exact(arms: tuple[ArmRuns, ArmRuns]) -> bool:
 
 def _table(run: RunRecord, *, exact: bool) -> pl.DataFrame:
     return run.metrics if exact and run.metrics is not None else run.reading.steps
+
+
+def _is_whole(table: pl.DataFrame, metric: str) -> bool:
+    return metric in table.columns and table.schema[metric].is_integer()
 
 
 def _series(run: RunRecord, metric: str, *, exact: bool) -> pl.DataFrame:

@@ -55,7 +55,8 @@ def values_row(arms: Arms, found: Sequence[MetricParity], tolerance: Tolerance) 
     names = ", ".join(parity.metric for parity, _ in judged)
     reason = f"{names}: {worst.reason}" if worst.verdict == "same" else "; ".join(told)
     different = [(parity, item) for (parity, _), item in zip(judged, found, strict=True) if parity.first]
-    texts = (f"{len(judged)} values", f"{len(judged)} values")
+    count = "1 value" if len(judged) == 1 else f"{len(judged)} values"
+    texts = (count, count)
     places = different[0][1].places if different else (None, None)
     if different and (first := different[0][0].first):
         texts = (f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}")

@@ -25,7 +25,7 @@ def describe_trend(steps: NDArray[np.int64], gaps: NDArray[np.float64]) -> str:
     if np.all(size == size[0]):
         return "the gap stays the same"
     chance = float(kendalltau(at, size).pvalue)
-    slope = float(theilslopes(size, at).slope)
+    slope = float(theilslopes(size, at).slope) + 0.0  # which turns -0.0 into 0.0
     how = f"Mann–Kendall p = {chance:.2g}, Theil–Sen {slope:+.2g} per step"
     if chance >= CHANCE:
         return f"the gap neither grows nor shrinks for sure ({how})"

@@ -3,13 +3,14 @@
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, median
 
 import pytest
 
-from configs.comparison import load_tolerances
+from configs.comparison import load_effects, load_tolerances
+from configs.findings import KINDS
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.fates import FAR_APART_S
 from tasks.ingest import archive, compare_pair, read_pair
@@ -18,7 +19,6 @@ from tasks.store import Store
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
-EFFECTS = ("blocks", "qualifies", "note")
 
 seeds = pytest.mark.skipif(
     "MAXVIEW_SEEDS" not in os.environ, reason="MAXVIEW_SEEDS does not name the folder of the founding documents"
@@ -40,32 +40,20 @@ def table_rows(first_column: str) -> list[list[str]]:
     return rows
 
 
-def strings_of(node: ast.AST) -> list[str]:
-    return [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+def strings_of(node: ast.AST) -> set[str]:
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def findings_in_code() -> Iterator[tuple[str, set[str]]]:
-    """(kind, effects) of every finding that the code can make."""
-    for name in ("comparability.py", "fates.py"):
-        for call in ast.walk(ast.parse((ROOT / "tasks" / "diff" / name).read_text(encoding="utf-8"))):
-            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-                continue
-            if call.func.id == "_differs":
-                yield strings_of(call.args[1])[0], set(strings_of(call.args[2]))
-            elif call.func.id == "Finding":
-                fields = {keyword.arg: keyword.value for keyword in call.keywords}
-                if kinds := strings_of(fields["kind"]):
-                    yield kinds[0], set(strings_of(fields["effect"]))
-
-
-def test_the_findings_are_those_of_the_code() -> None:
+def test_the_findings_are_those_of_the_config() -> None:
     told = {kind: effect for kinds, effect, _ in table_rows("finding") for kind in re.findall(r"`([a-z-]+)`", kinds)}
-    assert set(told.values()) <= set(EFFECTS)
-    made = dict(findings_in_code())
-    made |= {"package-version": {"qualifies"}, "environment-variable": {"qualifies"}}  # made in one loop
-    assert set(told) == set(made)
-    for kind, effect in told.items():
-        assert effect in made[kind], kind
+    assert told == load_effects()
+
+
+def test_every_finding_is_made_somewhere() -> None:
+    made = set()
+    for path in (ROOT / "tasks" / "diff").glob("*.py"):
+        made |= strings_of(ast.parse(path.read_text(encoding="utf-8")))
+    assert set(KINDS) <= made
 
 
 def test_the_tolerances_are_those_of_the_file() -> None:

@@ -69,7 +69,8 @@ def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], 
     record = compare(repeats("linen", 1.0), repeats("nnx", 1.0, reading={"coverage": coverage}))
     assert record.verdict == "same"
     assert record.headline.endswith(
-        "no difference (but the log of nnx · c0ffee does not show how the run ended, and 1 more)"
+        "no difference (but the log of nnx · c0ffee, run 1 does not show how the run ended (as in 2 more of its runs), "
+        "and 1 more)"
     )
 
 

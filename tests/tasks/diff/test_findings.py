@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 
+from configs.comparison import load_effects
 from tasks.diff.arms import ArmRuns
-from tasks.diff.comparability import find_findings
+from tasks.diff.comparability import find_findings as find_all
 from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Find = Callable[..., dict[str, Finding]]
+
+EFFECTS = load_effects()
+
+
+def find_findings(arms: tuple[ArmRuns, ArmRuns], **options: Any) -> list[Finding]:
+    return find_all(arms, **({"effects": EFFECTS} | options))
+
 
 COMPLETE = Coverage(step_lines_seen=6, step_lines_parsed=6, complete=True)
 ENVIRONMENT = Environment(
@@ -80,7 +88,10 @@ def test_implementations_and_controls_of_two_commits_are_qualified(aa: bool, mak
 def test_commits_with_the_same_trainer_source_are_only_noted(make_run: MakeRun, find: Find) -> None:
     versions = {"jax": "1", "trainer source": "0123"}
     left = make_run("linen", commit="aaa", plan={"versions": versions})
-    assert find(left, make_run("nnx", commit="bbb", plan={"versions": versions}))["different-commits"].effect == "note"
+    assert (
+        find(left, make_run("nnx", commit="bbb", plan={"versions": versions}))["different-commits-same-source"].effect
+        == "note"
+    )
     other = make_run("nnx", commit="bbb", plan={"versions": versions | {"trainer source": "4567"}})
     assert find(left, other)["different-commits"].effect == "qualifies"
 

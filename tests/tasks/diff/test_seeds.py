@@ -92,8 +92,10 @@ def test_002_compares_a_commit_with_itself(page_002: ComparisonRecord) -> None:
     assert {kind: effect for kind, (effect, _) in findings(page_002).items()} == {
         "same-commit": "blocks",
         "jax-version": "qualifies",
+        "libtpu-version": "qualifies",
         "host-process": "qualifies",
         "source-lines": "qualifies",
+        "missing-field": "qualifies",
         "started-apart": "note",
     }
 
@@ -104,10 +106,32 @@ def test_002_compares_a_commit_with_itself(page_002: ComparisonRecord) -> None:
         ("jax-version", "(0.9.2 and 0.8.1)"),
         ("host-process", "(7 and 0)"),
         ("source-lines", "(metric_logger.py:196 and metric_logger.py:185)"),
+        ("libtpu-version", "(cl/878335365, Mar 4 2026 and cl/831091709, Nov 12 2025)"),
+        ("missing-field", "574ad3fb9 have no lm_loss, perplexity, those of main · 574ad3fb9 have"),
     ],
 )
 def test_what_002_does_not_flag(kind: str, words: str, page_002: ComparisonRecord) -> None:
     assert words in findings(page_002)[kind][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("jax-version", ("Jax Version: 0.9.2", "Jax Version: 0.8.1")),
+        ("libtpu-version", ("Built on Mar 4 2026", "Built on Nov 12 2025")),
+        ("host-process", ("[process=7]", "[process=0]")),
+        ("missing-field", ("lm_loss: ", "completed step: 0, ")),
+        ("started-apart", ("XPK Start: Sat Apr 18", "XPK Start: Sun Apr 19")),
+    ],
+)
+def test_the_evidence_of_002_leads_to_its_place(kind: str, words: tuple[str, str], page_002: ComparisonRecord) -> None:
+    data = page("002").read_bytes()
+    (finding,) = [finding for finding in page_002.findings if finding.kind == kind]
+    shown = sorted(finding.evidence, key=lambda evidence: evidence.arm != "main")
+    for evidence, text in zip(shown, words, strict=True):
+        assert evidence.source is not None
+        assert text in data[evidence.source.offset : evidence.source.offset + 260].decode()
+        assert data[: evidence.source.offset].count(b"\n") + 1 == evidence.source.line
 
 
 def test_the_sign_of_the_step_time_flips(page_002: ComparisonRecord, row_of: RowOf) -> None:

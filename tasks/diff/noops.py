@@ -1,0 +1,187 @@
+"""Finds what silently does nothing: fields that one arm lacks or never moves, arrays that are not trained, settings
+without effect, and runs of one arm that do not repeat themselves."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from configs.findings import FindingKind
+from configs.schema import Frozen
+from tasks.diff.arms import ArmRuns, is_exact
+from tasks.diff.observed import Observations, Observed, places_of, show_each
+from tasks.diff.parity import MEASURED, PLACES, MetricParity
+from tasks.diff.rows import Arms
+from tasks.diff.trainers import config_of
+from tasks.records import Evidence, RunRecord, Source
+
+LEAST_STEPS = 3  # fewer values are equal by chance
+SHOWN = 3
+# a difference in one of these changes the losses of any training, sooner or later
+EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
+             "init_weights_seed", "data_shuffle_seed")  # fmt: skip
+OFF = frozenset({"False", "false", "0", "0.0"})
+
+
+class Field(Frozen):
+    """One field of the step lines of an arm, over all of its runs."""
+
+    count: int
+    low: float
+    high: float
+    place: Source | None  # of its first value that is not 0, else of its first value
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it never moves."""
+        return self.low == self.high
+
+
+def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
+    """Runs of one arm that differ among themselves, with the first step and what each run has there."""
+    for index, arm in enumerate(arms):
+        varying = [(item.parity.metric, side) for item in parities if (side := item.within[index]) is not None]
+        if not varying:
+            continue
+        metric, first = min(varying, key=lambda pair: pair[1].step)
+        names = ", ".join(name for name, _ in varying)
+        yield Observed(
+            kind="nondeterministic",
+            message=f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal "
+            "values cannot be asked for",
+            evidence=tuple(
+                Evidence(arm=arm.name, value=f"{metric} {value}", source=place)
+                for value, place in zip(first.values, first.places, strict=True)
+            ),
+        )
+
+
+def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
+    """What one arm does not do, as far as its lines, its states and its losses show it."""
+    if arms[0].reading.format == arms[1].reading.format:
+        exact = all(is_exact(run) for arm in arms for run in arm.runs)
+        yield from _fields(arms, read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact))
+    for arm in arms:
+        yield from _frozen_arrays(arm)
+    yield from _without_effect(arms, declared, parities)
+
+
+def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
+    """The numeric fields that have a value in the arm's step lines; `exact`: of its JSON lines."""
+    fields: dict[str, Field] = {}
+    for number, run in enumerate(arm.runs):
+        table = run.metrics if exact and run.metrics is not None else run.reading.steps
+        for name, kind in table.schema.items():
+            if not kind.is_numeric() or name in PLACES:
+                continue
+            values = table[name].cast(pl.Float64).drop_nulls().drop_nans()
+            if values.is_empty():
+                continue
+            low, high, before = values.min(), values.max(), fields.get(name)
+            assert isinstance(low, float)  # of floats that are not empty
+            assert isinstance(high, float)
+            fields[name] = Field(
+                count=len(values) + (before.count if before else 0),
+                low=min(low, before.low) if before else low,
+                high=max(high, before.high) if before else high,
+                place=before.place if before else _place(run, name, number),
+            )
+    return fields
+
+
+def _place(run: RunRecord, name: str, number: int) -> Source | None:
+    steps = run.reading.steps
+    if steps.is_empty():
+        return None
+    rows = steps
+    if name in steps.columns:
+        moving = steps.filter(pl.col(name).is_not_null() & (pl.col(name) != 0))
+        rows = steps if moving.is_empty() else moving
+    return Source(line=rows["line"][0], offset=rows["offset"][0], run=number)
+
+
+def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:
+    if not left or not right:
+        return  # no step at all: that is a death, or an empty log
+    pairs = ((arms[0], arms[1], left, right), (arms[1], arms[0], right, left))
+    for arm, other, mine, theirs in pairs:
+        if lacking := [name for name in theirs if name not in mine]:
+            names = ", ".join(lacking)
+            places = next(iter(mine.values())).place, theirs[lacking[0]].place
+            yield Observed(
+                kind="missing-field",
+                message=f"the steps of {arm.label} have no {names}, those of {other.label} have",
+                evidence=(
+                    Evidence(arm=arm.name, value=f"no {names}", source=places[0]),
+                    Evidence(arm=other.name, value=names, source=places[1]),
+                ),
+            )
+        for name, field in theirs.items():
+            have = mine.get(name)
+            if have is None:
+                continue
+            if MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
+                continue
+            elif have.is_constant and not field.is_constant:
+                kind: FindingKind = "constant-field" if have.low else "zero-field"
+                value = f"{have.low:g} in {have.count} steps"
+                yield _observe(kind, arm, other, (value, have.place), field, f"has {name} {have.low:g} in all steps")
+            elif have.is_constant and have.low == 0 and field.low != 0:
+                value = f"0 in {have.count} steps"
+                yield _observe("zero-field", arm, other, (value, have.place), field, f"has {name} 0 in all steps")
+
+
+def _observe(
+    kind: FindingKind, arm: ArmRuns, other: ArmRuns, shown: tuple[str, Source | None], field: Field, words: str
+) -> Observed:
+    span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
+    return Observed(
+        kind=kind,
+        message=f"{arm.label} {words}, and {other.label} has {span}",
+        evidence=(
+            Evidence(arm=arm.name, value=shown[0], source=shown[1]),
+            Evidence(arm=other.name, value=span, source=field.place),
+        ),
+    )
+
+
+def _frozen_arrays(arm: ArmRuns) -> Observations:
+    """Parameter arrays whose bits training did not change, as the trainer's own digests show them."""
+    for number, run in enumerate(arm.runs):
+        start, end = run.program.get("initial_state"), run.program.get("state")
+        if not start or not end or run.reading.steps.height < LEAST_STEPS:
+            continue
+        after = end.get("arrays", {})
+        same = [
+            path
+            for path, digest in start.get("arrays", {}).items()
+            if digest == after.get(path, after.get(f"params/{path}"))  # the whole state holds the parameters
+        ]
+        if same:
+            more = f" and {len(same) - SHOWN} more" if len(same) > SHOWN else ""
+            yield Observed(
+                kind="frozen-array",
+                message=f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained",
+                evidence=(Evidence(arm=arm.name, value=f"{len(same)} arrays"),),
+            )
+            return
+
+
+def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
+    """Settings that differ and should show in the losses, which are equal all the same."""
+    if not parities or parities[0].parity.first is not None or parities[0].parity.steps < LEAST_STEPS:
+        return
+    loss = parities[0].parity
+    left, right = (config_of(arm) for arm in arms)
+    for key in EFFECTIVE:
+        values = left.get(key), right.get(key)
+        if None in values or values[0] == values[1]:
+            continue
+        if key == "dropout_rate" and left.get("enable_dropout") in OFF and right.get("enable_dropout") in OFF:
+            continue
+        meant = "declared" if key in declared else "there"
+        yield Observed(
+            kind="no-effect",
+            message=f"{key} differs ({values[0]} and {values[1]}), but the losses are equal to {loss.precision} at all "
+            f"{loss.steps} steps: the difference that was {meant} does nothing",
+            evidence=show_each(arms, values, places_of(arms, f"config.{key}")),
+        )

@@ -1,0 +1,147 @@
+"""Finds differences of the software and hardware that the two arms ran on and were not declared to differ in."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from configs.findings import FindingKind
+from tasks.diff.observed import Observations, Observed, compare, first_step_line, places_of, show_each
+from tasks.diff.rows import Arms
+from tasks.identify import SOURCE
+from tasks.records import Environment, Evidence, RunRecord
+
+FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
+ALL = frozenset({"*"})
+
+# (finding, field of Environment, message)
+FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
+    ("jax-version", "jax", "different JAX versions ({} and {}): this alone can change speed, memory and losses"),
+    ("jaxlib-version", "jaxlib", "different jaxlib versions ({} and {}): another compiler"),
+    ("libtpu-version", "libtpu", "different builds of libtpu ({} and {}): another compiler and runtime of the TPU"),
+    ("device-kind", "device_kind", "different devices ({} and {})"),
+    ("device-count", "num_devices", "different numbers of devices ({} and {})"),
+    (
+        "host-process",
+        "process_index",
+        "the logs come from different host processes ({} and {}): hosts wait at different places, and only process 0 "
+        "prints a checkpoint's commit",
+    ),
+)
+
+
+def find_surroundings(arms: Arms) -> Observations:
+    """Versions, flags, variables, devices and meshes that differ; what the arms declare to differ in is left out."""
+    declared = declared_packages(arms)
+    here = arms[0].reading.environment, arms[1].reading.environment
+    for kind, name, message in FIELDS:
+        values = getattr(here[0], name), getattr(here[1], name)
+        if _is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):  # the versions go along
+            continue
+        yield from compare(arms, kind, values, message, places_of(arms, name))
+    meshes = show_mesh(here[0]), show_mesh(here[1])
+    yield from compare(arms, "mesh", meshes, "different meshes ({} and {})", places_of(arms, "num_devices"))
+    yield from _plans(arms, declared)
+    yield from _mixed_runs(arms)
+
+
+def software_differs(arms: Arms) -> bool:
+    """Whether the arms are declared to run different packages, Pythons or images."""
+    return len({arm.first.plan.software if arm.first.plan else () for arm in arms}) > 1
+
+
+def declared_packages(arms: Arms) -> frozenset[str]:
+    """The packages whose versions the arms are declared to differ in; ALL where whole environments are named."""
+    if not software_differs(arms):
+        return frozenset()
+    names: set[str] = set()
+    for word in {word for arm in arms if arm.first.plan for word in arm.first.plan.software}:
+        try:
+            names.add(Requirement(word).name.lower().replace("_", "-"))
+        except InvalidRequirement:  # `python PATH`, `image NAME`
+            return ALL
+    if "project" in names:  # whatever the checkout's own pyproject.toml asks for
+        return ALL
+    return frozenset(names | (WITH_JAX if names & WITH_JAX else set()))
+
+
+def _is_declared(package: str, declared: frozenset[str]) -> bool:
+    return package in declared or (declared == ALL and package in WITH_JAX)
+
+
+def show_mesh(environment: Environment) -> str | None:
+    """The mesh as text; None if the log does not say."""
+    mesh = environment.mesh
+    return None if mesh is None else ", ".join(f"{axis} {size}" for axis, size in sorted(mesh.items())) or "one device"
+
+
+def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
+    """What only we know, because we launched both runs: package versions and environment variables."""
+    left, right = (arm.first.plan for arm in arms)
+    if left is None or right is None:
+        return
+    told = {"jax", "jaxlib", SOURCE}  # by the logs and by the commits
+    if declared != ALL:
+        yield from _entries(arms, "package-version", "versions of", left.versions, right.versions, told | declared)
+    flags = tuple(" ".join(plan.environment.get(name, "") for name in FLAG_VARIABLES) for plan in (left, right))
+    yield from find_flags(arms, (flags[0], flags[1]))
+    variables = set(FLAG_VARIABLES)
+    yield from _entries(arms, "environment-variable", "values of", left.environment, right.environment, variables)
+
+
+def _entries(
+    arms: Arms,
+    kind: FindingKind,
+    name: str,
+    left: Mapping[str, str],
+    right: Mapping[str, str],
+    told: set[str] | frozenset[str],
+) -> Observations:
+    for key in sorted((left.keys() | right.keys()) - told):
+        values = (str(left.get(key)), str(right.get(key)))
+        yield from compare(arms, kind, values, f"different {name} {key} ({{}} and {{}})")
+
+
+def find_flags(arms: Arms, texts: tuple[str, str]) -> Observations:
+    """Compiler flags that only one side has, whatever their order."""
+    left, right = (set(re.findall(r"\S+", text)) for text in texts)
+    if left != right:
+        alone = tuple(" ".join(sorted(mine - other)) or "none" for mine, other in ((left, right), (right, left)))
+        yield Observed(
+            kind="xla-flags",
+            message=f"different compiler flags ({alone[0]} and {alone[1]})",
+            evidence=show_each(arms, (alone[0], alone[1]), (None, None)),
+        )
+
+
+def _mixed_runs(arms: Arms) -> Observations:
+    """Repeats of one arm that did not run under the same conditions."""
+    reads: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
+        ("commits", "", lambda run: run.commit),
+        ("JAX versions", "jax", lambda run: run.reading.environment.jax),
+        ("builds of libtpu", "libtpu", lambda run: run.reading.environment.libtpu),
+        ("devices", "device_kind", lambda run: run.reading.environment.device_kind),
+        ("numbers of devices", "num_devices", lambda run: run.reading.environment.num_devices),
+    )
+    for arm in arms:
+        for name, field, read in reads:
+            values = [(number, read(run)) for number, run in enumerate(arm.runs) if read(run) is not None]
+            other = next((pair for pair in values if pair[1] != values[0][1]), None)
+            if other is None:
+                continue
+            pair = (values[0], other)
+            places = [arm.runs[n].reading.sources.get(field) or first_step_line(arm.runs[n].reading) for n, _ in pair]
+            yield Observed(
+                kind="mixed-runs",
+                message=f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})",
+                evidence=tuple(
+                    Evidence(
+                        arm=arm.name,
+                        value=f"run {number + 1}: {value}",
+                        source=None if place is None else place.model_copy(update={"run": number}),
+                    )
+                    for (number, value), place in zip(pair, places, strict=True)
+                ),
+            )

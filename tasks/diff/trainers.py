@@ -1,0 +1,91 @@
+"""Finds out whether the two arms ran the code that they were meant to run."""
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
+from tasks.diff.rows import Arms
+from tasks.diff.software import software_differs
+from tasks.identify import SOURCE
+from tasks.records import Evidence
+
+IMPLEMENTATIONS = frozenset({"linen", "nnx"})
+
+
+def find_code(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
+    """Everything about commits and checkouts. `declared`: the config keys that are meant to differ."""
+    yield from _commits(arms, declared, aa=aa)
+    yield from _other_trainers(arms)
+
+
+def find_writers(arms: Arms) -> Observations:
+    """Whether the same code wrote both logs, as the step lines show it."""
+    places = first_step_line(arms[0].reading), first_step_line(arms[1].reading)
+    files = arms[0].reading.source_file, arms[1].reading.source_file
+    formats = arms[0].reading.format, arms[1].reading.format
+    message = "step lines were printed by different source lines ({} and {}): not the same code"
+    yield from compare(arms, "source-lines", files, message, places)
+    if all(place is not None for place in places):
+        yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
+
+
+def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
+    """Two commits are compared, or two things in one commit: the other way round something is wrong."""
+    commits = arms[0].first.commit, arms[1].first.commit
+    plans = [arm.first.plan for arm in arms]
+    sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
+    evidence = show_each(arms, commits, (None, None))
+    differ = _compares_implementations(arms) or _differ_as_declared(arms, declared)
+    if not (differ or aa or software_differs(arms)) and all(commits) and commits[0] == commits[1]:
+        message = f"both sides are commit {commits[0]}: this compares a commit with itself under two names"
+        yield Observed(kind="same-commit", message=message, evidence=evidence)
+    if (differ or aa) and all(commits) and commits[0] != commits[1]:
+        if sources[0] is not None and sources[0] == sources[1]:
+            message = "the arms come from different commits, in which the trainer's source is the same"
+            yield Observed(kind="different-commits-same-source", message=message, evidence=evidence)
+        else:
+            message = "the arms come from different commits: more changed than was meant to"
+            yield Observed(kind="different-commits", message=message, evidence=evidence)
+    dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
+    if dirty:
+        yield Observed(
+            kind="dirty-checkout",
+            message=f"{' and '.join(arm.label for arm in dirty)} ran with changes that no commit holds",
+            evidence=tuple(Evidence(arm=arm.name, value="dirty") for arm in dirty),
+        )
+
+
+def _compares_implementations(arms: Arms) -> bool:
+    """Whether the arms are two implementations in one commit (Linen and NNX), not two commits."""
+    return {arm.name.lower() for arm in arms} == IMPLEMENTATIONS
+
+
+def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
+    left, right = (config_of(arm) for arm in arms)
+    return any(key in left and key in right and left[key] != right[key] for key in declared)
+
+
+def config_of(arm: ArmRuns) -> dict[str, str]:
+    """The config of the arm's first run: of its plan, else as its log prints it."""
+    plan = arm.first.plan
+    return {key: str(value) for key, value in plan.config.items()} if plan else dict(arm.reading.config)
+
+
+def _other_trainers(arms: Arms) -> Observations:
+    """What the runs say of themselves: each of an arm ran the commit and the source that were planned."""
+    for arm in arms:
+        for run in arm.runs:
+            said = run.program.get("trainer")
+            if run.plan is None or not said:
+                continue
+            pairs = (
+                ("commit", run.plan.commit, said.get("commit")),
+                (SOURCE, run.plan.versions.get(SOURCE), str(said.get("source") or "")[:12]),
+            )
+            wrong = [(name, planned, found) for name, planned, found in pairs if planned and found and planned != found]
+            if run.plan.checkout is not None and said.get("dirty"):
+                wrong.append(("checkout", "clean", "changed"))
+            for name, planned, found in wrong:
+                yield Observed(
+                    kind="other-trainer",
+                    message=f"{run.plan.run_name} ran another trainer than was planned: {name} {found}, not {planned}",
+                    evidence=(Evidence(arm=arm.name, value=found),),
+                )
