@@ -70,14 +70,42 @@ class Source(Frozen):
     run: int = _run_number()
 
 
+DeathKind = Literal[
+    "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage", "configuration",
+    "timeout", "killed", "cut_off", "other",
+]  # fmt: skip
+DEATH_WORDS: dict[DeathKind, str] = {
+    "not_implemented": "something is not implemented",
+    "device_oom": "out of memory on the device",
+    "host_oom": "out of memory on the host",
+    "preempted": "preempted or evicted",
+    "nan": "NaN or infinite loss",
+    "shape_mismatch": "shapes or shardings do not fit",
+    "storage": "storage",
+    "configuration": "configuration",
+    "timeout": "time-out",
+    "killed": "killed",
+    "cut_off": "the log is cut off without an end",
+    "other": "",
+}
+
+
 class LogError(Frozen):
-    """What ended a run, as its log tells it."""
+    """What ended a run, as its log tells it: an exception, a signal, or the line in which it says why it stops."""
 
     type: str
     message: str
     line: int
     offset: int
+    kind: DeathKind = "other"
+    why: str = ""  # why this one and this class, where the log shows more than one exception or none
+    detail: str = ""  # the lines below the message, if the error has any
     run: int = _run_number()
+
+    @property
+    def words(self) -> str:
+        """The class in words; empty for `other`."""
+        return DEATH_WORDS[self.kind]
 
 
 class Environment(Frozen):
@@ -418,7 +446,12 @@ class Parity(Frozen):
 
 
 class TimePart(Frozen):
-    """What one kind of time cost a run: `compute`, `outside` the steps, or the cause of its stalls."""
+    """What one kind of time cost a run.
+
+    `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of that
+    cause took beyond that. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
+    `outside` where the log does not date its lines.
+    """
 
     part: str
     seconds: float

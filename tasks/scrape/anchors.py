@@ -55,15 +55,30 @@ _PATTERNS = {
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
     "fatal": rb"F\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
+    "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
+    rb"LLVM ERROR: [^\n]{1,400})",
+    "stopped": rb"Training stopped: ([^\n]*?)" + _END,
+    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)[\w./-]{1,200}: error: ([^\n]*?)%s" % (_END, _END),
+    "signal": rb"\*\*\* (SIG[A-Z]+) received by PID \d+[^\n]{0,200}|"
+    rb"\bline \d+: +\d+ (Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|(?m:^)(Killed|Terminated)(?m:\r?$)",
+    "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
+    rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
+    rb"OOMKilled|Out of memory: Killed process|oom-kill|low on resource: memory|SLICE_FAILURE_\w+|"
+    rb"(?i:maintenance event)|(?i:\bpreemption (?:notice|signal|event))|DUE TO (?:PREEMPTION|TIME LIMIT)|"
+    rb"(?i:\b(?:instance|node|VM|worker|TPU|pod|job|workload) (?:was|has been|got) (?:preempted|evicted)))[^\n]*?"
+    + _END,
 }
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 # one of these stands in everything that an anchor matches
 _LITERALS = (
     rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
     rb"number para|Shape:|Per train|Config param|checkpoint|save|Scheduling D2H|Completed eval|eval metrics|"
-    rb"Traceback|Aborting|\bF\d{4} |Fatal Python"
+    rb"Traceback|Aborting|\bF\d{4} |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL Flags|"
+    rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|(?i:preempt|evict|maintenance)|SIGTERM|Taint|"
+    rb"TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"
 )
 _ANY = re.compile(_LITERALS)
+LITERAL_WITHIN = 200  # bytes from the start of what matches
 SHORT = 4096  # bytes below which it pays to look for any of them first
 
 # what `print_non_trivial_mesh_axis` prints; only before the first step, where nothing else looks like it
@@ -77,7 +92,8 @@ WHOLE_DATE = re.compile(rb"(?<!\d)(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d)")
 
 def find_anchors(window: Window, begin: int, end: int) -> Iterator[tuple[str, re.Match[bytes]]]:
     """(name, match) of every anchor that starts in data[begin:end] and before the window's limit, ascending."""
-    if end - begin < SHORT and not _ANY.search(window.data, begin, end):
+    near = min(end, window.limit + LITERAL_WITHIN)
+    if near - begin < SHORT and not _ANY.search(window.data, begin, near):
         return
     hits = [
         (match.start(), name, match)

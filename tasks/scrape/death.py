@@ -1,100 +1,234 @@
-"""Finds what ended a run: the last exception of its log, or the line in which it says why it stops."""
+"""Finds what ended a run: an exception, a signal, an eviction, or the line in which the program says why it stops.
+
+A log may show many exceptions, and most of them ended nothing. What counts, in this order:
+
+1. the program's own word that it stops (`Aborting training due to NaN loss.`, `Training stopped: …`);
+2. tracebacks that ended their process, and fatal errors: not what the interpreter says it ignored, not what was logged
+   and survived (a retry), not what another thread raised, not what came up at exit, and nothing after which training
+   went on. Of a chain of exceptions the last is what the process ended with; where it names no class, the earlier ones
+   of the chain do. Where several hosts died, the first one that does not only report another's death;
+3. signals and evictions: in the log's own words, or by an exit code of 128 and more;
+4. with an exit code that is not 0, and nothing else to explain it, the last of what was left out under 2.
+
+An exception that may follow of an eviction (a connection that broke, a time-out) has the class of the eviction.
+"""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from tasks.records import LogError
-from tasks.scrape.prefix import ABSL, PREFIX
+from tasks.records import DeathKind, LogError, Source
+from tasks.scrape.causes import classify, is_follower
+from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, weakness
 from tasks.scrape.window import OVERLAP, Window
 
-# with line breaks: indented lines, then `Type: message` where the indentation ends
-_HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
-_LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
-# without them: the first name of an exception after the last frame
-_FRAME = re.compile(rb"File \"[^\"\n]*\", line \d+(?:, in \S+)?")
-_NAMED = re.compile(
-    rb"(?<=\s)((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
-    rb"(?:: ([^\n]*)|(?=\s*\Z))"
-)
-# the interpreter's clean-up complains in the same form
-_IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
-_STOP = re.compile(
-    rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
-    rb"XPK End:|EXIT_CODE=|%s" % ABSL
-)
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
+            15: "SIGTERM"}  # fmt: skip
+_SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
+         "Bus error": "SIGBUS"}  # fmt: skip
+_REACHED = re.compile(r"Target loss .* is achieved")
+# classes that an eviction explains better
+_EXPLAINED: tuple[DeathKind, ...] = ("other", "killed", "timeout")
 
 
 @dataclass(frozen=True)
-class Raised:
-    """An exception that a log shows, and where its own line begins in the searched bytes."""
+class _Found:
+    """Something that may have ended the run."""
 
+    form: str  # "traceback", "stop", "fatal", "signal" or "event"
     type: str
     message: str
-    position: int
-
-
-def read_exception(data: bytes, position: int) -> Raised | None:
-    """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
-    return _read_lines(data, position) or _read_joined(data, position)
-
-
-def _read_lines(data: bytes, position: int) -> Raised | None:
-    header = _HEADER_LINE.match(data, position)
-    if header is None:
-        return None
-    begin, limit = header.end(), min(len(data), position + OVERLAP)
-    while begin < limit:
-        end = data.find(b"\n", begin, limit)
-        end = limit if end < 0 else end
-        line = data[begin:end].rstrip()
-        # other threads may log between the lines
-        if line and not line[:1].isspace() and not PREFIX.match(line):
-            last = _LAST_LINE.fullmatch(line)
-            return _raised(last[1], last[2], begin) if last else None
-        begin = end + 1
-    return None
-
-
-def _read_joined(data: bytes, position: int) -> Raised | None:
-    stop = _STOP.search(data, position + 9, position + OVERLAP)
-    end = stop.start() if stop else min(len(data), position + OVERLAP)
-    frames = list(_FRAME.finditer(data, position, end))
-    named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
-    return _raised(named[1], named[2], named.start()) if named else None
-
-
-def _raised(kind: bytes, message: bytes | None, position: int) -> Raised:
-    return Raised(kind.decode("utf-8", "replace"), (message or b"").decode("utf-8", "replace").strip(), position)
+    text: str
+    source: Source
+    detail: str = ""
+    weak: str = ""
+    chained: bool = False
 
 
 @dataclass
 class DeathLog:
-    """The last thing that a log gives as a reason to stop."""
+    """What a log gives as reasons to stop."""
 
-    last: LogError | None = None
+    found: list[_Found] = field(default_factory=list)
+    pending: list[int] = field(default_factory=list)  # offsets of tracebacks whose end was not there yet
+    exit_code: int | None = None
+    _exit: Source | None = None
+    _backend: str | None = None
+    _processes: set[bytes] = field(default_factory=set)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         """Note one anchor; those that end no run are ignored."""
         match name:
             case "traceback":
-                found = read_exception(window.data, match.start())
-                ignored = _IGNORED.search(window.data, max(0, match.start() - 400), match.start())
-                if found is not None and ignored is None:
-                    self._note(found.type, found.message, found.position, window)
+                self.pending.append(window.base + match.start())
+                self.settle(window)
             case "aborted":
-                self._note("SystemExit", match[1].decode(), match.start(1), window)
+                self._note("stop", "SystemExit", _text(match[1]), match.start(1), window)
+            case "stopped" if not _REACHED.search(_text(match[1])):
+                self._note("stop", "StopTraining", _text(match[1]), match.start(), window)
+            case "usage":
+                self._note("stop", "ArgumentError", _text(match[1] or match[2]), match.start(), window)
             case "fatal":
-                self._note("Fatal", match[1].decode("utf-8", "replace").strip(), match.start(), window)
+                self._note("fatal", "Fatal", _text(match[1]), match.start(), window)
+            case "fatal_cpp":
+                self._note("fatal", "Fatal", _text(match[1]), match.start(), window)
             case "fatal_python":
-                self._note("Fatal Python error", match[1].decode("utf-8", "replace").strip(), match.start(), window)
+                self._note("fatal", "Fatal Python error", _text(match[1]), match.start(), window)
+            case "signal":
+                said = _text(next(text for text in match.groups() if text))
+                self._note("signal", _SAID.get(said, said), _text(match[0]), match.start(), window)
+            case "event":
+                self._note("event", _text(match[0]).split(":")[0], _text(match[0]), match.start(), window)
+            case "exit_code":
+                self.exit_code, self._exit = int(match[1]), window.source(match.start())
+            case "backend":
+                self._backend = self._backend or _text(match[1])
+            case "process":
+                self._processes.add(match[1])
 
-    def _note(self, kind: str, message: str, position: int, window: Window) -> None:
-        source = window.source(position)
-        self.last = LogError(type=kind, message=message, line=source.line, offset=source.offset)
+    def settle(self, window: Window, *, last: bool = False) -> None:
+        """Read the tracebacks that were waiting for their end. `last`: nothing comes any more."""
+        waiting = []
+        for offset in self.pending:
+            position = offset - window.base
+            if window.last or last or len(window.data) - position >= OVERLAP:
+                self._read(position, window)
+            else:
+                waiting.append(offset)
+        self.pending = waiting
 
-    def cause(self, *, exit_code: int | None, last_step: int) -> LogError | None:
-        """What ended the run, if it did not end well: an exception after which training went on ended nothing."""
-        if self.last is None or exit_code == 0:
-            return None
-        raised = exit_code is not None and exit_code < 128  # 128 and more: ended by a signal
-        return self.last if raised or self.last.offset > last_step else None
+    def _read(self, position: int, window: Window) -> None:
+        data = window.data
+        if is_ignored(data, position):
+            return
+        raised = read_exception(data, position)
+        if raised is None:
+            return
+        weak, chained = weakness(data, position), is_chained(data, position)
+        before = self._before(window.base + position)
+        if chained and before is not None:
+            weak = weak or before.weak
+        if weak == "logged" and not is_followed(data, raised, position):
+            weak = ""  # it was the last that the program did
+        found = _Found("traceback", raised.type, raised.message, raised.text, window.source(raised.position))
+        self.found.append(replace(found, detail=raised.detail, weak=weak, chained=chained))
+
+    def _before(self, offset: int) -> _Found | None:
+        earlier = [found for found in self.found if found.form == "traceback" and found.source.offset < offset]
+        return max(earlier, key=lambda found: found.source.offset, default=None)
+
+    def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
+        message = message.strip()
+        text = f"{kind}: {message}" if form in ("stop", "fatal") else f"{kind}\n{message}"
+        self.found.append(_Found(form, kind, message, text, window.source(position)))
+
+    def cause(self, *, last_step: int, ordered: bool = True) -> LogError | None:
+        """What ended the run, if it did not end well.
+
+        last_step: the offset of the last step line, -1 without one. ordered: whether step lines and errors come through
+        one stream; otherwise an error may stand before steps that came earlier.
+        """
+        found = sorted(self.found, key=lambda one: one.source.offset)
+        late = [one for one in found if one.source.offset > last_step]
+        if self.exit_code == 0:
+            stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
+            return self._error(stops[0], early=last_step < 0) if stops else None
+        if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
+            late = found
+        events = [one for one in late if one.form == "event"]
+        chosen = _choose([one for one in late if not one.weak], several=len(self._processes) > 1)
+        if chosen is None:
+            return self._without_exception(late, events, early=last_step < 0)
+        best, why, chain = chosen
+        error = self._error(best, why, early=last_step < 0)
+        if error.kind == "other":
+            for earlier in reversed(chain[:-1]):
+                kind = self._kind(earlier, early=last_step < 0)
+                if kind != "other":
+                    reason = f"its class is that of {earlier.type} in line {earlier.source.line}, which led to it"
+                    error = error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
+                    break
+        return self._explain(error, best, events)
+
+    def _explain(self, error: LogError, best: _Found, events: list[_Found]) -> LogError:
+        """With the class of an eviction that the log tells of, if the error may have come of it."""
+        if error.kind not in _EXPLAINED and not is_follower(best.text):
+            return error
+        for event in events:
+            kind = self._kind(event, early=False)
+            if kind in ("preempted", "host_oom"):
+                reason = f"line {event.source.line} says: {event.message}"
+                return error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
+        return error
+
+    def _without_exception(self, late: list[_Found], events: list[_Found], *, early: bool) -> LogError | None:
+        signals = [one for one in late if one.form == "signal"]
+        code = self.exit_code
+        if code is not None and code >= 128 and self._exit is not None:
+            name = _SIGNALS.get(code - 128, f"signal {code - 128}")
+            message = f"ended by {name} (exit code {code})"
+            best = _Found("signal", name, message, f"{name}: {message}", self._exit)
+            if signals:
+                best = replace(best, source=signals[0].source)
+            return self._explain(self._error(best, early=early), best, events)
+        if signals:
+            return self._explain(self._error(signals[0], early=early), signals[0], events)
+        if events:
+            return self._error(events[0], early=early)
+        weak = [one for one in late if one.weak]
+        if weak and code not in (None, 0):
+            return self._error(weak[-1], f"raised {weak[-1].weak}; nothing else explains exit code {code}", early=early)
+        return None
+
+    def _error(self, found: _Found, why: str = "", *, early: bool) -> LogError:
+        return LogError(
+            type=found.type,
+            message=found.message,
+            line=found.source.line,
+            offset=found.source.offset,
+            kind=self._kind(found, early=early),
+            why=why,
+            detail=found.detail,
+        )
+
+    def _kind(self, found: _Found, *, early: bool) -> DeathKind:
+        return classify(found.text, backend=self._backend, before_steps=early)
+
+
+def _choose(strong: list[_Found], *, several: bool) -> tuple[_Found, str, list[_Found]] | None:
+    """What ended the run, why this one, and the chain of exceptions that it is the last of."""
+    stops = [one for one in strong if one.form == "stop"]
+    if stops:
+        return stops[0], "", stops[:1]
+    chains: list[list[_Found]] = []
+    for one in strong:
+        if one.form not in ("traceback", "fatal"):
+            continue
+        if one.chained and chains and chains[-1][-1].form == "traceback":
+            chains[-1].append(one)
+        else:
+            chains.append([one])
+    if not chains:
+        return None
+    own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
+    others = len(chains) - len(own)
+    why = (
+        f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere" if own and others else ""
+    )
+    chains = own or chains
+    first = next((index for index, chain in enumerate(chains) if chain[0].form == "fatal"), len(chains))
+    raised = chains[:first] or chains[:1]
+    repeated = len({(chain[-1].type, chain[-1].message) for chain in raised}) < len(raised)
+    chain = raised[0] if several or repeated else raised[-1]
+    if len(chains) > 1 and chain is raised[0]:
+        why = _join(why, f"the first of {len(chains)}")
+    if len(chain) > 1:
+        why = _join(why, f"the last of a chain of {len(chain)}")
+    return chain[-1], why, chain
+
+
+def _join(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace").strip()

@@ -5,10 +5,10 @@ import re
 from configs.schema import Frozen
 from tasks.records import LogError
 from tasks.scrape.anchors import find_anchors
-from tasks.scrape.death import DeathLog, Raised, read_exception
-from tasks.scrape.prefix import PREFIX
+from tasks.scrape.death import DeathLog
+from tasks.scrape.prefix import PREFIX, prefix_of_step
 from tasks.scrape.step_line import LOOSE, StepLine, parse_step
-from tasks.scrape.window import CONTEXT, OVERLAP, Window
+from tasks.scrape.window import CONTEXT, Window
 
 
 class StepCompleted(Frozen):
@@ -68,8 +68,8 @@ class LogFollower:
         self._before: StepLine | None = None
         self._saving: set[int] = set()  # steps whose save was announced and not yet committed
         self._death = DeathLog()
-        self._traceback: int | None = None  # offset of the last traceback, kept until the run ends
         self._last_step = -1
+        self._ordered = False  # the step lines have the logger's prefix
         self._ended = False
 
     def feed(self, data: bytes) -> list[LogEvent]:
@@ -82,7 +82,7 @@ class LogFollower:
         events = self._advance(len(self._data), last=True)
         if not self._ended:
             window = Window(self._data, self._base, self._line, self._done, self._done, last=True)
-            events += self._died(window, exit_code=None)
+            events += self._died(window)
         return events
 
     def _find_end(self) -> int:
@@ -102,6 +102,7 @@ class LogFollower:
         for name, match in find_anchors(window, self._done, end):
             found.append((match.start(), self._take_anchor(name, match, window)))
         found.sort(key=lambda hit: hit[0])
+        self._death.settle(window)
         self._forget(end)
         return [event for _, events in found for event in events]
 
@@ -115,6 +116,7 @@ class LogFollower:
         self._before = line
         source = window.source(position)
         self._last_step = source.offset
+        self._ordered |= prefix_of_step(window.data, line.start) is not None
         values = {field.key: field.value for field in line.fields}
         seconds, loss = (value if isinstance(value := values.get(key), float) else None for key in ("seconds", "loss"))
         text = window.data[line.start : line.end].decode("utf-8", "replace")
@@ -124,6 +126,7 @@ class LogFollower:
 
     def _take_anchor(self, name: str, match: re.Match[bytes], window: Window) -> list[LogEvent]:
         source = window.source(match.start())
+        self._death.take(name, match, window)
         match name:
             case "save_path" | "save_announced":
                 step = int(match[2] if name == "save_path" else match[1])
@@ -135,40 +138,24 @@ class LogFollower:
             case "save_committed":
                 step, path = int(match[2]), match[1].decode("utf-8", "replace")
                 return [CheckpointCommitted(step=step, path=path, line=source.line, offset=source.offset)]
-            case "traceback":
-                self._traceback = source.offset
             case "exit_code":
                 code, self._ended = int(match[1]), True
                 ended = Ended(exit_code=code, line=source.line, offset=source.offset)
-                return [*self._died(window, exit_code=code), ended]
-            case _:
-                self._death.take(name, match, window)
+                return [*self._died(window), ended]
         return []
 
-    def _died(self, window: Window, *, exit_code: int | None) -> list[LogEvent]:
-        """The cause of death, if there is one. The last traceback is read only now that it is whole."""
-        if self._traceback is not None and self._traceback >= self._base:
-            raised = read_exception(window.data, self._traceback - self._base)
-            self._note(raised, window)
-        error = self._death.cause(exit_code=exit_code, last_step=self._last_step)
+    def _died(self, window: Window) -> list[LogEvent]:
+        """The cause of death, if there is one. Tracebacks are read only now that they are whole."""
+        self._death.settle(window, last=True)
+        error = self._death.cause(last_step=self._last_step, ordered=self._ordered)
         return [] if error is None else [Died(error=error)]
-
-    def _note(self, raised: Raised | None, window: Window) -> None:
-        last = self._death.last
-        if raised is None:
-            return
-        source = window.source(raised.position)
-        if last is None or last.offset < source.offset:
-            self._death.last = LogError(
-                type=raised.type, message=raised.message, line=source.line, offset=source.offset
-            )
 
     def _forget(self, end: int) -> None:
         """Drop what was reported, but for what stands before the next line and for a traceback under way."""
         self._done = end
         keep = end - CONTEXT
-        if self._traceback is not None:
-            keep = min(keep, max(self._traceback - self._base, end - OVERLAP))
+        if self._death.pending:
+            keep = min(keep, min(self._death.pending) - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)
             self._base += keep

@@ -2,7 +2,7 @@
 
 import re
 
-from tasks.scrape.death import read_exception
+from tasks.scrape.exceptions import read_exception
 from tasks.scrape.prefix import ABSL, PREFIX
 
 # what starts a line without a prefix, in logs whose line breaks became spaces

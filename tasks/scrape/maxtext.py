@@ -53,7 +53,7 @@ class MaxTextReader:
         first_day = facts.start or self._written
         steps = self.steps.frame(first_day)
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
-        error = self.death.cause(exit_code=facts.exit_code, last_step=last_step)
+        error = self.death.cause(last_step=last_step, ordered=self.steps.source_file is not None)
         ended = facts.exit_code is not None or facts.end is not None
         environment = facts.environment()
         return RunReading(

@@ -108,7 +108,9 @@ def test_an_exception_that_was_survived(logs: Any) -> None:
     survived = TRACEBACK.format(error="TimeoutError: metrics server")
     lines = [*logs.steps(2), survived, *[logs.step(step) for step in (2, 3)]]
     assert scrape_text(logs.framed(*lines, code=0), name="x").runs[0].error is None
-    assert scrape_text(logs.framed(*lines, code=137), name="x").runs[0].error is None  # killed, not raised
+    killed = scrape_text(logs.framed(*lines, code=137), name="x").runs[0].error
+    assert killed is not None
+    assert (killed.type, killed.kind, killed.line) == ("SIGKILL", "killed", 11)  # the line of the exit code
     still_running = logs.framed(*lines).split(b"XPK End")[0]
     assert scrape_text(still_running, name="x").runs[0].error is None
 

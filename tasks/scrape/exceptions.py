@@ -1,0 +1,171 @@
+"""Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process."""
+
+import re
+from dataclasses import dataclass
+
+from tasks.scrape.prefix import ABSL, PREFIX
+from tasks.scrape.window import OVERLAP
+
+# with line breaks: indented lines, then `Type: message` where the indentation ends
+_HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
+_LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
+# in a group of exceptions a margin stands before every line
+_MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
+_IN_MARGIN = re.compile(rb"[ \t]*\| ?")
+# without them: the first name of an exception after the last frame
+_FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
+_NAMED = re.compile(
+    rb"(?<=\s)((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
+    rb"(?:: ([^\n]*)|(?=\s*\Z))"
+)
+_STOP = re.compile(
+    rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
+    rb"XPK End:|EXIT_CODE=|%s" % ABSL
+)
+# what ends the lines below a message: JAX's own rule too
+_BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
+LINES_BELOW = 12
+BYTES_BELOW = 2000
+
+_CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
+# what stands before a traceback that ended no process, and how to call it
+_WEAK = (
+    (re.compile(rb"Error in atexit\._run_exitfuncs:\s*\Z"), "at exit"),
+    (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
+    (re.compile(rb"exception was never retrieved\n(?:future: [^\n]*\n)?\s*\Z"), "in a task that nobody waited for"),
+    (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
+)
+# the interpreter's clean-up complains in the same form
+_IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
+_LOGGED_AS = re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z")
+LOOK_BACK = 600
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that a log shows, and where its own line begins and ends in the searched bytes."""
+
+    type: str
+    message: str
+    position: int
+    end: int
+    detail: str = ""  # the lines below the message
+    file: str = ""  # where it was raised, without folders
+
+    @property
+    def text(self) -> str:
+        """What its class is found by."""
+        return "\n".join(part for part in (self.head, self.detail, self.file and f"in {self.file}") if part)
+
+    @property
+    def head(self) -> str:
+        """`Type: message`."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def read_exception(data: bytes, position: int) -> Raised | None:
+    """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
+    return _read_lines(data, position) or _read_joined(data, position)
+
+
+def is_chained(data: bytes, position: int) -> bool:
+    """Whether the traceback at a position is of an exception that came of the one before it."""
+    before = data[max(0, position - LOOK_BACK) : position]
+    margin = _margin(data, position)
+    return bool(_CHAINED.search(before)) or (margin is not None and not margin.endswith(b"Group "))
+
+
+def is_ignored(data: bytes, position: int) -> bool:
+    """Whether the interpreter says that it ignored the exception."""
+    return bool(_IGNORED.search(data[max(0, position - LOOK_BACK) : position]))
+
+
+def weakness(data: bytes, position: int) -> str:
+    """Why the traceback at a position need not have ended its process, in words; empty if nothing says so."""
+    before = data[max(0, position - LOOK_BACK) : position]
+    for pattern, words in _WEAK:
+        if pattern.search(before):
+            return words
+    # a record that starts right before it, on its own line: somebody logged the traceback's text
+    records = list(PREFIX.finditer(before))
+    if records and not before[records[-1].end() :].strip():
+        return "logged"
+    return "logged" if _LOGGED_AS.search(before) else ""
+
+
+def is_followed(data: bytes, raised: Raised, position: int) -> bool:
+    """Whether the program went on to log after the traceback at a position."""
+    return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
+
+
+def _margin(data: bytes, position: int) -> bytes | None:
+    """What stands before a traceback's header on its line if that is the margin of a group of exceptions."""
+    begin = data.rfind(b"\n", max(0, position - 200), position) + 1
+    match = _MARGIN.fullmatch(data, begin, position) if begin else None
+    return match[0] if match else None
+
+
+def _read_lines(data: bytes, position: int) -> Raised | None:
+    header = _HEADER_LINE.match(data, position)
+    if header is None:
+        return None
+    grouped = _margin(data, position) is not None
+    begin, limit = header.end(), min(len(data), position + OVERLAP)
+    file = b""
+    while begin < limit:
+        end = data.find(b"\n", begin, limit)
+        end = limit if end < 0 else end
+        start = begin
+        if grouped:
+            margin = _IN_MARGIN.match(data, begin, end)
+            if margin is None:
+                return None
+            start = margin.end()
+        line = data[start:end].rstrip()
+        # other threads may log between the lines
+        if line and not line[:1].isspace() and not PREFIX.match(line):
+            last = _LAST_LINE.fullmatch(line)
+            if last is None:
+                return None
+            below = b"" if grouped else _below(data, end + 1, limit)
+            return _raised(last[1], last[2], start, start + len(line), below, file)
+        if frame := _FRAME.search(line):
+            file = frame[1]
+        begin = end + 1
+    return None
+
+
+def _below(data: bytes, begin: int, limit: int) -> bytes:
+    """The lines that a message of several lines goes on with."""
+    lines: list[bytes] = []
+    limit = min(limit, begin + BYTES_BELOW)
+    while begin < limit and len(lines) < LINES_BELOW:
+        end = data.find(b"\n", begin, limit)
+        if end < 0:  # not whole yet, or longer than is of use
+            break
+        line = data[begin:end].rstrip()
+        if not line or PREFIX.match(line) or _STOP.search(line) or _BELOW.match(line):
+            break
+        lines.append(line)
+        begin = end + 1
+    return b"\n".join(lines)
+
+
+def _read_joined(data: bytes, position: int) -> Raised | None:
+    stop = _STOP.search(data, position + 9, position + OVERLAP)
+    end = stop.start() if stop else min(len(data), position + OVERLAP)
+    frames = list(_FRAME.finditer(data, position, end))
+    named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
+    file = frames[-1][1] if frames else b""
+    return _raised(named[1], named[2], named.start(), named.end(), b"", file) if named else None
+
+
+def _raised(kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes) -> Raised:
+    return Raised(
+        type=kind.decode("utf-8", "replace"),
+        message=(message or b"").decode("utf-8", "replace").strip(),
+        position=position,
+        end=end,
+        detail=below.decode("utf-8", "replace"),
+        file=file.decode("utf-8", "replace").replace("\\", "/").rsplit("/", 1)[-1],
+    )
