@@ -23,9 +23,13 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """A way of writing logs: its name, and what only its logs contain."""
+    """A way of writing logs: its name, and what only its logs contain.
+
+    One of the `hints` stands in every mark: looking for them costs a hundredth of looking for the marks.
+    """
 
     format: str
+    hints: tuple[bytes, ...]
     marks: re.Pattern[bytes]
     reader: type[Reader]
 
@@ -34,6 +38,7 @@ class Dialect:
 DIALECTS = (
     Dialect(
         "megatron",
+        (b"iteration ", b"elapsed time per", b"using world size", b" arguments -", b"model parallel rank"),
         re.compile(
             rb"iteration +\d+/ *\d+ \||elapsed time per iteration \(m?s\)|using world size: \d+, data-parallel|"
             rb"-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
@@ -42,11 +47,23 @@ DIALECTS = (
     ),
     Dialect(
         "torchtitan",
+        (b"  loss: ", b"[titan] 20"),
         re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
         TorchtitanReader,
     ),
     Dialect(
         "maxtext",
+        (
+            b"ompleted ",
+            b"System Information: ",
+            b"XPK ",
+            b"EXIT_CODE=",
+            b"Config param ",
+            b"number parameters: ",
+            b"Num_devices: ",
+            b".py:",
+            b'.py"',
+        ),
         re.compile(
             rb"completed step: \d|System Information: Jax |XPK Start: |XPK End: |EXIT_CODE=\d|Config param \w+:|"
             rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
@@ -59,7 +76,10 @@ DIALECTS = (
 
 def recognise(text: bytes) -> Dialect | None:
     """The dialect of a piece of text; None if it shows no marks of any."""
-    return next((dialect for dialect in DIALECTS if dialect.marks.search(text)), None)
+    for dialect in DIALECTS:
+        if any(hint in text for hint in dialect.hints) and dialect.marks.search(text):
+            return dialect
+    return None
 
 
 def open_reader(dialect: Dialect) -> Reader:

@@ -1,88 +1,91 @@
-"""Turns decimal digits at many places of a text into numbers at once, eight bytes at a time, as numpy columns.
+"""Turns the decimal digits in the same columns of many rows into numbers, eight digits of every row at a time."""
 
-What costs time is going to each place, so every function here goes there once, for a stretch of bytes.
-"""
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 type Positions = NDArray[np.int64]
-type Words = NDArray[np.uint64]
 type Mask = NDArray[np.bool_]
+type Rows = NDArray[np.uint8]
 
-_ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-
-
-def _repeat(byte: int) -> np.uint64:
-    return np.uint64(int.from_bytes(bytes([byte]) * 8))
-
-
-def gather(data: bytes, position: Positions, count: int) -> Words:
-    """The `count` little-endian words that start at each position (rows, count). Bounds are checked by numpy."""
-    size = 8 * count
-    # one opaque item of `size` bytes at every offset, overlapping: a view, nothing is copied until it is indexed
-    items = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
-    return items[position].view("<u8").reshape(len(position), count)
+PIECE = 8  # digits that a word holds
+_ALL = (1 << 64) - 1
+# of neighbours the first has the higher place: pairs, then fours, then all eight
+_JOIN = [(np.uint64(1 + (10**places << (8 * places))), np.uint64(8 * places)) for places in (1, 2, 4)]
+_KEEP = [np.uint64(0x00FF_00FF_00FF_00FF), np.uint64(0x0000_FFFF_0000_FFFF)]
 
 
-def parse_digits(word: Words, length: Positions) -> tuple[NDArray[np.int64], Mask]:
-    """The number in the last `length` bytes of each word, and whether those are 1 to 8 digits and nothing else."""
-    good = (length >= 1) & (length <= 8)
-    kept = _ALL << ((8 - np.clip(length, 1, 8)) * 8).astype(np.uint64)  # the first bytes stand before the number
-    word = (word & kept) | (_repeat(ord("0")) & ~kept)
-    good &= (word & _repeat(0xF0)) == _repeat(0x30)
-    good &= ((word + _repeat(0x06)) & _repeat(0xF0)) == _repeat(0x30)  # ':' to '?' are no digits
-    # pairs, then fours, then all eight: the first byte is the highest digit
-    word &= _repeat(0x0F)
-    word = (word * np.uint64(10) + (word >> np.uint64(8))) & np.uint64(0x00FF_00FF_00FF_00FF)
-    word = (word * np.uint64(100) + (word >> np.uint64(16))) & np.uint64(0x0000_FFFF_0000_FFFF)
-    word = (word * np.uint64(10_000) + (word >> np.uint64(32))) & np.uint64(0x0000_0000_FFFF_FFFF)
-    return word.astype(np.int64), good
+@dataclass(frozen=True)
+class Digits:
+    """Up to eight digits of a number: where they end in the row, how many stand before the point, how many behind."""
+
+    end: int
+    whole: int
+    decimals: int = 0
 
 
-def read_whole(data: bytes, start: Positions, end: Positions) -> tuple[NDArray[np.int64], Mask]:
-    """The whole number that fills [start, end), and whether it is one of 1 to 8 digits. `end` ≥ 8."""
-    return parse_digits(gather(data, end - 8, 1)[:, 0], end - start)
+def split_number(begin: int, whole: int, decimals: int) -> tuple[Digits, ...]:
+    """The pieces of a number with so many digits whose first stands at `begin`, the lowest places first."""
+    pieces = []
+    end = begin + whole + (decimals + 1 if decimals else 0)
+    while whole + decimals > PIECE:
+        behind = min(decimals, PIECE)
+        pieces.append(Digits(end, PIECE - behind, behind))
+        decimals -= behind
+        whole -= PIECE - behind
+        end -= PIECE + (behind > 0 and decimals == 0)  # the point is passed with the last decimal
+    pieces.append(Digits(end, whole, decimals))
+    return tuple(pieces)
 
 
-def read_fixed(data: bytes, start: Positions, end: Positions, decimals: int) -> tuple[NDArray[np.float64], Mask]:
-    """The number in [start, end) with exactly that many decimals (1 to 6), correctly rounded, and whether it is one."""
-    words = gather(data, end - 16, 2)
-    low, high = words[:, 0], words[:, 1]  # the number ends with `high`
-    behind = np.uint64(8 * (decimals + 1))
-    whole, whole_good = parse_digits((high << behind) | (low >> (np.uint64(64) - behind)), end - start - decimals - 1)
-    fraction, fraction_good = parse_digits(high, np.full(len(start), decimals))
-    dot_good = ((high >> (np.uint64(64) - behind)) & np.uint64(0xFF)) == np.uint64(ord("."))
-    # both integers are exact in a double, so the one division rounds as reading the decimal does
-    value = (whole * 10**decimals + fraction).astype(np.float64) / float(10**decimals)
-    return value, whole_good & fraction_good & dot_good
+class DigitReader:
+    """Reads numbers, each given by its pieces, out of every row of a table of bytes."""
+
+    def __init__(self, numbers: Sequence[tuple[Digits, ...]]) -> None:
+        self.count = len(numbers)
+        self._pieces = [pieces[0] for pieces in numbers]
+        self._joins: list[tuple[int, int, int]] = []  # (number, piece, factor) of the higher places
+        for index, pieces in enumerate(numbers):
+            for place, piece in enumerate(pieces[1:], start=1):
+                self._joins.append((index, len(self._pieces), 10 ** (PIECE * place)))
+                self._pieces.append(piece)
+        behind = [_high(piece.decimals or piece.whole) for piece in self._pieces]
+        before = [
+            _high(piece.decimals + piece.whole) & ~_high(piece.decimals) if piece.decimals else 0
+            for piece in self._pieces
+        ]
+        self._behind = np.array(behind, np.uint64)[:, None]
+        self._before = np.array(before, np.uint64)[:, None]
+
+    def read(self, digits: Rows) -> NDArray[np.int64]:
+        """(numbers, rows): the digits of each as one whole number, without its point.
+
+        `digits` (rows, bytes) holds 0 to 9 in the columns of the digits; it is C-ordered, and every piece ends at least
+        9 bytes behind the beginning of its row.
+        """
+        rows, width = digits.shape
+        words = np.empty((len(self._pieces), rows), np.uint64)
+        shifted = np.zeros_like(words)
+        for index, piece in enumerate(self._pieces):
+            words[index] = np.ndarray((rows,), "<u8", digits, piece.end - 8, (width,))
+            if piece.decimals:  # one byte earlier, to close the gap that the point leaves
+                shifted[index] = np.ndarray((rows,), "<u8", digits, piece.end - 9, (width,))
+        words &= self._behind
+        shifted &= self._before
+        words |= shifted
+        for step, (factor, shift) in enumerate(_JOIN):
+            words *= factor
+            words >>= shift
+            if step < len(_KEEP):
+                words &= _KEEP[step]
+        read = words.view(np.int64)
+        for number, piece_at, places in self._joins:
+            read[number] += read[piece_at] * places
+        return read[: self.count]
 
 
-def find_dot(data: bytes, start: Positions) -> tuple[Positions, Mask]:
-    """The position of the first '.' in the 8 bytes from `start`, and whether there is one."""
-    other = gather(data, start, 1)[:, 0] ^ _repeat(ord("."))
-    zero = (other - _repeat(0x01)) & ~other & _repeat(0x80)  # the lowest set bit marks the first zero byte
-    return start + _lowest_byte(zero), zero != 0
-
-
-def count_after_space(data: bytes, end: Positions) -> Positions:
-    """How many bytes stand between the last space in the 8 bytes before `end` and `end`; 8 without a space."""
-    other = gather(data, end - 8, 1)[:, 0].byteswap() ^ _repeat(ord(" "))
-    return _lowest_byte((other - _repeat(0x01)) & ~other & _repeat(0x80))
-
-
-def _lowest_byte(word: Words) -> Positions:
-    """The index of the byte that holds the lowest set bit; 8 without any."""
-    return (np.bitwise_count((word & (~word + np.uint64(1))) - np.uint64(1)) >> 3).astype(np.int64)
-
-
-def match_literal(data: bytes, position: Positions, literal: bytes) -> Mask:
-    """Whether the text stands at each position."""
-    count = -(-len(literal) // 8)
-    words = gather(data, position, count)
-    good = np.ones(len(position), np.bool_)
-    for index in range(count):
-        part = literal[8 * index : 8 * index + 8]
-        word = words[:, index] if len(part) == 8 else words[:, index] & (_ALL >> np.uint64(64 - 8 * len(part)))
-        good &= word == np.uint64(int.from_bytes(part, "little"))
-    return good
+def _high(count: int) -> int:
+    """The last `count` bytes of a little-endian word."""
+    return _ALL & ~((1 << (8 * (8 - count))) - 1)

@@ -1,133 +1,120 @@
-"""Reads the many step lines that look alike as columns: positions by comma, numbers by `digits`, no loop over lines.
+"""Reads the many step lines that look alike as columns: rows of bytes held against a layout, all at once.
 
-A `Template` is what all lines of a run share: the keys, the decimals, the length of the prefix. A line that is not
-exactly of that form is left to the grammar in `step_line`, so nothing is ever read here that it would not read.
+Nothing is read here that differs in more than its digits from a line that the grammar in `step_line` has read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scrape.digits import (
-    Mask,
-    Positions,
-    count_after_space,
-    find_dot,
-    gather,
-    match_literal,
-    read_fixed,
-    read_whole,
-)
-from tasks.scrape.prefix import prefix_of_step
-from tasks.scrape.step_line import ENDS, StepLine
+from tasks.scrape.digits import Mask, Positions, Rows
+from tasks.scrape.layout import TIME, Layout
 from tasks.scrape.window import Window
 
-_HEAD = b"completed step: "
-_TIME_AT, _TIME_LENGTH = 1, 20  # `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
-_ENDS = np.isin(np.arange(256), list(ENDS))
-MARGIN = 512  # bytes around a line that the columns may look at
+ROWS = 1024  # rows at a time: what is made of them stays in the caches
 
-
-@dataclass(frozen=True)
-class Template:
-    """What the lines of a run have in common. `tail` is the prefix after its time; empty without a prefix."""
-
-    keys: tuple[str, ...]
-    literals: tuple[bytes, ...]  # `, seconds: ` and so on
-    decimals: tuple[int, ...]  # 0 for whole numbers
-    severity: int
-    tail: bytes
-
-    @property
-    def prefix_length(self) -> int:
-        """Bytes from the prefix to `completed`."""
-        return _TIME_AT + _TIME_LENGTH + len(self.tail) if self.tail else 0
+type Column = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.str_]
 
 
 @dataclass(frozen=True)
 class StepColumns:
-    """The step lines of a window that fit a template, ascending. Positions are those in the window's data."""
+    """Step lines of a window with the same keys, ascending. Positions are those in the window's data."""
 
-    start: Positions  # of `completed`
-    end: Positions  # of the last value
+    keys: tuple[str, ...]
     record: Positions  # of the prefix, or of `completed` without one
+    start: Positions  # of `completed`
+    end: Positions  # of the last values
+    line: Positions  # the line's number in the file
     step: NDArray[np.int64]
-    values: dict[str, NDArray[np.float64] | NDArray[np.int64]]
-    times: NDArray[np.uint8] | None  # (rows, 20) characters
+    values: dict[str, Column]
+    times: Rows | None  # (rows, 20) characters; zeros where a line has no time
+
+    @property
+    def kind(self) -> tuple[tuple[str, str], ...]:
+        """The keys with the kinds of their values: columns that share it are of one piece."""
+        return tuple((key, values.dtype.kind) for key, values in self.values.items())
 
 
-def template_of(data: bytes, line: StepLine) -> Template | None:
-    """The template of a line, or None if lines of its form cannot be read as columns."""
-    decimals = [field.decimals for field in line.fields]
-    if line.keys[:1] != ("seconds",) or not decimals[-1] or any(d is None or d > 6 for d in decimals):
-        return None
-    literals = tuple(b", %s: " % key.encode() for key in line.keys)
-    prefix = prefix_of_step(data, line.start)
-    tail = data[prefix.start + _TIME_AT + _TIME_LENGTH : line.start] if prefix else b""
-    return Template(
-        keys=line.keys,
-        literals=literals,
-        decimals=tuple(d or 0 for d in decimals),
-        severity=data[prefix.start] if prefix else 0,
-        tail=tail if len(tail) >= 8 else b"",
+def read_rows(window: Window, layout: Layout, records: Positions) -> tuple[StepColumns, Mask]:
+    """The rows that start at these positions and fit the layout, and which of the positions those are."""
+    inside = (records >= 0) & (records + layout.width <= len(window.data))
+    at = records[inside]
+    wholes = np.empty((1 + len(layout.integers), len(at)), np.int64)
+    floats = np.empty((len(layout.floats), len(at)), np.float64)
+    times = np.empty((len(at), TIME.stop - TIME.start), np.uint8) if layout.timed else None
+    good = np.empty(len(at), np.bool_)
+    digits = np.empty((min(ROWS, len(at)), layout.width), np.uint8)
+    fits = np.empty(digits.shape, np.bool_)
+    for begin in range(0, len(at), ROWS):
+        part = slice(begin, min(begin + ROWS, len(at)))
+        rows = _rows_at(window.data, at[part], layout.width)
+        some, fit = digits[: len(rows)], fits[: len(rows)]
+        np.subtract(rows, layout.least, out=some)
+        np.less_equal(some, layout.more, out=fit)
+        good[part] = True if fit.all() else fit.all(axis=1)
+        numbers = layout.reader.read(some)
+        wholes[:, part] = numbers[: len(wholes)]
+        # both are exact in a double, so the one division or multiplication rounds as reading the decimal does
+        np.divide(numbers[len(wholes) :], layout.divisors, out=floats[:, part])
+        if times is not None:
+            times[part] = rows[:, TIME]
+    floats *= layout.factors
+    kept: slice | Mask = slice(None) if good.all() else good
+    record = at[kept]
+    found: dict[str, Column] = {key: np.full(len(record), value) for key, value in layout.constants.items()}
+    found |= {number.key: floats[index][kept] for index, number in enumerate(layout.floats)}
+    found |= {number.key: wholes[index + 1][kept] for index, number in enumerate(layout.integers)}
+    columns = StepColumns(
+        keys=layout.keys,
+        record=record,
+        start=record + layout.head,
+        end=record + (layout.width - 1),
+        line=window.line + np.searchsorted(window.breaks, record + layout.head),
+        step=wholes[0][kept],
+        values={key: found[key] for key in layout.keys},
+        times=None if times is None else times[kept],
     )
+    used = inside.copy()
+    used[inside] = good
+    return columns, used
 
 
-def find_candidates(window: Window) -> tuple[Positions, Positions]:
-    """(commas, candidates): every comma's position, and which of the window's own commas stand before ` seconds`."""
-    commas = np.flatnonzero(np.frombuffer(window.data, np.uint8) == ord(","))
-    # the comma stands after the step: at most this far behind the start of the line
-    own = np.searchsorted(commas, [window.start, min(window.limit + len(_HEAD) + 8, len(window.data) - MARGIN)])
-    return commas, own[0] + np.flatnonzero(match_literal(window.data, commas[own[0] : own[1]] + 1, b" seconds"))
+def _rows_at(data: bytes, records: Positions, width: int) -> Rows:
+    """(rows, width) bytes; a view where every row stands right behind the one before."""
+    if (np.diff(records) == width).all():
+        return np.ndarray((len(records), width), np.uint8, data, int(records[0]))
+    # one opaque item of `width` bytes at every offset, overlapping: a view, nothing is copied until it is indexed
+    items = np.ndarray((len(data) - width + 1,), f"V{width}", data, strides=(1,))
+    return items[records].view(np.uint8).reshape(len(records), width)
 
 
-def read_columns(
-    window: Window, template: Template, commas: Positions, candidates: Positions
-) -> tuple[StepColumns, Mask]:
-    """The rows of the candidates that fit the template, and which of the candidates those are."""
-    data, text = window.data, np.frombuffer(window.data, np.uint8)
-    count = len(template.keys)
-    last = commas[np.minimum(candidates + count - 1, len(commas) - 1)]
-    fits = (candidates + count <= len(commas)) & (commas[candidates] >= MARGIN) & (last < len(text) - MARGIN)
-    chosen = np.flatnonzero(fits)
-    picked = candidates[chosen]
-    end = commas[picked]
-
-    start, step, good = _read_step(data, end)
-    good &= (start >= window.start) & (start < window.limit)
-    values: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
-    for index, key in enumerate(template.keys):
-        literal, decimals = template.literals[index], template.decimals[index]
-        good &= match_literal(data, end, literal)
-        begin = end + len(literal)
-        if index + 1 < count:
-            end = commas[picked + index + 1]
-        else:
-            dot, dot_good = find_dot(data, begin)
-            end = dot + 1 + decimals
-            good &= dot_good & _ENDS[text[end]]
-        if decimals:
-            values[key], number_good = read_fixed(data, begin, end, decimals)
-        else:
-            values[key], number_good = read_whole(data, begin, end)
-        good &= number_good
-    record, times = start, None
-    if template.tail:
-        record = start - template.prefix_length
-        good &= text[record] == template.severity
-        good &= match_literal(data, record + _TIME_AT + _TIME_LENGTH, template.tail)
-        # the 20 characters of the time stand in the middle of these 24
-        times = gather(data, record[good], 3).view(np.uint8)[:, _TIME_AT : _TIME_AT + _TIME_LENGTH]
-    used = np.zeros(len(candidates), np.bool_)
-    used[chosen[good]] = True
-    kept = {key: value[good] for key, value in values.items()}
-    return StepColumns(start[good], end[good], record[good], step[good], kept, times), used
+def merge(columns: Sequence[StepColumns]) -> list[StepColumns]:
+    """The same lines with as few columns as their keys allow, in the order of the log."""
+    kinds: dict[tuple[tuple[str, str], ...], list[StepColumns]] = {}
+    for some in columns:
+        kinds.setdefault(some.kind, []).append(some)
+    return [_merge_alike(group) for group in kinds.values()]
 
 
-def _read_step(data: bytes, comma: Positions) -> tuple[Positions, NDArray[np.int64], Mask]:
-    """Where `completed` starts before the comma after the step, the step, and whether that is so (up to 7 digits)."""
-    begin = comma - count_after_space(data, comma)
-    step, good = read_whole(data, begin, comma)
-    start = begin - len(_HEAD)
-    return start, step, good & match_literal(data, start, _HEAD)
+def _merge_alike(group: list[StepColumns]) -> StepColumns:
+    if len(group) == 1:
+        return group[0]
+    order = np.argsort(np.concatenate([some.start for some in group]), kind="stable")
+    times = None
+    if any(some.times is not None for some in group):
+        none = [np.zeros((len(some.start), TIME.stop - TIME.start), np.uint8) for some in group]
+        times = np.concatenate(
+            [zeros if some.times is None else some.times for some, zeros in zip(group, none, strict=True)]
+        )[order]
+    return StepColumns(
+        keys=group[0].keys,
+        record=np.concatenate([some.record for some in group])[order],
+        start=np.concatenate([some.start for some in group])[order],
+        end=np.concatenate([some.end for some in group])[order],
+        line=np.concatenate([some.line for some in group])[order],
+        step=np.concatenate([some.step for some in group])[order],
+        values={key: np.concatenate([some.values[key] for some in group])[order] for key in group[0].keys},
+        times=times,
+    )

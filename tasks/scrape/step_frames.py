@@ -1,6 +1,7 @@
 """Turns step lines, read one by one or as columns, into polars frames, and those into the one table of a run."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +9,20 @@ import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA
-from tasks.scrape.step_columns import StepColumns
+from tasks.scrape.digits import Rows
+from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.step_line import column_name
 from tasks.scrape.window import Window
+
+_ISO = b"0000-00-00T00:00:00.000000"
+
+
+@dataclass(frozen=True)
+class FrameColumns:
+    """The columns of a stretch of the table, and its times as (rows, 20) characters."""
+
+    data: dict[str, Column]
+    times: Rows | None
 
 
 def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -23,19 +35,45 @@ def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def frame_of_columns(window: Window, columns: StepColumns) -> pl.DataFrame:
+def raw_frame(window: Window, columns: StepColumns) -> pl.DataFrame:
     """Columns of a window to the columns of the table; `time` is still as the log prints it."""
-    data: dict[str, Any] = {"step": columns.step}
+    return frame_of_columns(columns_of(window, columns), None)
+
+
+def columns_of(window: Window, columns: StepColumns) -> FrameColumns:
+    """What the table needs of the columns of a window."""
+    data: dict[str, Column] = {"step": columns.step}
     data |= {column_name(key): values for key, values in columns.values.items()}
-    if columns.times is None:
-        data["time"] = pl.Series([None] * len(columns.start), dtype=pl.String)
+    data |= {"line": columns.line, "offset": columns.start + window.base}
+    return FrameColumns(data, columns.times)
+
+
+def frame_of_columns(columns: FrameColumns, first_day: datetime | None) -> pl.DataFrame:
+    """The table of columns; `time` is as the log prints it if the first day is None."""
+    times = columns.times
+    if times is None:
+        time = pl.Series("time", [None], dtype=pl.String).new_from_index(0, len(columns.data["step"]))
     else:
-        rows = np.full((len(columns.times), columns.times.shape[1] + 1), ord("\n"), np.uint8)
-        rows[:, :-1] = columns.times
-        data["time"] = pl.Series([rows.tobytes()[:-1].decode("ascii", "replace")]).str.split("\n").explode()
-    data["line"] = window.line + np.searchsorted(window.breaks, columns.start)
-    data["offset"] = window.base + columns.start
-    return pl.DataFrame(data)
+        text = times if first_day is None else _iso_rows(times, first_day)
+        time = _text_of(text).set(pl.Series(times[:, 0] == 0), None) if not times[:, 0].all() else _text_of(text)
+    return pl.DataFrame({**columns.data, "time": time})
+
+
+def _iso_rows(times: Rows, first_day: datetime) -> Rows:
+    """(rows, 26) characters of ISO 8601 from (rows, 20) of `MMDD hh:mm:ss.ffffff`; the year as in `iso_time`."""
+    rows = np.empty((len(times), len(_ISO)), np.uint8)
+    rows[:] = np.frombuffer(_ISO, np.uint8)
+    rows[:, 5:7], rows[:, 8:10], rows[:, 11:] = times[:, 0:2], times[:, 2:4], times[:, 5:]
+    apart = (times[:, 0] & 15) * 10.0 + (times[:, 1] & 15) - first_day.month
+    years = first_day.year + (apart < -6) - (apart > 6)
+    for year in np.unique(years).tolist():
+        rows[years == year, :4] = np.frombuffer(b"%04d" % year, np.uint8)
+    return rows
+
+
+def _text_of(rows: Rows) -> pl.Series:
+    """The text of each row of characters."""
+    return pl.Series("time", rows).cast(pl.List(pl.UInt8)).cast(pl.Binary).cast(pl.String)
 
 
 def combine(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -43,10 +81,15 @@ def combine(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
 
 
-def arrange(frame: pl.DataFrame, first_day: datetime | None) -> pl.DataFrame:
-    """The table with the schema's columns in their order, the log's own between them, and times as ISO 8601."""
+def with_iso_times(frame: pl.DataFrame, first_day: datetime | None) -> pl.DataFrame:
+    """The same table, its times as ISO 8601."""
+    return frame.with_columns(_iso_times(first_day))
+
+
+def arrange(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with the schema's columns in their order and the log's own between them."""
     missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
-    frame = frame.with_columns(*missing, _iso_times(first_day))
+    frame = frame.with_columns(*missing)
     last = ["time", "line", "offset"]
     extra = [key for key in frame.columns if key not in STEP_SCHEMA]
     return frame.select(

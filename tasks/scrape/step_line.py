@@ -29,11 +29,16 @@ _OURS = frozenset({"step", "time", "line", "offset"})
 
 @dataclass(frozen=True)
 class Field:
-    """One `key: value` of a step line. `decimals` is None where the value is no plain decimal number."""
+    """One `key: value` of a step line. `decimals` is None where the value is no plain decimal number.
+
+    `begin` and `end` are the positions of the value's text.
+    """
 
     key: str
     value: float | int | str
     decimals: int | None
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -95,16 +100,16 @@ def split_step(data: bytes, position: int) -> StepLine | None:
 def _parse_field(data: bytes, position: int, key: str) -> tuple[Field | None, int]:
     number = _NUMBER.match(data, position)
     if number is not None and _ends(data, number.end()):
-        text = number[0].decode()
+        text, end = number[0].decode(), number.end()
         if key == "total_weights":
             count = float(text)
-            return (Field(key, int(count), 0) if count.is_integer() else None), number.end()
+            return (Field(key, int(count), 0, position, end) if count.is_integer() else None), end
         plain = text.lstrip("+-").replace(".", "", 1).isdigit()
-        return Field(key, float(text), len(number[1] or b"") if plain else None), number.end()
+        return Field(key, float(text), len(number[1] or b"") if plain else None, position, end), end
     word = _WORD.match(data, position)
     if word is None or key in KNOWN_KEYS:
         return None, position
-    return Field(key, word[0].decode("utf-8", "replace"), None), word.end()
+    return Field(key, word[0].decode("utf-8", "replace"), None, position, word.end()), word.end()
 
 
 def _ends(data: bytes, position: int) -> bool:

@@ -1,7 +1,7 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,21 +10,33 @@ import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.digits import Positions
+from tasks.scrape.layout import layout_of
+from tasks.scrape.places import Place, find_place, read_places
 from tasks.scrape.prefix import ABSL, prefix_of_step
-from tasks.scrape.step_columns import StepColumns, Template, find_candidates, read_columns, template_of
+from tasks.scrape.step_columns import StepColumns, merge, read_rows
 from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
-from tasks.scrape.step_frames import arrange, combine, frame_of_columns, frame_of_rows
+from tasks.scrape.step_frames import (
+    FrameColumns,
+    arrange,
+    columns_of,
+    combine,
+    frame_of_columns,
+    frame_of_rows,
+    raw_frame,
+    with_iso_times,
+)
 from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
 from tasks.scrape.window import Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
 # what comes after a line that was not cut off by the end
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
-# below this many lines the columns cost more than they save
-COLUMNS_FROM = 200
-TEMPLATES_PER_WINDOW = 4
+# below this many lines a new layout costs more than it saves
+COLUMNS_FROM = 32
+LAYOUTS_PER_WINDOW = 64
+PLACES = 256
 UNREAD_SHOWN = 20
-_SPACES = np.frombuffer(b" \t\r\n", np.uint8)
+_NO_SPACE = ~np.isin(np.arange(256), np.frombuffer(b" \t\r\n", np.uint8))
 
 
 @dataclass
@@ -39,79 +51,88 @@ class StepTable:
     cut: bool = False  # the last step line was cut off by the end of the text
     source_file: str | None = None
     keys: dict[str, None] = field(default_factory=dict)
-    _frames: list[pl.DataFrame] = field(default_factory=list)
+    _pieces: list[FrameColumns | pl.DataFrame] = field(default_factory=list)
     _forms: StepForms = field(default_factory=StepForms)
+    _odd: list[int] = field(default_factory=list)  # offsets of lines that were taken back
     _before: StepLine | None = None
-    _template: Template | None = None
+    _places: dict[tuple[bytes, int, int], Place] = field(default_factory=dict)
 
-    def add(self, window: Window) -> list[tuple[int, int]]:
-        """Read the step lines of a window; returns the stretches between them, in which other things may stand."""
-        data = window.data
+    def places(self) -> tuple[Place, ...]:
+        """Where lines of known layouts are looked for."""
+        return tuple(self._places.values())
+
+    def add(self, window: Window, known: list[StepColumns] | None = None) -> list[tuple[int, int]]:
+        """Read the step lines of a window; returns the stretches between them, in which other things may stand.
+
+        `known`: what `read_places` found in the window; it is looked for here if not given.
+        """
         if self._before is None:
             self._before = find_usual(window)
-        spans: list[tuple[Positions, Positions]] = []
-        frames: list[pl.DataFrame] = []
-        for columns in self._read_columns(window):
-            self.seen += len(columns.start)
-            spans.append((columns.record, columns.end))
-            frames.append(frame_of_columns(window, columns))
-            before = np.frombuffer(window.data, np.uint8)[columns.record - 1]
-            self.glued += int(np.count_nonzero(~np.isin(before, _SPACES)))
-        rest = [
-            match.start()
-            for begin, end in _gaps(spans, window)
-            for match in LOOSE.finditer(data, begin, end)
-            if match.start() < window.limit
-        ]
-        self.seen += len(rest)
+        columns = read_places(window, self.places()) if known is None else known
+        for some in columns:
+            self._account(window, some)
+        gaps = _gaps([(some.record, some.end) for some in columns], window)
+        rest = np.array([position for gap in gaps for position in _loose_in(window, gap)], np.int64)
+        if not rest.size:
+            self._keep(window, columns, [])
+            return self._count_glued(window, gaps)
+        self.seen += rest.size
+        found, rest = self._discover(window, rest)
+        columns = merge([*columns, *found])
         single: list[tuple[int, int]] = []
-        rows = [row for p in rest if (row := self._read_one(window, p, single)) is not None]
-        if rows:
-            frames.append(frame_of_rows(rows))
+        rows = [row for p in rest.tolist() if (row := self._read_one(window, p, single)) is not None]
+        self._keep(window, columns, rows)
+        spans = [(some.record, some.end) for some in columns]
+        if single:
             spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
-        if frames:
-            frame = frames[0] if len(frames) == 1 else combine(frames).sort("offset")
-            self.parsed += frame.height
-            self._frames.append(frame)
-        gaps = _gaps(spans, window)
+        return self._count_glued(window, _gaps(spans, window))
+
+    def _account(self, window: Window, columns: StepColumns) -> None:
+        self.seen += len(columns.start)
+        text = np.frombuffer(window.data, np.uint8)
+        self.glued += int(np.count_nonzero(_NO_SPACE[text[columns.record[columns.record > 0] - 1]]))
+        first = int(columns.start[0])
+        if window.data[first - 3 : first] != b"], ":  # rampup steps lack fields by design
+            self._forms.add(window, first, columns.keys, len(columns.start))
+
+    def _count_glued(self, window: Window, gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
         for begin, end in gaps:
-            found = _GLUED_PREFIX.finditer(data, begin, end)
+            found = _GLUED_PREFIX.finditer(window.data, begin, end)
             self.glued += sum(1 for match in found if match.start() < window.limit)
         return gaps
 
-    def _read_columns(self, window: Window) -> list[StepColumns]:
-        """The lines that fit the template of the lines before; where many do not, a new template is tried."""
-        commas, candidates = find_candidates(window)
+    def _discover(self, window: Window, rest: Positions) -> tuple[list[StepColumns], Positions]:
+        """The lines at these positions that share layouts with others, and the positions of those that do not."""
         found: list[StepColumns] = []
-        for _ in range(TEMPLATES_PER_WINDOW):
-            if len(candidates) < self.columns_from:
+        alone: list[int] = []
+        for _ in range(LAYOUTS_PER_WINDOW):
+            if len(rest) < self.columns_from:
                 break
-            if self._template is None:
-                self._template = self._find_template(window, commas, candidates)
-                if self._template is None:
-                    break
-            columns, used = read_columns(window, self._template, commas, candidates)
-            if columns.start.size:
-                found.append(columns)
-                self._forms.add(window, int(columns.start[0]), self._template.keys, len(columns.start))
-            candidates = candidates[~used]
-            if len(candidates) >= self.columns_from:
-                self._template = None
-        return found
+            line = parse_step(window.data, int(rest[0]), last=window.last, before=self._before)
+            layout = layout_of(window.data, line) if line else None
+            if line is None or layout is None:
+                alone.append(int(rest[0]))
+                rest = rest[1:]
+                continue
+            columns, used = read_rows(window, layout, rest - layout.head)
+            self._note(window, line)
+            self._account(window, columns)
+            self.seen -= len(columns.start)
+            found.append(columns)
+            rest = rest[~used]
+            place = find_place(window, layout, columns)
+            if place is not None and len(self._places) < PLACES:
+                self._places.setdefault(place.key, place)
+        return found, np.concatenate([np.array(alone, np.int64), rest])
 
-    def _find_template(self, window: Window, commas: np.ndarray[Any, Any], candidates: Any) -> Template | None:
-        """The template of the longest of the first lines that are left."""
-        lines = []
-        for comma in commas[candidates[:20]].tolist():
-            head = window.data.rfind(b"completed", max(0, comma - 60), comma)
-            line = parse_step(window.data, head, last=window.last, before=self._before) if head >= 0 else None
-            if line is not None:
-                lines.append(line)
-        if not lines:
-            return None
-        longest = max(lines, key=lambda line: len(line.fields))
-        self._note(window, longest)
-        return template_of(window.data, longest)
+    def _keep(self, window: Window, columns: list[StepColumns], rows: list[dict[str, Any]]) -> None:
+        """Add what was read in a window to the table."""
+        self.parsed += len(rows) + sum(len(some.start) for some in columns)
+        if not rows and len(columns) == 1:
+            self._pieces.append(columns_of(window, columns[0]))
+        elif rows or columns:
+            frames = [raw_frame(window, some) for some in columns] + ([frame_of_rows(rows)] if rows else [])
+            self._pieces.append(combine(frames).sort("offset"))
 
     def _note(self, window: Window, line: StepLine) -> None:
         """Remember what a line that was read tells about the others."""
@@ -148,23 +169,35 @@ class StepTable:
 
     def frame(self, first_day: datetime | None) -> pl.DataFrame:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
-        if not self._frames:
+        frames = []
+        for piece in self._pieces:
+            if isinstance(piece, pl.DataFrame):
+                frames.append(with_iso_times(piece, first_day))
+            else:
+                frames.append(frame_of_columns(piece if first_day else replace(piece, times=None), first_day))
+        if not frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
-        self._frames = [self._without_odd_lines(combine(self._frames))]
-        return arrange(self._frames[0], first_day)
+        return arrange(self._without_odd_lines(combine(frames)))
 
     def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Take back the lines from which text was lost; a key that only they had was no key."""
         odd = self._forms.take_odd()
-        if not odd:
+        self._odd += [line.offset for line in odd.values()]
+        if not self._odd:
             return frame
         self.parsed -= len(odd)
         self.unread = sorted([*self.unread, *odd.values()], key=lambda line: line.offset)[:UNREAD_SHOWN]
-        frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd.values()]))
+        frame = frame.filter(~pl.col("offset").is_in(self._odd))
         gone = {key for keys in odd for key in keys if frame[column_name(key)].null_count() == frame.height}
         for key in gone:
             self.keys.pop(key, None)
         return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
+
+
+def _loose_in(window: Window, gap: tuple[int, int]) -> list[int]:
+    """The positions in a gap of what looks like a step line."""
+    found = (match.start() for match in LOOSE.finditer(window.data, *gap))
+    return [position for position in found if position < window.limit]
 
 
 def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tuple[int, int]]:
@@ -172,11 +205,13 @@ def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tupl
     size = len(window.data)
     if not spans:
         return [(window.start, size)] if window.start < window.limit else []
-    starts = np.concatenate([span[0] for span in spans])
-    ends = np.concatenate([span[1] for span in spans])
-    order = np.argsort(starts, kind="stable")
-    begins = np.concatenate([[window.start], ends[order]])
-    stops = np.concatenate([starts[order], [size]])
+    starts, ends = spans[0]
+    if len(spans) > 1:
+        starts, ends = (np.concatenate([span[side] for span in spans]) for side in (0, 1))
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    begins = np.concatenate([[window.start], ends])
+    stops = np.concatenate([starts, [size]])
     wide = stops - begins > 2
     wide[-1] = begins[-1] < window.limit
     return list(zip(begins[wide].tolist(), stops[wide].tolist(), strict=True))

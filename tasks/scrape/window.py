@@ -1,7 +1,8 @@
 """Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ class Window:
     start: int
     limit: int
     last: bool  # nothing comes after
-    breaks: NDArray[np.int64] = field(init=False, repr=False)  # positions of the line breaks in data
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "breaks", np.flatnonzero(np.frombuffer(self.data, np.uint8) == 10))
+    @cached_property
+    def breaks(self) -> NDArray[np.int64]:
+        """The positions of the line breaks in data."""
+        return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
@@ -44,7 +46,7 @@ def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterato
         window = Window(data, base, line, start, limit, last=False)
         yield window
         keep = max(0, limit - CONTEXT)
-        line += int(np.searchsorted(window.breaks, keep))
+        line += int(np.count_nonzero(np.frombuffer(data, np.uint8, keep) == ord("\n")))
         base += keep
         data, start = data[keep:], limit - keep
     yield Window(data, base, line, start, len(data), last=True)

@@ -1,0 +1,132 @@
+"""Compiles one step line that the grammar has read into a layout: the bytes that all lines of its kind share, and the
+columns in which they have digits of their own."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.scrape.digits import DigitReader, Digits, Mask, Rows, split_number
+from tasks.scrape.prefix import prefix_of_step
+from tasks.scrape.step_line import ENDS, Field, StepLine
+
+_HEAD = b"completed step: "
+TIME = slice(1, 21)  # `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
+_EXACT = 15  # digits that a double holds whatever they are
+_POWER = 22  # the powers of ten up to here are doubles: one division by them rounds as reading the decimal does
+LONGEST = 2_000  # bytes of a line; longer ones are read one by one
+INTEGERS = frozenset({"total_weights"})
+
+type Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the line: its key, its pieces of digits, and what makes the value of them."""
+
+    key: str
+    pieces: tuple[Digits, ...]
+    power: int = 0  # the value is the digits / 10**power
+    negative: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lines that differ in nothing but the values of their digits.
+
+    A row is such a line from its prefix to the byte behind it. A byte of a row belongs to the layout if it is `least` in
+    its column or at most `more` above it.
+    """
+
+    keys: tuple[str, ...]
+    head: int  # bytes before `completed`
+    timed: bool  # the head is a logger's prefix with the time
+    step: Number
+    floats: tuple[Number, ...]
+    integers: tuple[Number, ...]
+    constants: dict[str, float | str]  # values without digits of their own: nan, words
+    least: Rows = field(repr=False)
+    more: Rows = field(repr=False)
+    text: bytes = field(repr=False)
+
+    @property
+    def width(self) -> int:
+        """Bytes in a row."""
+        return len(self.least)
+
+    @property
+    def signature(self) -> bytes:
+        """Equal for equal layouts."""
+        return self.least.tobytes() + self.more.tobytes()
+
+    @cached_property
+    def divisors(self) -> Floats:
+        """(floats, 1): what to divide the digits of each number by; 1 where they must be multiplied."""
+        return np.array([float(10 ** max(number.power, 0)) for number in self.floats]).reshape(-1, 1)
+
+    @cached_property
+    def factors(self) -> Floats:
+        """(floats, 1): what to multiply the quotients by: the sign, and powers of ten above 1."""
+        signs = [(-1 if number.negative else 1) * 10 ** max(-number.power, 0) for number in self.floats]
+        return np.array([float(sign) for sign in signs]).reshape(-1, 1)
+
+    @cached_property
+    def reader(self) -> DigitReader:
+        """Reads the digits of the step, of the whole numbers and of the decimals, in this order."""
+        return DigitReader([number.pieces for number in (self.step, *self.integers, *self.floats)])
+
+
+def layout_of(data: bytes, line: StepLine) -> Layout | None:
+    """The layout of a line, or None if lines of its kind are better read one by one."""
+    prefix = prefix_of_step(data, line.start)
+    begin = prefix.start if prefix else line.start
+    text = data[begin : line.end + 1]
+    head, first = line.start - begin, _HEAD + b"%d" % line.step
+    whole = begin + len(text) == line.end + 1 and text[-1] in ENDS and text.startswith(first, head)
+    if not whole or len(text) > LONGEST:
+        return None
+    row = np.frombuffer(text, np.uint8)
+    own = np.zeros(len(text), np.bool_)  # the columns with digits
+    own[head + len(_HEAD) : head + len(first)] = True
+    if prefix:
+        own[TIME] = (row[TIME] >= ord("0")) & (row[TIME] <= ord("9"))
+    numbers: list[Number] = []
+    constants: dict[str, float | str] = {}
+    for item in line.fields:
+        if isinstance(item.value, str) or not math.isfinite(item.value):
+            constants[item.key] = item.value
+            continue
+        number = _number_of(text, item, begin, own)
+        if number is None:
+            return None
+        numbers.append(number)
+    return Layout(
+        keys=line.keys,
+        head=head,
+        timed=prefix is not None,
+        step=Number("step", split_number(head + len(_HEAD), len(first) - len(_HEAD), 0)),
+        floats=tuple(number for number in numbers if number.key not in INTEGERS),
+        integers=tuple(number for number in numbers if number.key in INTEGERS),
+        constants=constants,
+        least=np.where(own, np.uint8(ord("0")), row),
+        more=np.where(own, np.uint8(9), np.uint8(0)),
+        text=text,
+    )
+
+
+def _number_of(text: bytes, item: Field, row_begin: int, own: Mask) -> Number | None:
+    """A field's number; marks its columns. None if its value is not one exact division away from its digits."""
+    begin, end = item.begin - row_begin, item.end - row_begin
+    sign = text[begin : begin + 1]
+    begin += sign in (b"-", b"+")
+    mantissa, _, exponent = text[begin:end].lower().partition(b"e")
+    before, point, behind = mantissa.partition(b".")
+    power = len(behind) - int(exponent or 0)  # an exponent is part of the layout
+    exact = len(before) + len(behind) <= _EXACT and -_POWER <= power <= _POWER
+    if not exact or (item.key in INTEGERS and (point or exponent or sign == b"-")):
+        return None
+    own[begin : begin + len(before)] = True
+    own[begin + len(before) + len(point) : begin + len(mantissa)] = True
+    return Number(item.key, split_number(begin, len(before), len(behind)), power, negative=sign == b"-")
