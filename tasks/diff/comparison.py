@@ -16,8 +16,10 @@ from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import loss_row, values_row
 from tasks.diff.rows import NOT_JUDGED, is_unfilled
+from tasks.diff.stall_rows import stall_rows
 from tasks.diff.state_rows import memory_row
-from tasks.diff.time_rows import first_step_row, stall_row, step_time_row
+from tasks.diff.time_rows import first_step_row, step_time_row
+from tasks.diff.times import account_times
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
 
@@ -50,10 +52,11 @@ def diff(
     same_program = any(floor.name == "same program" and floor.holds for floor in floors)
     values = values_row(arms, others, tolerances["step_values"])
     time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program)
+    times = account_times(arms)
     rows = [
         *maxview_rows(arms, tolerances, step_time, parity.unit),
         time_row,
-        stall_row(arms, same_program=same_program),
+        *stall_rows(arms, times, same_program=same_program),
         first_step_row(arms, same_program=same_program),
         loss_row(arms, parity, tolerances["loss"]),
         *([values] if values else []),
@@ -82,6 +85,7 @@ def diff(
             for arm in arms
         },
         next_command=next_command,
+        times=times,
         parities=tuple(found.parity for found in (parity, *others)),
     )
 

@@ -1,6 +1,5 @@
-"""Turns the step times of two arms into rows: the steady step, and apart from it the stalls and the first step."""
+"""Turns the step times of two arms into rows: the steady step, and apart from it the first one."""
 
-from collections import Counter
 from statistics import median
 
 from configs.comparison import Tolerance
@@ -18,14 +17,6 @@ STEP_TIME = Metric(
     better="lower",
     rule="median without the first step; spread = between the quartiles, stalls left out",
     decimals=3,
-)
-STALLS = Metric(
-    name="stall_s",
-    title="Stalls",
-    unit="s",
-    better="lower",
-    rule="seconds above the steady median, summed over the stalls of a run",
-    decimals=1,
 )
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
@@ -76,33 +67,11 @@ def _second_step(arm: ArmRuns) -> Source | None:
     return Source(line=row["line"], offset=row["offset"])
 
 
-def stall_row(arms: Arms, *, same_program: bool) -> MetricDiff:
-    """What stalls cost a run, and why: storage decides it more than the trainer, so it is shown and not judged."""
-    cells = (_stall_cell(arms[0]), _stall_cell(arms[1]))
-    reason = "waiting for checkpoints and the host, kept apart from the step time: storage decides it"
-    return make_row(STALLS, cells, arms, missing_decision(cells, arms) or _not_judged(reason, same_program))
-
-
-def _stall_cell(arm: ArmRuns) -> Cell:
-    states = _steady_runs(arm)
-    if not states:
-        return Cell(text="" if arm.dead else TOO_FEW)
-    per_run = median(state.stall_s for state in states)
-    stalls = [stall for stall in arm.reading.stalls if stall.cause not in ("compile", "dispatch")]
-    causes = ", ".join(f"{count} × {cause}" for cause, count in Counter(stall.cause for stall in stalls).items())
-    longest = max(stalls, key=lambda stall: stall.seconds, default=None)
-    return Cell(
-        value=per_run,
-        text=f"{per_run:.1f}" + (f" ({causes})" if causes else ""),
-        source=Source(line=longest.line, offset=longest.offset) if longest else None,
-    )
-
-
 def first_step_row(arms: Arms, *, same_program: bool) -> MetricDiff:
     """The first step, which waits for compilation: once per run, and no two are alike, so it is shown, not judged."""
     cells = (_first_cell(arms[0]), _first_cell(arms[1]))
     reason = "compilation and the first execution, once per run"
-    return make_row(FIRST_STEP, cells, arms, missing_decision(cells, arms) or _not_judged(reason, same_program))
+    return make_row(FIRST_STEP, cells, arms, missing_decision(cells, arms) or not_judged(reason, same_program))
 
 
 def _first_cell(arm: ArmRuns) -> Cell:
@@ -114,7 +83,7 @@ def _first_cell(arm: ArmRuns) -> Cell:
     return Cell(value=row["seconds"], text=f"{row['seconds']:.3f}", source=source)
 
 
-def _not_judged(reason: str, same_program: bool) -> Decision:
+def not_judged(reason: str, same_program: bool) -> Decision:
     if same_program:
         reason = f"{reason}; the program is the same on both sides"
     return Decision(verdict="same" if same_program else "unknown", reason=reason, threshold_text=NOT_JUDGED)

@@ -1,0 +1,86 @@
+"""Takes the time of each run apart: compilation, steady steps, stalls by cause, and what lies outside the steps."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from tasks.diff.arms import ArmRuns, seconds_between, step_table
+from tasks.diff.rows import Arms
+from tasks.diff.steady import steady
+from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart
+
+COMPUTE = "compute"
+NO_STALLS = frozenset({COMPUTE, "compile", "dispatch", "start", "between", "end", "outside"})
+
+
+def account_times(arms: Arms) -> tuple[TimeAccount, ...]:
+    """One account per run that has a steady state."""
+    return tuple(account for arm in arms for number in range(len(arm.runs)) if (account := account_run(arm, number)))
+
+
+def account_run(arm: ArmRuns, number: int) -> TimeAccount | None:
+    """Where the time of one run went, out of its log; None with fewer than two steps after the first.
+
+    Of a stall, as much as a steady step counts as computing and the rest as its cause. What dispatch artefacts took
+    is missing from the steps around them, so that `compute` and `dispatch` together are what was computed.
+    """
+    run = arm.runs[number]
+    state = steady(run, step_table(run))
+    timed = run.reading.steps.filter(pl.col("seconds").is_finite())
+    if state is None or timed.is_empty():
+        return None
+    spent = float(timed["seconds"].sum())
+    parts: dict[str, TimePart] = {}
+    longest: dict[str, float] = {}
+    for stall in _listed(run, timed):
+        excess = stall.seconds - state.median_s
+        if excess <= 0:
+            continue
+        before = parts.get(stall.cause)
+        place = Source(line=stall.line, offset=stall.offset, run=number)
+        if before is not None and longest[stall.cause] >= excess:
+            place = before.source or place
+        longest[stall.cause] = max(longest.get(stall.cause, 0.0), excess)
+        parts[stall.cause] = TimePart(
+            part=stall.cause,
+            seconds=excess + (before.seconds if before else 0.0),
+            share=0.0,
+            steps=1 + (before.steps if before else 0),
+            source=place,
+        )
+    computed = spent - sum(part.seconds for part in parts.values())
+    found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
+    found += [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in _outside(run.reading, timed, spent)]
+    total = sum(part.seconds for part in found)
+    return TimeAccount(
+        arm=arm.name,
+        run_name=run.reading.name,
+        total_s=total,
+        parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
+    )
+
+
+def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
+    """The stalls with the time that the log shows for the line that they were found in."""
+    seconds = dict(zip(timed["offset"], timed["seconds"], strict=True))
+    for stall in run.reading.stalls:
+        yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
+
+
+def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[tuple[str, float]]:
+    """(part, seconds) of what the steps do not explain of the run's length; nothing if its length is not known."""
+    length = seconds_between(reading.started, reading.ended)
+    if length is None or length <= spent:
+        return []
+    left = length - spent
+    first, last = timed.row(0, named=True), timed.row(-1, named=True)
+    before, after = seconds_between(reading.started, first["time"]), seconds_between(last["time"], reading.ended)
+    if before is None or after is None or before < 0 or after < 0:
+        return [("outside", left)]
+    start = min(max(before - first["seconds"], 0.0), left)
+    end = min(after, left - start)
+    return [
+        (name, seconds)
+        for name, seconds in (("start", start), ("between", left - start - end), ("end", end))
+        if seconds
+    ]

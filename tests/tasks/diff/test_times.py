@@ -1,0 +1,125 @@
+"""Where the time of a run went."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.times import account_run
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount
+
+type MakeRun = Callable[..., RunRecord]
+type ArmOf = Callable[..., ArmRuns]
+
+
+def stall(step: int, cause: str, seconds: float = 0.0) -> Stall:
+    return Stall(step=step, seconds=seconds, cause=cause, line=100 + step, offset=10 * (100 + step))
+
+
+@pytest.fixture
+def account(make_run: MakeRun, arm_of: ArmOf) -> Callable[..., TimeAccount | None]:
+    """account(seconds, stalls, …): of one run; its length is not known unless told."""
+
+    def build(seconds: Sequence[float], stalls: Sequence[Stall] = (), **reading: Any) -> TimeAccount | None:
+        given = {"stalls": tuple(stalls), "started": None, "ended": None} | reading
+        return account_run(arm_of(make_run("linen", seconds=seconds, losses=[1.0] * len(seconds), reading=given)), 0)
+
+    return build
+
+
+def seconds_of(account: TimeAccount | None) -> dict[str, float]:
+    assert account is not None
+    return {part.part: pytest.approx(part.seconds) for part in account.parts}
+
+
+def test_every_cause_has_its_part(account: Callable[..., TimeAccount | None]) -> None:
+    found = account(
+        (50.0, 1.0, 1.0, 21.0, 1.0, 6.0, 1.0, 1.0, 4.0, 1.0),
+        [stall(0, "compile"), stall(3, "checkpoint"), stall(5, "profiler"), stall(8, "checkpoint")],
+    )
+    # the steady median is 1: ten steps computed, and what is above that belongs to the causes
+    assert seconds_of(found) == {"compute": 10.0, "compile": 49.0, "checkpoint": 23.0, "profiler": 5.0}
+    assert found is not None
+    assert found.total_s == 87.0
+    checkpoint = next(part for part in found.parts if part.part == "checkpoint")
+    assert (checkpoint.steps, checkpoint.share) == (2, pytest.approx(23 / 87))
+    assert checkpoint.source == Source(line=103, offset=1030)  # of the longer of the two
+
+
+def test_dispatch_and_compute_together_are_what_was_computed(account: Callable[..., TimeAccount | None]) -> None:
+    found = account((1.0, 1.0, 1.0, 1.9, 0.1, 1.0, 1.0), [stall(3, "dispatch")])
+    assert seconds_of(found) == {"compute": 6.1, "dispatch": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        # 10:00:00 to 10:01:00; the first line at :20 after 5 s of its step, the last at :50
+        (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), {"start": 15.0, "between": 27.0, "end": 10.0}),
+        ((None, None), {"outside": 52.0}),
+        (("2026-11-18T09:00:00", "2026-11-18T10:00:50"), {"outside": 52.0}),  # another clock
+    ],
+)
+def test_what_lies_outside_of_the_steps(
+    times: tuple[str | None, str | None], expected: dict[str, float], make_run: MakeRun, arm_of: ArmOf
+) -> None:
+    whole = {"started": "2026-11-18T10:00:00+00:00", "ended": "2026-11-18T10:01:00+00:00", "stalls": ()}
+    run = make_run(
+        "linen",
+        seconds=(5.0, 1.0, 1.0, 1.0),
+        losses=[1.0] * 4,
+        columns={"time": [times[0], None, None, times[1]]},
+        reading=whole,
+    )
+    found = account_run(arm_of(run), 0)
+    assert seconds_of(found) == {"compute": 8.0} | expected
+    assert found is not None
+    assert found.total_s == 60.0
+
+
+def test_too_few_steps_have_no_account(account: Callable[..., TimeAccount | None]) -> None:
+    assert account((9.0, 1.0)) is None
+
+
+CAUSES = ["compile", "checkpoint", "dispatch", "eval", "unexplained", "a cause of tomorrow"]
+
+
+@given(
+    seconds=st.lists(st.floats(0.001, 1e4), min_size=3, max_size=20),
+    stalls=st.lists(st.tuples(st.integers(0, 19), st.sampled_from(CAUSES)), max_size=6, unique_by=lambda s: s[0]),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_parts_add_up(
+    seconds: list[float], stalls: list[tuple[int, str]], account: Callable[..., TimeAccount | None]
+) -> None:
+    found = account(seconds, [stall(step, cause) for step, cause in stalls if step < len(seconds)])
+    assert found is not None
+    assert sum(part.seconds for part in found.parts) == pytest.approx(sum(seconds))
+    assert all(part.seconds >= 0 for part in found.parts)
+    assert sum(part.share for part in found.parts) == pytest.approx(1.0)
+
+
+def test_each_cause_of_stalls_has_a_row(
+    make_run: MakeRun, compare: Callable[..., ComparisonRecord], row_of: Callable[[ComparisonRecord, str], MetricDiff]
+) -> None:
+    def run(repeat: int, *stalls: Stall) -> RunRecord:
+        seconds = (3.0, 1.0, 5.0, 1.0, 3.0, 1.0)
+        return make_run("linen", seconds=seconds, repeat=repeat, reading={"stalls": stalls})
+
+    left = [run(n, stall(2, "checkpoint"), stall(4, "eval")) for n in range(2)]
+    right = make_run("nnx", seconds=(3.0, 1.0, 1.0, 1.0, 4.0, 1.0), reading={"stalls": (stall(4, "eval"),)})
+    record = compare(left, right)
+    texts = {
+        row.metric: (row.baseline_text, row.candidate_text) for row in record.rows if row.metric.startswith("stall")
+    }
+    assert texts == {
+        "stall_s": ("6.0 (2 × checkpoint, 2 × eval in 2 runs)", "3.0 (1 × eval)"),
+        "stall_eval_s": ("2.0 (2 × in 2 runs)", "3.0 (1 ×)"),
+        "stall_checkpoint_s": ("4.0 (2 × in 2 runs)", "0.0"),
+    }
+    assert row_of(record, "stall_eval_s").difference == pytest.approx(1.0)
+    assert row_of(record, "stall_eval_s").threshold_text == "not judged"
+    assert [account.arm for account in record.times] == ["linen", "linen", "nnx"]
