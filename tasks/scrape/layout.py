@@ -36,8 +36,8 @@ class Number:
 class Layout:
     """Lines that differ in nothing but the values of their digits.
 
-    A row is such a line from its prefix to the byte behind it. A byte of a row belongs to the layout if it is `least` in
-    its column or at most `more` above it.
+    A row is such a line from its prefix to the byte behind it. A row belongs to the layout if each of its bytes is at
+    least `least` of its column and at most `more` above that.
     """
 
     keys: tuple[str, ...]

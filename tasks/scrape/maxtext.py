@@ -4,13 +4,16 @@ from datetime import datetime
 
 import polars as pl
 
-from tasks.records import Coverage, RunReading
+from tasks.records import CheckpointEvent, Coverage, LogError, RunFate, RunReading, Stall
+from tasks.scrape.ahead import Ahead
 from tasks.scrape.anchors import MESH_AXIS, WHOLE_DATE, find_anchors
 from tasks.scrape.checkpoints import CheckpointLog
 from tasks.scrape.death import DeathLog
 from tasks.scrape.evals import EvalLog
 from tasks.scrape.facts import Facts
-from tasks.scrape.stalls import find_stalls
+from tasks.scrape.restores import RestoreLog
+from tasks.scrape.stalls import find_stalls, is_deferred
+from tasks.scrape.step_columns import StepColumns
 from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
@@ -23,8 +26,10 @@ class MaxTextReader:
 
     def __init__(self) -> None:
         self.steps = StepTable()
+        self._ahead = Ahead(self.steps)
         self.facts = Facts()
         self.checkpoints = CheckpointLog()
+        self.restores = RestoreLog()
         self.evals = EvalLog()
         self.death = DeathLog()
         self._written: datetime | None = None  # the first whole date in the text
@@ -32,14 +37,18 @@ class MaxTextReader:
 
     def feed(self, window: Window) -> None:
         """Take in the next window."""
+        for own, known in self._ahead.put(window):
+            self._take(own, known)
+
+    def _take(self, window: Window, known: list[StepColumns]) -> None:
         before_steps = not self.steps.parsed
         if before_steps and self._written is None:
             date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
             self._written = datetime.fromisoformat(date[1].decode()) if date else None
-        gaps = self.steps.add(window)
+        gaps = self.steps.add(window, known)
         for begin, end in gaps:
             for name, match in find_anchors(window, begin, end):
-                for part in (self.facts, self.checkpoints, self.evals, self.death):
+                for part in (self.facts, self.checkpoints, self.restores, self.evals, self.death):
                     part.take(name, match, window)
         if before_steps and gaps:
             for match in MESH_AXIS.finditer(window.data, *gaps[0]):
@@ -55,11 +64,13 @@ class MaxTextReader:
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         error = self.death.cause(last_step=last_step, ordered=self.steps.source_file is not None)
         ended = facts.exit_code is not None or facts.end is not None
+        coverage = self._coverage(steps, ended=ended)
         environment = facts.environment()
         return RunReading(
             name=name,
             format=FORMAT,
             exit_code=facts.exit_code,
+            fate=self._fate(error, steps, coverage),
             started=first_day.isoformat() if first_day else None,
             ended=facts.end.isoformat() if facts.end else None,
             error=error,
@@ -69,16 +80,56 @@ class MaxTextReader:
             memory=facts.memory(),
             parameters=facts.parameters(),
             flops=facts.flops(),
-            checkpoints=self.checkpoints.events(
+            checkpoints=self._checkpoints(
                 first_day=first_day, process=environment.process_index, ended=ended or error is not None
             ),
-            stalls=find_stalls(steps, saving=self.checkpoints.in_flight, eval_offsets=self.evals.offsets),
+            restores=self.restores.restores(last_step),
+            stalls=self._stalls(steps),
             config=facts.config,
             sources=facts.sources,
             source_file=self.steps.source_file,
             span=span,
-            coverage=self._coverage(steps, ended=ended),
+            coverage=coverage,
         )
+
+    def _checkpoints(
+        self, *, first_day: datetime | None, process: int | None, ended: bool
+    ) -> tuple[CheckpointEvent, ...]:
+        for step, source in self.restores.sources:
+            if step is not None:
+                self.checkpoints.restored(step, source)
+        return self.checkpoints.events(first_day=first_day, process=process, ended=ended)
+
+    def _stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
+        if steps.is_empty():
+            return ()
+        begin = int(steps["offset"][0])
+        # profiler steps are printed without their time
+        untimed = steps.filter(pl.col("seconds").is_null())["offset"].to_list()
+        done = [(save.step, save.source.offset) for save in self.checkpoints.saves]
+        done += [(row["step"], row["offset"]) for row in self.evals.rows]
+        return find_stalls(
+            steps,
+            saving=self.checkpoints.in_flight,
+            eval_offsets=self.evals.offsets,
+            profiler_offsets=[*self.facts.profiling, *untimed],
+            profiled_steps=self.facts.profiled(int(steps["step"][0])),
+            starts=[offset for offset in self.facts.starts if offset > begin],
+            deferred=is_deferred(steps, done),
+        )
+
+    def _fate(self, error: LogError | None, steps: pl.DataFrame, coverage: Coverage) -> RunFate:
+        """How the run ended. Without an exit code, that all steps are there is taken for a good end."""
+        if error is not None:
+            return error.kind
+        facts = self.facts
+        if facts.exit_code is not None:
+            return "finished" if facts.exit_code == 0 else "other"
+        planned = facts.planned_steps
+        if planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1:
+            return "finished"
+        begun = facts.start is not None and facts.end is None
+        return "cut_off" if begun or coverage.truncated or planned is not None else "unknown"
 
     def _coverage(self, steps: pl.DataFrame, *, ended: bool) -> Coverage:
         numbers = steps["step"]

@@ -1,0 +1,39 @@
+"""Reads the step lines of the next windows in other threads while the windows before them have their turn."""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tasks.scrape.places import read_places
+from tasks.scrape.step_columns import StepColumns
+from tasks.scrape.step_table import StepTable
+from tasks.scrape.window import Window
+
+MOST_THREADS = 4  # more than the one thread that takes the windows in can keep busy
+
+
+class Ahead:
+    """Windows on their way into a table. What is known of the layouts when a window comes decides what is read ahead,
+    never which thread was faster: the same log gives the same reading."""
+
+    def __init__(self, table: StepTable) -> None:
+        self._table = table
+        self._threads = min(MOST_THREADS, len(os.sched_getaffinity(0)))
+        self._pool: ThreadPoolExecutor | None = None
+        self._queue: deque[tuple[Window, Future[list[StepColumns]]]] = deque()
+
+    def put(self, window: Window) -> Iterator[tuple[Window, list[StepColumns]]]:
+        """Windows whose turn it is, in order, with their lines in known places. The last window brings all the rest."""
+        places = self._table.places()
+        if not places and not self._queue:
+            yield window, []
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="scrape")
+        self._queue.append((window, self._pool.submit(read_places, window, places)))
+        while self._queue and (window.last or len(self._queue) > self._threads):
+            before, found = self._queue.popleft()
+            yield before, found.result()
+        if window.last:
+            self._pool.shutdown()
