@@ -19,7 +19,7 @@ from flows.report import Report, current_report
 from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
-from tasks.launch import local
+from tasks.launch import job
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.refs import LONGEST_NAME
@@ -140,14 +140,14 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, continue_from: Path 
     report.launched(plan, handle)
     proofs: list[PrefectFuture[CheckpointProof]] = []
     try:
-        for event in watch_step(plan, handle):
+        for event in watch_step(plan, directory, handle):
             report.saw(plan, event)
             if isinstance(event, CheckpointCommitted):
                 path = directory.checkpoints / str(event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
         report.stopping(plan)
-        local.stop(handle)
+        job.stop(handle)
         raise
     done = [future.result() for future in proofs]
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 
 from flows.report import Report
+from tasks.launch.backend import Restarted
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import ProcessGone
@@ -112,6 +113,9 @@ class TerminalReport(Report):
             case Died():
                 self._note(plan, f"died: {event.error.type}")
                 self._say(f"{plan.run_name}: died: {event.error.type}: {event.error.message}")
+            case Restarted():
+                self._note(plan, f"started again: {event.cause.type}")
+                self._say(f"{plan.run_name}: attempt {event.attempt}: {event.cause.type}: {event.cause.message}")
             case ProcessGone():
                 self._note(plan, "gone: its processes were killed")
                 self._say(f"{plan.run_name}: its processes were killed")

@@ -1,6 +1,6 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import polars as pl
 from pydantic import Field, field_serializer, field_validator
@@ -9,6 +9,7 @@ from configs.schema import Frozen
 
 Verdict = Literal["same", "improved", "regressed", "unknown"]
 Better = Literal["higher", "lower", "equal"]
+BackendName = Literal["local", "replay", "xpk"]
 
 # ---------------------------------------------------------------- plan and handle
 
@@ -22,7 +23,7 @@ class RunPlan(Frozen):
     repeat: int
     trainer: str
     target: str
-    backend: Literal["local"]
+    backend: BackendName
     config: dict[str, Any]
     origins: dict[str, str]  # key -> "configs/base.yml:12" or "command line"
     commit: str | None  # of the trainer's checkout; None outside a git checkout
@@ -41,14 +42,47 @@ class RunPlan(Frozen):
     aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
 
 
-class RunHandle(Frozen):
-    """Where a launched run lives: enough to attach to it again after the flow died."""
+class LocalHandle(Frozen):
+    """A run on this machine: a trainer, or a stored log that is played, under a supervisor."""
 
-    backend: Literal["local"]
+    backend: Literal["local", "replay"]
     job_name: str
     pid: int  # the supervisor, leader of the run's process group
     created: float  # the supervisor's start in seconds since the epoch: a reused pid is not the same process
     log: str
+
+
+class XpkHandle(Frozen):
+    """A run on a cluster: a workload that xpk created."""
+
+    backend: Literal["xpk"]
+    job_name: str  # of the workload, which is the name of its JobSet
+    namespace: str
+    context: str | None  # of the kubeconfig; None: the current one
+    created: float  # when it was asked for, in seconds since the epoch
+    attempt: int = 1  # counted up whenever the platform took a run's machines away and it was started again
+    log: str  # where the log is gathered
+
+
+# Where a launched run lives: enough to attach to it again after the flow died.
+type RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
+
+
+class JobCause(Frozen):
+    """Why the platform, and not the trainer, ended a job, e.g. type "Preempted"."""
+
+    type: str
+    message: str
+
+
+class JobStatus(Frozen):
+    """How a job is doing: waiting for machines, running, or over."""
+
+    state: Literal["queued", "running", "ended"]
+    exit_code: int | None = None  # the trainer's own; None before its end, and where nobody knows it
+    cause: JobCause | None = None
+    queued_s: float | None = None  # until its processes started
+    ran_s: float | None = None  # from there to the end
 
 
 # ---------------------------------------------------------------- what one log says

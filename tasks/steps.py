@@ -18,17 +18,16 @@ from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
-from tasks.launch import local
-from tasks.launch.job import launch_or_attach
+from tasks.launch import job
 from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.site import publish_comparison
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
-from tasks.scrape import LogEvent, StepCompleted, scrape_run
+from tasks.scrape import StepCompleted, scrape_run
 from tasks.store import RunDirectory, Store
 from tasks.verify import verify_checkpoint
-from tasks.watch import LogLine, ProcessGone, follow
+from tasks.watch import JobEvent, LogLine, watch
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
@@ -44,11 +43,11 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
 def launch_step(plan: RunPlan, directory: RunDirectory, continue_from: Path | None) -> RunHandle:
     """A running job, or the one an earlier flow left."""
-    return launch_or_attach(plan, directory, continue_from=continue_from)
+    return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 
 @task(name="watch", task_run_name="watch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
-def watch_step(plan: RunPlan, handle: RunHandle) -> Generator[LogEvent | LogLine | ProcessGone, None, None]:
+def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Generator[JobEvent, None, None]:
     """The job's events; its lines go to the run's Prefect logs and its steps to a progress artifact."""
     logger = get_run_logger()
     steps = int(plan.config["steps"])
@@ -57,7 +56,7 @@ def watch_step(plan: RunPlan, handle: RunHandle) -> Generator[LogEvent | LogLine
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
-    for event in follow(handle, local.is_alive):
+    for event in watch(job.follow(plan, directory, handle), handle.job_name):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
         if isinstance(event, StepCompleted):

@@ -6,13 +6,20 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
-from tasks.launch import local
-from tasks.launch.local import LaunchError as LaunchError
-from tasks.records import RunHandle, RunPlan
+from tasks.launch.backend import Backend, Restarted
+from tasks.launch.errors import LaunchError as LaunchError
+from tasks.launch.supervised import Supervised
+from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.store import RunDirectory
 
-GOOD_END = b"\nEXIT_CODE=0\n"
+POLL_S = 0.2
+
+
+def backend_of(name: BackendName) -> Backend[Any]:
+    """What runs the jobs of a plan or handle that names this backend."""
+    return cast(Backend[Any], {"local": Supervised, "replay": Supervised}[name]())
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> RunHandle:
@@ -22,18 +29,37 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
     Raises LaunchError, StoreError.
     """
     directory.create()
+    backend = backend_of(plan.backend)
     with alone_in(directory.path):
-        earlier = directory.read_handle()
+        earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
         if earlier is not None:
-            if local.is_alive(earlier) or ended_well(directory.log):
-                return earlier
-            local.stop(earlier)  # its supervisor was killed: whatever still runs of it would write into the new run
-        os.close(local.open_locked(directory.log))  # raises if somebody else writes it
-        set_aside(directory.log)
-        directory.write_plan(plan)
-        directory.write_config(config_text(plan))
+            return earlier
         extra = ("--continue-from", str(continue_from)) if continue_from else ()
-        return local.launch(plan, directory.log, extra_argv=extra, keep=directory.write_handle)
+
+        def keep(handle: RunHandle) -> None:
+            directory.write_plan(plan)
+            directory.write_config(config_text(plan))
+            directory.write_handle(handle)
+
+        launched: RunHandle = backend.launch(plan, directory, extra_argv=extra, keep=keep)
+        return launched
+
+
+def status(handle: RunHandle) -> JobStatus:
+    """How the job is doing now."""
+    return backend_of(handle.backend).status(handle)
+
+
+def follow(
+    plan: RunPlan, directory: RunDirectory, handle: RunHandle, *, poll_s: float = POLL_S
+) -> Iterator[bytes | Restarted]:
+    """The job's log from its start to its end, in pieces as they come. Afterwards `directory.log` holds all of it."""
+    return backend_of(handle.backend).follow(plan, directory, handle, poll_s=poll_s)
+
+
+def stop(handle: RunHandle) -> None:
+    """End the job and everything that belongs to it; nothing if it has ended."""
+    backend_of(handle.backend).stop(handle)
 
 
 @contextmanager
@@ -58,26 +84,3 @@ def yaml_scalar(value: object) -> str:
     """A JSON value in ASCII. JSON's own escapes will not do: YAML does not join its surrogate pairs."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
     return text.encode("ascii", "backslashreplace").decode()
-
-
-def ended_well(log: Path) -> bool:
-    """Whether the log's frame is closed with exit code 0."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - len(GOOD_END)))
-            return file.read() == GOOD_END
-    except FileNotFoundError:
-        return False
-
-
-def set_aside(log: Path) -> None:
-    """Keep the log of an attempt that did not finish under the next free name: log.1.txt, log.2.txt, …"""
-    if not log.exists():
-        return
-    if not log.stat().st_size:  # nothing was ever started
-        log.unlink()
-        return
-    number = 1
-    while (aside := log.with_name(f"{log.stem}.{number}{log.suffix}")).exists():
-        number += 1
-    os.replace(log, aside)

@@ -14,17 +14,14 @@ import psutil
 
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
-from tasks.records import RunHandle, RunPlan
+from tasks.launch.errors import LaunchError
+from tasks.records import LocalHandle, RunPlan
 
 # Settings of the caller's shell that would change what a run computes; the plan sets what it needs itself.
 DROPPED_PREFIXES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON")
 CLOCK_TOLERANCE_S = 2.0
 KILL_S = 5.0  # how long a killed process may take to be gone
 POLL_S = 0.02
-
-
-class LaunchError(RuntimeError):
-    """A run that cannot be started; the message says what to do."""
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
@@ -38,9 +35,9 @@ def launch(
     log: Path,
     *,
     extra_argv: tuple[str, ...] = (),
-    keep: Callable[[RunHandle], object] = lambda _: None,
+    keep: Callable[[LocalHandle], object] = lambda _: None,
     grace_s: float = supervise.GRACE_S,
-) -> RunHandle:
+) -> LocalHandle:
     """Start the plan's command in a process group of its own, its output going to `log` as it comes.
 
     `keep` is told the handle before the command starts: a run that nobody could find again never begins.
@@ -66,8 +63,8 @@ def launch(
     assert process.stdin is not None  # asked for above
     try:
         with process.stdin as go:
-            handle = RunHandle(
-                backend="local",
+            handle = LocalHandle(
+                backend="replay" if plan.backend == "replay" else "local",
                 job_name=plan.run_name,
                 pid=process.pid,
                 created=psutil.Process(process.pid).create_time(),
@@ -106,7 +103,7 @@ def open_locked(log: Path) -> int:
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
-def is_alive(handle: RunHandle) -> bool:
+def is_alive(handle: LocalHandle) -> bool:
     """Whether the run's supervisor still runs. A reused pid does not count: its start time differs."""
     child = _children.get(handle.pid)
     if child is not None and child.poll() is not None:
@@ -119,11 +116,11 @@ def is_alive(handle: RunHandle) -> bool:
         return False
 
 
-def _is_it(process: psutil.Process, handle: RunHandle) -> bool:
+def _is_it(process: psutil.Process, handle: LocalHandle) -> bool:
     return abs(process.create_time() - handle.created) < CLOCK_TOLERANCE_S
 
 
-def stop(handle: RunHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
+def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
     """End the run and every process of it: SIGTERM to the supervisor, which ends the others and closes the log;
     SIGKILL to whatever is left after `grace_s` seconds. Does nothing if all have ended."""
     if is_alive(handle):
@@ -136,7 +133,7 @@ def stop(handle: RunHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None
     _wait_until(lambda: not is_alive(handle) and not any(members(handle)), KILL_S)
 
 
-def members(handle: RunHandle) -> Iterator[int]:
+def members(handle: LocalHandle) -> Iterator[int]:
     """The live processes of the run: those of the session that its supervisor leads, or led until it was killed.
 
     While a session has members its number is given to no other process; and if the number has been given to one, that

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.documents import (
@@ -15,6 +17,8 @@ from tasks.store.documents import (
     run_record_to_json,
 )
 from tasks.store.names import check_name
+
+_HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class RunDirectory:
 
     def read_handle(self) -> RunHandle | None:
         """The handle, or None if the run was never launched; StoreError if the file is damaged."""
-        return read_document(self.handle, model_from_json(RunHandle))
+        return read_document(self.handle, model_from_json(_HANDLE))
 
     def read_program(self) -> dict[str, Any] | None:
         """The trainer's own proof, or None if it wrote none; StoreError if the file is damaged."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from tasks.records import RunPlan, RunRecord, number_from_json, number_to_json
 from tasks.store.atomic import StoreError
@@ -72,12 +72,13 @@ def model_to_json(model: BaseModel) -> str:
     return text
 
 
-def model_from_json[M: BaseModel](model: type[M]) -> Callable[[str, str], M]:
+def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[str, str], M]:
     """The function that reads what `model_to_json` wrote: (text, file name) → record, or StoreError."""
+    adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
 
     def parse(text: str, name: str) -> M:
         try:
-            return model.model_validate(load_json(text, name))
+            return adapter.validate_python(load_json(text, name))
         except ValidationError as error:
             raise StoreError(f"{name}: is damaged or of another version: {describe(error)}; {_REMEDY}") from error
 

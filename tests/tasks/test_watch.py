@@ -6,15 +6,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tasks.records import RunHandle
+from tasks.launch.supervised import read_growing
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
-from tasks.watch import LogLine, ProcessGone, follow
+from tasks.watch import JobEvent, LogLine, ProcessGone, watch
 
 STEP = (
     "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "
@@ -33,13 +32,8 @@ def start(log: Path, body: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", WRITER + body, str(log)])
 
 
-def handle_of(process: "subprocess.Popen[bytes]", log: Path) -> RunHandle:
-    created = psutil.Process(process.pid).create_time()
-    return RunHandle(backend="local", job_name="job", pid=process.pid, created=created, log=str(log))
-
-
-def alive(process: "subprocess.Popen[bytes]") -> Callable[[RunHandle], bool]:
-    return lambda _handle: process.poll() is None
+def follow(process: "subprocess.Popen[bytes]", log: Path) -> Iterator[JobEvent]:
+    return watch(read_growing(log, lambda: process.poll() is None, poll_s=0.02), "job")
 
 
 def test_events_come_while_the_job_still_runs(tmp_path: Path) -> None:
@@ -55,7 +49,7 @@ say("EXIT_CODE=0")
 """
     process = start(log, body)
     seen = []
-    for event in follow(handle_of(process, log), alive(process), poll_s=0.02):
+    for event in follow(process, log):
         seen.append(event)
         if isinstance(event, StepCompleted) and event.step == 0:
             assert process.poll() is None  # it waits for us: the first step was not seen at the end
@@ -79,7 +73,7 @@ say("{prefix} atomicity.py:847] [process=0][thread=async_save] Finished saving c
 say("EXIT_CODE=0")
 """
     process = start(log, body)
-    events = list(follow(handle_of(process, log), alive(process), poll_s=0.02))
+    events = list(follow(process, log))
     started = [event for event in events if isinstance(event, CheckpointStarted)]
     committed = [event for event in events if isinstance(event, CheckpointCommitted)]
     assert [event.step for event in committed] == [0]
@@ -114,7 +108,7 @@ def test_a_death_is_told_within_two_seconds(tmp_path: Path, way: str) -> None:
     waiter = threading.Thread(target=end)
     waiter.start()
     told = []
-    for event in follow(handle_of(process, log), alive(process)):
+    for event in follow(process, log):
         if isinstance(event, Died | ProcessGone):
             told.append((time.monotonic(), event))
     (when, event) = told[0]
@@ -129,5 +123,4 @@ def test_a_death_is_told_within_two_seconds(tmp_path: Path, way: str) -> None:
 
 def test_a_job_that_never_wrote_a_log_is_gone(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
-    handle = handle_of(process, tmp_path / "log.txt")
-    assert [type(event) for event in follow(handle, alive(process), poll_s=0.02)] == [ProcessGone]
+    assert [type(event) for event in follow(process, tmp_path / "log.txt")] == [ProcessGone]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tasks.launch import local
-from tasks.records import RunHandle, RunPlan
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory, Store
 
 
@@ -36,11 +36,11 @@ def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
 
 
 @pytest.fixture
-def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterator[Callable[..., RunHandle]]:
+def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterator[Callable[..., LocalHandle]]:
     """start(code, *words, grace_s=…, **plan): a launched run, ended when the test ends."""
     handles = []
 
-    def launch(code: str, *words: str, grace_s: float = 1.0, **changes: Any) -> RunHandle:
+    def launch(code: str, *words: str, grace_s: float = 1.0, **changes: Any) -> LocalHandle:
         handle = local.launch(make_plan(code, *words, **changes), directory.log, grace_s=grace_s)
         handles.append(handle)
         return handle

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import local
-from tasks.launch.job import LaunchError, config_text, ended_well, launch_or_attach, set_aside
-from tasks.records import RunHandle, RunPlan
+from tasks.launch.job import LaunchError, config_text, launch_or_attach
+from tasks.launch.logs import read_exit_code, set_aside
+from tasks.records import LocalHandle, RunPlan
 from tasks.resolve import Request, resolve
 from tasks.store import RunDirectory
 
@@ -52,7 +53,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
         time.sleep(0.02)
 
 
-def end(handle: RunHandle) -> None:
+def end(handle: LocalHandle) -> None:
     wait_for(lambda: not local.is_alive(handle))
 
 
@@ -165,7 +166,7 @@ def test_what_a_killed_supervisor_left_is_ended_before_the_run_starts_again(
 
 
 def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
-    handles: list[RunHandle] = []
+    handles: list[LocalHandle] = []
     threads = [threading.Thread(target=lambda: handles.append(launch_or_attach(plan, directory))) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -243,21 +244,22 @@ def test_floats_survive_the_config_file_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a\nXPK End: x\nEXIT_CODE=0\n", True),
-        ("a\nEXIT_CODE=1\n", False),
-        ("a\nEXIT_CODE=10\n", False),
-        ("a\nEXIT_CODE=0", False),  # cut off
-        ("a says EXIT_CODE=0\n", False),
-        ("a\nEXIT_CODE=0\nmore\n", False),
-        ("", False),
-        (None, False),
+        ("a\nXPK End: x\nEXIT_CODE=0\n", 0),
+        ("a\nEXIT_CODE=1\n", 1),
+        ("a\nEXIT_CODE=10\n", 10),
+        ("EXIT_CODE=143\n", 143),
+        ("a\nEXIT_CODE=0", None),  # cut off
+        ("a says EXIT_CODE=0\n", None),
+        ("a\nEXIT_CODE=0\nmore\n", None),
+        ("", None),
+        (None, None),
     ],
 )
-def test_whether_a_log_ended_well(text: str | None, expected: bool, tmp_path: Path) -> None:
+def test_the_exit_code_that_closes_a_log(text: str | None, expected: int | None, tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     if text is not None:
         path.write_text(text)
-    assert ended_well(path) is expected
+    assert read_exit_code(path) == expected
 
 
 def test_an_empty_log_is_not_kept(tmp_path: Path) -> None:

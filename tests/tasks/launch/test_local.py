@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT
 from tasks.launch import local
-from tasks.launch.local import LaunchError
-from tasks.records import RunHandle, RunPlan
+from tasks.launch.errors import LaunchError
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory
 
-type Start = Callable[..., RunHandle]
+type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
 
 STAMP = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d UTC 20\d\d"
@@ -36,21 +36,21 @@ def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
         time.sleep(0.02)
 
 
-def text_of(handle: RunHandle) -> str:
+def text_of(handle: LocalHandle) -> str:
     return Path(handle.log).read_text()
 
 
-def end_of(handle: RunHandle) -> str:
+def end_of(handle: LocalHandle) -> str:
     """The whole log, once the run is over."""
     wait_for(lambda: not local.is_alive(handle))
     return text_of(handle)
 
 
-def is_up(handle: RunHandle) -> bool:
+def is_up(handle: LocalHandle) -> bool:
     return "up\n" in text_of(handle)
 
 
-def trainer_of(handle: RunHandle) -> int:
+def trainer_of(handle: LocalHandle) -> int:
     """The pid of the command under the supervisor."""
     (child,) = psutil.Process(handle.pid).children()
     return child.pid
@@ -293,9 +293,9 @@ def test_a_second_launch_into_one_log_is_refused(start: Start) -> None:
 def test_a_run_that_nobody_could_find_again_never_begins(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
-    handles: list[RunHandle] = []
+    handles: list[LocalHandle] = []
 
-    def refuse(handle: RunHandle) -> None:
+    def refuse(handle: LocalHandle) -> None:
         handles.append(handle)
         raise OSError("no space left")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import RunHandle, RunPlan
+from tasks.records import LocalHandle, RunPlan
 from tasks.store import Store, StoreError, open_store
 
 
@@ -100,7 +100,7 @@ def test_paths_are_the_documented_ones(tmp_path):
 def test_plan_handle_and_program_come_back(tmp_path):
     run = Store(tmp_path).run("linen-1").create()
     assert (run.read_plan(), run.read_handle(), run.read_program(), run.read_record()) == (None, None, None, None)
-    handle = RunHandle(backend="local", job_name="j", pid=12, created=1795225511.280928, log=str(run.log))
+    handle = LocalHandle(backend="local", job_name="j", pid=12, created=1795225511.280928, log=str(run.log))
     run.write_plan(plan())
     run.write_handle(handle)
     run.write_config("steps: 10  # ×\n")

@@ -1,0 +1,32 @@
+"""Turns a run's log file into the exit code that closes it, and makes room for the log of the next attempt."""
+
+import os
+import re
+from pathlib import Path
+
+_CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
+_TAIL = 32  # bytes that hold the closing line
+
+
+def read_exit_code(log: Path) -> int | None:
+    """The code in the last line of a log whose frame is closed, else None."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            closed = _CLOSED.search(file.read())
+    except FileNotFoundError:
+        return None
+    return int(closed[1]) if closed else None
+
+
+def set_aside(log: Path) -> None:
+    """Keep the log of an attempt that did not finish under the next free name: log.1.txt, log.2.txt, …"""
+    if not log.exists():
+        return
+    if not log.stat().st_size:  # nothing was ever started
+        log.unlink()
+        return
+    number = 1
+    while (aside := log.with_name(f"{log.stem}.{number}{log.suffix}")).exists():
+        number += 1
+    os.replace(log, aside)

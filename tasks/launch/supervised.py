@@ -1,0 +1,70 @@
+"""Runs plans on this machine, trainers and stored logs that are played alike, behind the interface of all backends."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.launch import local
+from tasks.launch.logs import read_exit_code, set_aside
+from tasks.records import JobStatus, LocalHandle, RunPlan
+from tasks.store import RunDirectory
+
+READ_BYTES = 1 << 20
+
+
+class Supervised:
+    """Jobs as process groups under `supervise.py`, each writing its log itself."""
+
+    def launch(
+        self,
+        plan: RunPlan,
+        directory: RunDirectory,
+        *,
+        extra_argv: tuple[str, ...] = (),
+        keep: Callable[[LocalHandle], Any] = lambda _: None,
+    ) -> LocalHandle:
+        """See Backend. Also raises LaunchError if somebody else writes the log."""
+        os.close(local.open_locked(directory.log))
+        set_aside(directory.log)
+        return local.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
+
+    def attach(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle | None) -> LocalHandle | None:
+        """See Backend."""
+        if handle is None:
+            return None
+        if local.is_alive(handle) or read_exit_code(directory.log) == 0:
+            return handle
+        local.stop(handle)  # its supervisor was killed: whatever still runs of it would write into the new run
+        return None
+
+    def status(self, handle: LocalHandle) -> JobStatus:
+        """See Backend."""
+        if local.is_alive(handle):
+            return JobStatus(state="running", queued_s=0.0)
+        return JobStatus(state="ended", exit_code=read_exit_code(Path(handle.log)), queued_s=0.0)
+
+    def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
+        """See Backend."""
+        return read_growing(Path(handle.log), lambda: local.is_alive(handle), poll_s=poll_s)
+
+    def stop(self, handle: LocalHandle) -> None:
+        """See Backend."""
+        local.stop(handle)
+
+
+def read_growing(path: Path, is_alive: Callable[[], bool], *, poll_s: float) -> Iterator[bytes]:
+    """Yield a file's bytes from its start, waiting for more while its writer lives."""
+    while not path.exists() and is_alive():
+        time.sleep(poll_s)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        while True:
+            alive = is_alive()  # before the read: what a dying writer wrote last is then read after it
+            while chunk := file.read(READ_BYTES):
+                yield chunk
+            if not alive:
+                return
+            time.sleep(poll_s)
