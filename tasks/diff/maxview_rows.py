@@ -59,7 +59,7 @@ def _memory(reading: RunReading) -> Cell:
 
 
 def _jax(reading: RunReading) -> Cell:
-    return Cell(text=reading.environment.jax or "")
+    return Cell(text=reading.environment.jax or "", source=reading.sources.get("jax"))
 
 
 SINGLE_STEP = "a single step is not a measurement"

@@ -11,12 +11,20 @@ from pygal.style import Style  # type: ignore[import-untyped]
 
 from tasks.publish.curves import thin_out
 from tasks.publish.text import shorten, visible
+from tasks.publish.times import average_parts
 from tasks.publish.words import VERDICTS, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
 WIDTH = 760
 POINTS = 120  # per curve: more cannot be told apart at this width
 SIDE_COLOURS = ("#0969da", "#bc4c00")
+# computing is green, what was waited for is warm, what lies outside of the steps is grey
+PART_COLOURS = {
+    "compute": "#1a7f37", "dispatch": "#94d3a2", "compile": "#0969da", "checkpoint": "#bc4c00", "eval": "#8250df",
+    "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c", "start": "#8c959f", "between": "#afb8c1",
+    "end": "#57606a", "outside": "#8c959f",
+}  # fmt: skip
+OTHER_PART = "#24292f"
 LIMIT = 3.0  # bars end here, in multiples of the threshold
 
 _STYLE = Style(
@@ -90,6 +98,33 @@ def draw_changes(record: ComparisonRecord) -> str | None:
     rows.reverse()  # pygal draws the first bar at the bottom
     chart.x_labels = [_label(row) for row in rows]
     chart.add("change", [{"value": _scaled(row), "color": VERDICTS[row.verdict].colour} for row in rows])
+    return _render(chart)
+
+
+def draw_times(record: ComparisonRecord) -> str | None:
+    """Where the time of a run of each arm went, one stacked bar each, as SVG text; None if no run has an account."""
+    # pygal draws the first bar at the bottom
+    both = (("candidate", record.candidate), ("baseline", record.baseline))
+    sides = [(side, parts) for side, arm in both if (parts := average_parts(record, arm.name))]
+    if not sides:
+        return None
+    names = list(dict.fromkeys(part.part for _, parts in reversed(sides) for part in parts))
+    chart = pygal.HorizontalStackedBar(
+        _config(150 + 40 * len(sides)),
+        style=_coloured([PART_COLOURS.get(name, OTHER_PART) for name in names]),
+        title="where the time of a run went, s",
+        show_legend=True,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=4,
+        truncate_legend=20,
+        value_formatter=lambda value: f"{value:.3g} s",
+    )
+    chart.x_labels = [side for side, _ in sides]
+    for name in names:
+        chart.add(
+            shorten(visible(name), 28),
+            [{part.part: part.seconds for part in parts}.get(name, 0.0) for _, parts in sides],
+        )
     return _render(chart)
 
 

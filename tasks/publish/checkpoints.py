@@ -28,33 +28,18 @@ class CheckpointLine(Frozen):
     proof: str
     problems: tuple[str, ...] = ()
     source: Source | None = None
-    run: int | None = None  # which of the arm's runs `source` is in the log of; None if that cannot be told
 
 
 def list_checkpoints(arm: ArmSummary) -> list[CheckpointLine]:
     """The checkpoints of an arm in the order of its log, then those that only the verifier saw."""
     waiting = list(arm.proofs)
     lines = []
-    for event, run in zip(arm.checkpoints, _runs_of(arm), strict=True):
-        proof = next((p for p in waiting if p.step == event.step and _same_place(p, event)), None)
+    for event in arm.checkpoints:
+        proof = next((p for p in waiting if (p.step, p.run) == (event.step, event.run) and _same_place(p, event)), None)
         if proof is not None:
             waiting.remove(proof)
-        lines.append(_line(event, proof, run))
-    return lines + [_line(None, proof, None) for proof in waiting]
-
-
-def _runs_of(arm: ArmSummary) -> list[int | None]:
-    """Which run each event belongs to: the runs follow each other, and each starts again at the top of its log."""
-    if len(arm.runs) <= 1:
-        return [0] * len(arm.checkpoints)
-    run, before = 0, -1
-    runs: list[int | None] = []
-    for event in arm.checkpoints:
-        run += event.offset <= before
-        before = event.offset
-        runs.append(run)
-    # a run without a checkpoint, or one that saved only once, leaves it open which run the others are
-    return runs if run + 1 == len(arm.runs) else [None] * len(runs)
+        lines.append(_line(event, proof))
+    return lines + [_line(None, proof) for proof in waiting]
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
@@ -65,7 +50,7 @@ def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
     return one.endswith(other) or other.endswith(one)
 
 
-def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, run: int | None) -> CheckpointLine:
+def _line(event: CheckpointEvent | None, proof: CheckpointProof | None) -> CheckpointLine:
     step = event.step if event is not None else (proof.step if proof is not None else None)
     path = (proof.path if proof is not None else None) or (event.path if event is not None else None) or ""
     return CheckpointLine(
@@ -75,8 +60,7 @@ def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, run: int
         log=_log_words(event),
         proof=_proof_words(proof),
         problems=tuple(visible(f"{p.check}: {p.path}: {p.message}") for p in proof.problems) if proof else (),
-        source=Source(line=event.line, offset=event.offset) if event is not None else None,
-        run=run,
+        source=Source(line=event.line, offset=event.offset, run=event.run) if event is not None else None,
     )
 
 

@@ -12,7 +12,7 @@ from tasks.records import ArmSummary, ComparisonRecord, Curve, Source, Stall
 POINTS = 1_000  # per curve; a page is about as wide
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
 
-type Anchor = Callable[[ArmSummary, int | None, Source | None], str | None]  # (arm, its run, place) -> anchor
+type Anchor = Callable[[ArmSummary, Source | None], str | None]  # (arm, place) -> anchor
 
 
 def list_figures(record: ComparisonRecord, anchor: Anchor) -> list[dict[str, Any]]:
@@ -58,20 +58,20 @@ def _trace(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> dict[str, 
         "x": [curve.steps[i] for i in kept],
         "y": [_finite(curve.values[i]) for i in kept],
         "text": ["" if (v := curve.values[i]) is None else f"{v:.9g}" for i in kept],
-        "line": [anchor(arm, run, _place(curve, i)) for i in kept],
+        "line": [anchor(arm, _place(curve, i, run)) for i in kept],
     }
 
 
 def _marks(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> list[dict[str, Any]]:
     stalls: tuple[Stall, ...] = record.stalls.get(curve.arm, ())
-    by_place = {(stall.step, stall.offset): stall for stall in stalls}
     arm, run = _run_of(record, curve)
+    by_place = {(stall.step, stall.offset): stall for stall in stalls if stall.run == run}
     marks = []
     for i, step in enumerate(curve.steps):
         stall = by_place.get((step, curve.offsets[i]))
         value = _finite(curve.values[i])
         if stall is not None and value is not None:
-            where = anchor(arm, run, _place(curve, i))
+            where = anchor(arm, _place(curve, i, run))
             side = name_side(record, curve.arm)
             marks.append({"x": step, "y": value, "cause": _tagless(stall.cause), "side": side, "line": where})
     return marks
@@ -82,8 +82,8 @@ def _run_of(record: ComparisonRecord, curve: Curve) -> tuple[ArmSummary, int | N
     return arm, arm.runs.index(curve.run_name) if curve.run_name in arm.runs else None
 
 
-def _place(curve: Curve, i: int) -> Source:
-    return Source(line=curve.lines[i], offset=curve.offsets[i])
+def _place(curve: Curve, i: int, run: int | None) -> Source | None:
+    return None if run is None else Source(line=curve.lines[i], offset=curve.offsets[i], run=run)
 
 
 def _finite(value: float | None) -> float | None:

@@ -41,21 +41,21 @@ class Logs:
                 self.by_side[side].append(view)
                 self._views[arm.name, run] = view
 
-    def anchor(self, arm: ArmSummary, run: int | None, source: Source | None) -> str | None:
-        """The anchor of the line at `source` in the log of the arm's run with this number, if the page shows it."""
-        if run is None or run >= len(arm.runs) or source is None or not source.line:
+    def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
+        """The anchor of the line at `source` in the log of the arm's run that it names, if the page shows it."""
+        if source is None or not source.line or source.run >= len(arm.runs):
             return None
-        view = self._views.get((arm.name, arm.runs[run]))
+        view = self._views.get((arm.name, arm.runs[source.run]))
         return view.anchors.get(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
         """The anchor of the line that an arm's evidence for a finding was read from."""
         arm = self._arms.get(evidence.arm)
-        return self.anchor(arm, 0, evidence.source) if arm is not None else None
+        return self.anchor(arm, evidence.source) if arm is not None else None
 
     def checkpoint_anchor(self, arm: ArmSummary, line: CheckpointLine) -> str | None:
         """The anchor of the line that announces a checkpoint."""
-        return self.anchor(arm, line.run, line.source)
+        return self.anchor(arm, line.source)
 
     def death_anchor(self, arm: ArmSummary) -> str | None:
         """The anchor of the line that names the cause of death."""
@@ -67,15 +67,12 @@ class Logs:
         error = arm.cause_of_death
         if error is None:
             return []
-        place = Source(line=error.line, offset=error.offset)
-        for number, run in enumerate(arm.runs):
-            anchor = self.anchor(arm, number, place)
-            shown = self._views[arm.name, run].shown if anchor is not None else ()
-            at = next((i for i, line in enumerate(shown) if line.anchor == anchor), None)
-            # with repeats the record does not say which run died: the line there must name the error
-            if at is not None and (len(arm.runs) == 1 or visible(error.type) in shown[at].text):
-                return list(shown[max(0, at + 1 - LINES_BEFORE_DEATH) : at + 1])
-        return []
+        anchor = self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
+        if anchor is None:
+            return []
+        shown = self._views[arm.name, arm.runs[error.run]].shown
+        at = next(i for i, line in enumerate(shown) if line.anchor == anchor)
+        return list(shown[max(0, at + 1 - LINES_BEFORE_DEATH) : at + 1])
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
@@ -83,7 +80,7 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
-        if source is not None and source.line:
+        if source is not None and source.line and source.run == run:
             places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
 
     steps = set()
@@ -91,20 +88,18 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
         if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]):
             steps |= set(zip(curve.steps, curve.offsets, strict=True))
             for i in shown_points(curve):
-                add(Source(line=curve.lines[i], offset=curve.offsets[i]))
+                add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in steps:
-            add(Source(line=stall.line, offset=stall.offset), f"stall: {stall.cause}")
+            add(Source(line=stall.line, offset=stall.offset, run=stall.run), f"stall: {stall.cause}")
     for line in list_checkpoints(arm):
-        if line.run == run:
-            add(line.source, f"checkpoint {line.step}")
-    if arm.cause_of_death is not None:
-        add(Source(line=arm.cause_of_death.line, offset=arm.cause_of_death.offset), "cause of death")
-    if run == 0:  # single values and findings are read from the arm's first run
-        for row in record.rows:
-            add(row.baseline_source if arm is record.baseline else row.candidate_source, row.title)
-        for finding in record.findings:
-            for evidence in finding.evidence:
-                if evidence.arm == arm.name:
-                    add(evidence.source, finding.kind)
+        add(line.source, f"checkpoint {line.step}")
+    if (death := arm.cause_of_death) is not None:
+        add(Source(line=death.line, offset=death.offset, run=death.run), "cause of death")
+    for row in record.rows:
+        add(row.baseline_source if arm is record.baseline else row.candidate_source, row.title)
+    for finding in record.findings:
+        for evidence in finding.evidence:
+            if evidence.arm == arm.name:
+                add(evidence.source, finding.kind)
     return places

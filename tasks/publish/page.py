@@ -12,11 +12,12 @@ from markupsafe import Markup
 
 from tasks.publish import words
 from tasks.publish.assets import install_plotly
-from tasks.publish.chart import draw_loss, to_data_uri
+from tasks.publish.chart import draw_loss, draw_times, to_data_uri
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.figures import list_figures
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.text import visible
+from tasks.publish.times import describe_part, list_parts
 from tasks.records import ComparisonRecord
 from tasks.store.atomic import write_atomically
 
@@ -39,7 +40,7 @@ def write_page(
     shared = Path(assets) if assets is not None else folder / "assets"
     plotly = install_plotly(shared)
     logs = Logs(record, log_lines, folder)
-    still = draw_loss(record)
+    still, times = draw_loss(record), draw_times(record)
     html = (
         _environment()
         .get_template("page.html.j2")
@@ -49,6 +50,7 @@ def write_page(
             logs=logs,
             figures=list_figures(record, logs.anchor),
             still=to_data_uri(still) if still else None,
+            times=to_data_uri(times) if times else None,
             plotly=os.path.relpath(plotly, folder).replace(os.sep, "/"),
             icon=to_data_uri(_icon(record)),
             style=Markup(_asset("page.css")),
@@ -79,7 +81,12 @@ def _environment() -> Environment:
     )
     environment.filters["visible"] = visible
     environment.globals.update(
-        words=words, checkpoint_states=STATES, list_checkpoints=list_checkpoints, is_dead=words.is_dead
+        words=words,
+        list_parts=list_parts,
+        describe_part=describe_part,
+        checkpoint_states=STATES,
+        list_checkpoints=list_checkpoints,
+        is_dead=words.is_dead,
     )
     return environment
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
+from tasks.publish.times import describe_part, list_parts
 from tasks.publish.words import (
     EFFECTS,
     GROUPS,
@@ -40,6 +41,7 @@ def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | 
     parts += [Text(), _table(record)]
     parts += _reasons(record)
     parts += _divergence(record)
+    parts += _times(record)
     parts += _floors(record)
     parts += _checkpoints(record)
     parts += [Text(), *_closing(record, page)]
@@ -168,6 +170,22 @@ def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:
         f"{visible(first.candidate)}, known to {visible(first.precision)})",
         overflow="fold",
     )
+
+
+def _times(record: ComparisonRecord) -> Iterator[RenderableType]:
+    sides = [(role, list_parts(record, arm.name)) for role, arm in _sides(record)]
+    if not any(parts for _, parts in sides):
+        return
+    yield _section("Where the time of a run went")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for role, parts in sides:
+        # no-break spaces keep a part and its figures on one line
+        table.add_row(
+            role, Text(", ".join(describe_part(part).replace(" ", "\u00a0") for part in parts) or "not known")
+        )
+    yield table
 
 
 def _floors(record: ComparisonRecord) -> Iterator[RenderableType]:

@@ -84,6 +84,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("commit", arm.commit),
         ("JAX", arm.jax or here.jax),
         ("jaxlib", here.jaxlib if here.jaxlib != (arm.jax or here.jax) else None),
+        ("libtpu", here.libtpu),
         ("backend", here.backend),
         ("devices", devices),
         ("mesh", mesh),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.publish import write_page
-from tasks.records import CheckpointEvent, ComparisonRecord, Curve, LogError
+from tasks.records import CheckpointEvent, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
 from tasks.store.atomic import StoreError
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -233,16 +233,25 @@ def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
     arm = record_000.candidate.model_copy(
         update={
             "runs": ("first", "second"),
-            "cause_of_death": LogError(type="RuntimeError", message="out of memory", line=3, offset=error),
-            "checkpoints": tuple(CheckpointEvent(step=0, line=i, offset=o) for i, o in zip((4, 1), saves, strict=True)),
+            "cause_of_death": LogError(type="RuntimeError", message="out of memory", line=3, offset=error, run=1),
+            "checkpoints": tuple(
+                CheckpointEvent(step=0, line=line, offset=saves[run], run=run) for run, line in enumerate((4, 1))
+            ),
         }
     )
-    record = record_000.model_copy(update={"candidate": arm, "findings": ()})
+    ended = Source(line=4, offset=bad[3][0], run=1)
+    finding = Finding(
+        kind="died", effect="blocks", message="It died.", evidence=(Evidence(arm="nnx", value="1", source=ended),)
+    )
+    rows = (record_000.rows[0].model_copy(update={"candidate_text": "1", "candidate_source": ended}),)
+    record = record_000.model_copy(update={"candidate": arm, "findings": (finding,), "rows": rows})
     root = read(write_page(record, tmp_path, log_lines={"nnx/first": good, "nnx/second": bad}))
     cause = root.one("section", id="death-candidate").one("p", class_="cause").one("a")
     assert cause.attributes["href"] == "#candidate-2-L3"
     links = [cell.all("a") for cell in root.one("section", id="checkpoints").all("td", data_label="step")]
     assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
+    for place in (root.one("section", id="findings"), root.one("section", id="metrics")):
+        assert [link.attributes["href"] for link in place.all("a")] == ["#candidate-2-L4"]
 
 
 def test_the_drawing_program_is_copied_once_for_all_pages(

@@ -1,0 +1,43 @@
+"""Turns the accounts of the time of each run into one list of parts per arm, and those into words."""
+
+from tasks.publish.text import visible
+from tasks.records import ComparisonRecord, TimePart
+
+LEAST_SHARE = 0.0005  # less is not worth a word
+
+
+def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
+    """The mean of each part over the arm's runs, in the order of the first run that has it; shares are of the sum."""
+    accounts = [account for account in record.times if account.arm == arm]
+    total = sum(account.total_s for account in accounts)
+    parts: dict[str, TimePart] = {}
+    for part in (part for account in accounts for part in account.parts):
+        before = parts.get(part.part)
+        if before is None:
+            parts[part.part] = part
+            continue
+        longest = max((before, part), key=lambda item: item.seconds if item.source else 0.0)
+        added = {"seconds": before.seconds + part.seconds, "steps": before.steps + part.steps, "source": longest.source}
+        parts[part.part] = before.model_copy(update=added)
+    return [
+        part.model_copy(
+            update={"seconds": part.seconds / len(accounts), "share": part.seconds / total if total else 0.0}
+        )
+        for part in parts.values()
+    ]
+
+
+def describe_part(part: TimePart) -> str:
+    """`checkpoint 11.7 s (67 %)`."""
+    return f"{visible(part.part)} {show_seconds(part.seconds)} ({100 * part.share:.0f} %)"
+
+
+def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
+    """The parts that are worth showing, the largest first."""
+    parts = [part for part in average_parts(record, arm) if part.share >= LEAST_SHARE]
+    return sorted(parts, key=lambda part: -part.seconds)
+
+
+def show_seconds(seconds: float) -> str:
+    """Seconds with three digits that count."""
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
