@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import polars as pl
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
 
@@ -124,6 +124,13 @@ DEATH_WORDS: dict[DeathKind, str] = {
 }
 
 
+# how a run ended: well; by one of the classes above; or the log does not say
+RunFate = Literal[
+    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage",
+    "configuration", "timeout", "killed", "cut_off", "other", "unknown",
+]  # fmt: skip
+
+
 class LogError(Frozen):
     """What ended a run, as its log tells it: an exception, a signal, or the line in which it says why it stops."""
 
@@ -206,23 +213,63 @@ class Flops(Frozen):
     attention_pct: float | None = None
 
 
+# how far a checkpoint came in its life, as far as the log of one host shows it; `not_visible`: all that this host
+# prints is there, and whether the checkpoint was committed only the primary host's log can say
+CheckpointState = Literal[
+    "announced", "blocking_done", "background_done", "committed", "validated", "restored", "not_visible", "failed"
+]
+
+
 class CheckpointEvent(Frozen):
     """One checkpoint's life as the log tells it.
 
     `committed` is True only when the log shows the commit, False when it shows that the run ended without one where
-    it would have been visible, None when this host would not print it.
+    it would have been visible, None when this host would not print it. `validated`: the log shows that every host came
+    to the end of the save, which they do only after the commit.
     """
 
     step: int
+    state: CheckpointState = "announced"
     path: str | None = None
     started: str | None = None  # ISO 8601
     blocking_s: float | None = None
     background_s: float | None = None
+    total_s: float | None = None  # blocking and background together, where the log gives them as one
     committed: bool | None = None
+    validated: bool = False
+    validated_hosts: int | None = None  # whose array metadata the primary host found to agree
     arrays: int | None = None
     line: int
     offset: int
     committed_line: int | None = None
+    validated_line: int | None = None
+    restored_line: int | None = None  # where the same log tells that it was read back
+    failed_line: int | None = None
+    run: int = _run_number()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _state_of_the_rest(cls, value: Any) -> Any:
+        """Readers that know only some of a checkpoint's life leave the state to what they do know."""
+        if not isinstance(value, dict) or "state" in value:
+            return value
+        known: dict[str, CheckpointState] = {
+            "committed": "committed", "background_s": "background_done", "blocking_s": "blocking_done",
+        }  # fmt: skip
+        return {**value, "state": next((state for key, state in known.items() if value.get(key)), "announced")}
+
+
+class Restore(Frozen):
+    """A checkpoint that was read back into the run: which step, from where, and the lines that tell it."""
+
+    step: int | None  # None: parameters or a state from a path that names no step
+    path: str | None = None
+    origin: str = ""  # "this run", "persistent", "local", "parameters", "state": where it was told to be, if told
+    finished: bool = False  # the log shows its end, or training went on after it
+    seconds: float | None = None
+    line: int
+    offset: int
+    finished_line: int | None = None
     run: int = _run_number()
 
 
@@ -231,7 +278,7 @@ class Stall(Frozen):
 
     step: int
     seconds: float
-    cause: str  # "checkpoint", "compile", "dispatch" or "unexplained"
+    cause: str  # "compile", "restart", "dispatch", "checkpoint", "eval", "profiler" or "unexplained"
     line: int
     offset: int
     run: int = _run_number()
@@ -282,6 +329,7 @@ class RunReading(Frozen):
     branch: str | None = None
     commit: str | None = None
     exit_code: int | None = None
+    fate: RunFate = "unknown"
     started: str | None = None  # ISO 8601
     ended: str | None = None
     error: LogError | None = None
@@ -292,6 +340,7 @@ class RunReading(Frozen):
     parameters: Parameters = Parameters()
     flops: Flops = Flops()
     checkpoints: tuple[CheckpointEvent, ...] = ()
+    restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()

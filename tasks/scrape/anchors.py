@@ -16,6 +16,7 @@ _NEXT = (
 )
 _END = rb"(?=\s*(?:%s))" % _NEXT
 _NUMBER = rb"(\d+(?:\.\d+)?)"
+_PATH = rb"[^\s\]][^\n\]]{0,2000}?"
 _DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
 
 _PATTERNS = {
@@ -41,16 +42,38 @@ _PATTERNS = {
     rb"(?:\s+and %s%% attention flops)?" % ((_NUMBER,) * 3),
     "config": rb"Config param (\w+): ?([^\n]*?)" + _END,
     "saving": rb"Saving checkpoint at step (\d+)",
+    "primary_host": rb"CheckpointManager created, +primary_host=(\d+|None)\b",
     "save_announced": rb"(?:Started an asynchronous checkpoint save for|[Ss]aved a checkpoint at) step (\d+)",
-    "save_path": rb"Started (?:async saving checkpoint to|save checkpoint @) (\S[^\n\]]{0,2000}?/(\d+))\.(?=\s|\Z)",
-    "save_blocked": rb"Finished blocking save(?: in %s seconds\. Continuing save @|\. Time taken: %ss\. "
-    rb"Continuing background save to) \S[^\n\]]{0,2000}?/(\d+)\.(?=\s|\Z)" % (_NUMBER, _NUMBER),
+    "save_path": rb"(?:Started (?:async saving checkpoint to|saving checkpoint to|save checkpoint @)|"
+    rb"Async saving checkpoint to|Saving (?:item|checkpoint) to) (%s/(\d+))\.(?=\s|\Z)" % _PATH,
+    "save_blocked": rb"Finished blocking save(?: in %s seconds\. Continuing (?:save @|to save asynchronously to)|"
+    rb"\. Time taken: %ss\. Continuing background save to) %s/(\d+)\.(?=\s|\Z)" % (_NUMBER, _NUMBER, _PATH),
     "save_event": rb"\{'step': (\d+), 'event_type': 'save', 'directory': '([^'\n\]]*)'",
     "save_arrays": rb"Scheduling D2H of (\d+) prioritized jax\.Array",
-    "save_background": rb"Background save thread done\. Time taken: %ss\." % _NUMBER,
-    "save_committed": rb"Finished saving checkpoint \(finalized tmp dir\) to `([^`\n\]]*/(\d+))`",
-    "eval_step": rb"Completed eval step: (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
-    "eval": rb"(?:Completed eval after train step|eval metrics after step:) ?(\d+)((?:, [^\s:=,][^:=,\n]*=[^\s,]+)*)",
+    "save_background": rb"Background save thread done\.(?: Time taken: %ss\.)?|"
+    rb"Commit thread error check finished successfully()" % _NUMBER,
+    "save_total": rb"Finished (?:(?:save|asynchronous save) \(blocking \+ background\) in %s seconds (?:@|to) "
+    rb"%s/(\d+)(?=\.?(?:\s|\Z))|async_save \(blocking \+ background\)\. Time taken: %ss\. directory="
+    rb"%s/(\d+)(?=\s|\Z))" % (_NUMBER, _PATH, _NUMBER, _PATH),
+    "save_synchronous": rb"(?:\[sync\] Finished save in %s seconds @|Finished synchronous save in %s seconds to) "
+    rb"%s/(\d+)(?=\.?(?:\s|\Z))" % (_NUMBER, _NUMBER, _PATH),
+    "save_committed": rb"Finished saving checkpoint (?:\(finalized tmp dir\) )?to `([^`\n\]]*/(\d+))`",
+    "save_hosts": rb"Validated ArrayMetadata from all (\d+) hosts",
+    "save_finalized": rb"\[step=(\d+)\] CheckpointManager Save Finalize is done on all hosts",
+    "save_failed": rb"in background save thread, directory: %s/(\d+)(?=\s|\Z)" % _PATH,
+    "restore_asked": rb"restoring from this run's directory step (\d+)|Restoring at step (\d+)\.|"
+    rb"restoring step=(\d+) from (local|persistent) checkpoint",
+    "restore_from": rb"(restoring params from|Loading full state from path:|restoring full state from) (%s)(?=\s|\Z)"
+    % _PATH,
+    "restore_path": rb"(?:Restoring (?:checkpoint|item) from|Started (?:load|restore) checkpoint @) (%s)"
+    rb"\.(?=\s|\Z)" % _PATH,
+    "restore_done": rb"Finished (?:restoring checkpoint in %s seconds from (%s)\.|(?:load|restore) in %s seconds @ "
+    rb"(%s)|restoring checkpoint from (%s)\.)(?=\s|\Z)" % (_NUMBER, _PATH, _NUMBER, _PATH, _PATH),
+    "restore_event": rb"\{'step': (\d+), 'event_type': 'restore', 'directory': '([^'\n\]]*)'",
+    "profiler": rb"Profiler session (?:started|collecting data|tear down)\.",
+    "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
+    "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
+    rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
     "traceback": rb"Traceback \(most recent call last\):",
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
     "fatal": rb"F\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
@@ -58,24 +81,25 @@ _PATTERNS = {
     "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
     rb"LLVM ERROR: [^\n]{1,400})",
     "stopped": rb"Training stopped: ([^\n]*?)" + _END,
-    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)[\w./-]{1,200}: error: ([^\n]*?)%s" % (_END, _END),
+    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)[\w./-]{1,100}: error: ([^\n]*?)%s" % (_END, _END),
     "signal": rb"\*\*\* (SIG[A-Z]+) received by PID \d+[^\n]{0,200}|"
     rb"\bline \d+: +\d+ (Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|(?m:^)(Killed|Terminated)(?m:\r?$)",
     "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
     rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
     rb"OOMKilled|Out of memory: Killed process|oom-kill|low on resource: memory|SLICE_FAILURE_\w+|"
-    rb"(?i:maintenance event)|(?i:\bpreemption (?:notice|signal|event))|DUE TO (?:PREEMPTION|TIME LIMIT)|"
-    rb"(?i:\b(?:instance|node|VM|worker|TPU|pod|job|workload) (?:was|has been|got) (?:preempted|evicted)))[^\n]*?"
-    + _END,
+    rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT)|"
+    rb"\b(?:[Ii]nstance|[Nn]ode|VM|[Ww]orker|TPU|[Pp]od|[Jj]ob|[Ww]orkload) "
+    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" + _END,
 }
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 # one of these stands in everything that an anchor matches
 _LITERALS = (
     rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
-    rb"number para|Shape:|Per train|Config param|checkpoint|save|Scheduling D2H|Completed eval|eval metrics|"
+    rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
+    rb"Loading full|Finished|Profiler|Scheduling D2H|Completed eval|eval metrics|verage loss|"
     rb"Traceback|Aborting|\bF\d{4} |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL Flags|"
-    rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|(?i:preempt|evict|maintenance)|SIGTERM|Taint|"
-    rb"TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"
+    rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
+    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"
 )
 _ANY = re.compile(_LITERALS)
 LITERAL_WITHIN = 200  # bytes from the start of what matches

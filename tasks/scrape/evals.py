@@ -8,7 +8,10 @@ from typing import Any
 from tasks.scrape.prefix import iso_time, prefix_of_text
 from tasks.scrape.window import Window
 
-_PAIR = re.compile(r", ([^\s:=,][^:=,\n]*)(?:: |=)([^\s,]+)")
+_PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
+_WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
+# MaxText of 2024 prints its variables' names
+_NAMES = {"eval_loss": "loss", "eval_step_count": "eval_steps"}
 _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGNORECASE)
 
 
@@ -37,7 +40,7 @@ class EvalLog:
             {
                 "step": int(match[1]),
                 **values,
-                "eval_steps": self._steps or None,
+                "eval_steps": self._steps or _count(values.get("eval_steps")),
                 "eval_seconds": round(self._seconds, 6) if self._steps else None,
                 "time": prefix.time if prefix else None,
                 "line": source.line,
@@ -57,4 +60,13 @@ class EvalLog:
 
 
 def _values(text: str) -> dict[str, float | str]:
-    return {key: float(value.rstrip("%")) if _PLAIN.fullmatch(value) else value for key, value in _PAIR.findall(text)}
+    found = {}
+    for key, value in _PAIR.findall(text):
+        wrapped = _WRAPPED.fullmatch(value)
+        plain = wrapped[1] if wrapped else value
+        found[_NAMES.get(key, key)] = float(plain.rstrip("%")) if _PLAIN.fullmatch(plain) else value
+    return found
+
+
+def _count(value: float | str | None) -> int | None:
+    return int(value) if isinstance(value, float) and value.is_integer() else None

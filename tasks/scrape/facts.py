@@ -26,6 +26,8 @@ class Facts:
     end: datetime | None = None
     exit_code: int | None = None
     exit_offset: int = 0
+    starts: list[int] = field(default_factory=list)  # where processes of the run say what they run on
+    profiling: list[int] = field(default_factory=list)  # where the profiler says that it starts or writes
     config: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # where each of these was read first, by name
     _jax: str | None = None
@@ -63,6 +65,9 @@ class Facts:
                 self.config.setdefault(first, texts[1] or "")
             case "jax":
                 self._jax = self._jax or first
+                self.starts.append(window.base + match.start())
+            case "profiler":
+                self.profiling.append(window.base + match.start())
             case "jaxlib":
                 self._jaxlib = self._jaxlib or first
             case "libtpu":
@@ -130,6 +135,22 @@ class Facts:
             mesh=self._mesh(),
             process_index=self._process,
         )
+
+    def profiled(self, first_step: int) -> frozenset[int]:
+        """The steps whose time holds the start of the profiler or its end, by the config that the log prints."""
+        if self.config.get("profiler", "").rpartition(".")[2].strip("'\"").lower() in ("", "none"):
+            return frozenset()
+        try:
+            skip, steps = (int(self.config[key]) for key in ("skip_first_n_steps_for_profiler", "profiler_steps"))
+        except (KeyError, ValueError):  # versions without these settings
+            return frozenset()
+        return frozenset((first_step + skip, first_step + skip + steps))
+
+    @property
+    def planned_steps(self) -> int | None:
+        """How many steps the run was to make, by the config that the log prints."""
+        steps = self.config.get("steps", "")
+        return int(steps) if steps.isdigit() else None
 
     def _mesh(self) -> dict[str, int] | None:
         """The mesh axes larger than 1: as printed by name, or the printed shape with the config's axis names."""

@@ -5,16 +5,23 @@ as many as there are) and at least 0.1 s more. The median of a stall's neighbour
 by others as long as they are fewer than half. The first step of a process has no steady neighbours before it: it is
 held against the median of the steps after it. Reasons, in this order:
 
-- `compile`: the first step of the log, or the first one after the steps were rewound (a restart);
+- `compile`: the first step of the log, or a step of another size than the one before it;
+- `restart`: the first step after the steps were rewound, or after another process started;
 - `dispatch`: the time is paid back at once. Steps are dispatched asynchronously, so one line can show a step's time
   and the next one almost none; if the steps within two lines lack at least half of the excess, nothing was lost;
-- `checkpoint`: a save was under way between the line before and this one;
-- `eval`: an evaluation was printed between the line before and this one;
+- `checkpoint`: a save was under way in the time that the step's seconds cover;
+- `eval`: an evaluation ended in that time;
+- `profiler`: the profiler was started, or wrote what it had collected, in that time;
+- `compile` and `restart` again, for the second step of a program: its time holds the first one's execution;
 - `unexplained`: none of these.
+
+Where in the log that time stands depends on the trainer. One that prints a step when it is done covers the lines since
+the step before. MaxText prints each step one iteration late, so that printing does not wait for the device: what stands
+between the lines of steps k and k+1 was done in iteration k+2, after its step was timed, and is in the time of k+3.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
@@ -26,12 +33,23 @@ TIMES = 3.0
 SECONDS_MORE = 0.1
 NEIGHBOURS = 21
 PAID_BACK = 0.5
+LATE = 2  # lines by which a deferred step line is behind its time
 
 
 def find_stalls(
-    steps: pl.DataFrame, *, saving: Callable[[int, int], bool], eval_offsets: Sequence[int]
+    steps: pl.DataFrame,
+    *,
+    saving: Callable[[int, int], bool],
+    eval_offsets: Sequence[int],
+    profiler_offsets: Sequence[int] = (),
+    profiled_steps: Collection[int] = (),
+    starts: Sequence[int] = (),
+    deferred: bool = False,
 ) -> tuple[Stall, ...]:
-    """The stalls of a run. `saving(begin, end)`: whether a save was under way between two offsets of the log."""
+    """The stalls of a run. `saving(begin, end)`: whether a save was under way between two offsets of the log.
+
+    starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
+    """
     timed = steps.filter(pl.col("seconds").is_finite())
     if timed.height < 2:
         return ()
@@ -39,26 +57,37 @@ def find_stalls(
     step = timed["step"].to_numpy()
     offsets = timed["offset"].to_numpy()
     first = np.concatenate([[True], np.diff(step) <= 0])
+    first[1:] |= np.diff(np.searchsorted(np.asarray(sorted(starts), dtype=np.int64), offsets)) > 0
+    resized = _resized(timed)
     calm = np.where(first, np.nan, seconds)
     least = _least_around(calm)
     # the median is never less than the least: only steps that are long against that need their median
     maybe = np.flatnonzero((seconds > TIMES * least) & (seconds > least + SECONDS_MORE)).tolist()
-    evals = np.asarray(sorted(eval_offsets), dtype=np.int64)
+    evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
+    late = LATE if deferred else 0
     stalls = []
     for index in maybe:
         usual = _usual(calm, index)
         if seconds[index] <= max(TIMES * usual, usual + SECONDS_MORE):
             continue
-        begin = int(offsets[index - 1]) if index else 0
+        begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
+        # what is over can only explain the time that it was in; a save goes on in the background
+        over = int(offsets[index - late + 1]) if deferred and index >= late else end
         if first[index]:
+            cause = "restart" if index else "compile"
+        elif resized[index]:
             cause = "compile"
         elif _is_paid_back(seconds, usual, index):
             cause = "dispatch"
         elif saving(begin, end):
             cause = "checkpoint"
-        elif np.searchsorted(evals, begin) < np.searchsorted(evals, end):
+        elif _any_between(evals, begin, over):
             cause = "eval"
+        elif _any_between(profiles, begin, over) or int(step[index]) in profiled_steps:
+            cause = "profiler"
+        elif first[index - 1] or resized[index - 1]:
+            cause = "restart" if first[index - 1] and index > 1 else "compile"
         else:
             cause = "unexplained"
         row = timed.row(index, named=True)
@@ -66,6 +95,34 @@ def find_stalls(
             Stall(step=row["step"], seconds=row["seconds"], cause=cause, line=row["line"], offset=row["offset"])
         )
     return tuple(stalls)
+
+
+def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
+    """Whether steps are printed late: something that is done after step n stands before that step's line.
+
+    done: (step, offset) of what the trainer does once that step is done: saves, evaluations.
+    """
+    if steps.is_empty():
+        return False
+    offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
+    after = np.searchsorted(offsets, [offset for _, offset in done])
+    return any(
+        index < len(numbers) and numbers[index] in (step - 1, step) and (index == 0 or numbers[index - 1] < step)
+        for index, (step, _) in zip(after.tolist(), done, strict=True)
+    )
+
+
+def _any_between(offsets: NDArray[np.int64], begin: int, end: int) -> bool:
+    return bool(np.searchsorted(offsets, begin) < np.searchsorted(offsets, end))
+
+
+def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
+    """Where a step has another number of weights than the one before it: its program is compiled anew."""
+    if "total_weights" not in timed.columns:
+        return np.zeros(timed.height, dtype=np.bool_)
+    weights = timed["total_weights"].cast(pl.Float64, strict=False).to_numpy()
+    before = np.concatenate([[np.nan], weights[:-1]])
+    return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
 def _least_around(calm: NDArray[np.float64]) -> NDArray[np.float64]:

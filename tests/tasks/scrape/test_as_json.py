@@ -39,4 +39,6 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
         "Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: no", code=1
     )
     (run,) = to_json(scrape_text(data, name="x"))["runs"]
-    assert run["error"] == {"type": "ValueError", "message": "no", "line": 4, "offset": data.index(b"ValueError")}
+    place = {"line": 4, "offset": data.index(b"ValueError")}
+    assert run["error"] == {"type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": ""}
+    assert run["fate"] == "other"

@@ -150,12 +150,12 @@ def test_time_that_is_paid_back_is_dispatch(logs: Any) -> None:
     assert stalls_of(logs, {8: 0.65, 9: 0.01, 10: 0.12}) == {8: "dispatch"}
 
 
-def test_a_restart_compiles_again(logs: Any) -> None:
+def test_what_a_restart_costs_is_its_own(logs: Any) -> None:
     lines = [
         logs.step(step, seconds=20.0 if i in (0, 12) else 0.2) for i, step in enumerate([*range(12), *range(8, 20)])
     ]
     stalls = scrape_text(logs.framed(*lines), name="x").runs[0].stalls
-    assert [(stall.step, stall.cause) for stall in stalls] == [(0, "compile"), (8, "compile")]
+    assert [(stall.step, stall.cause) for stall in stalls] == [(0, "compile"), (8, "restart")]
 
 
 def test_steady_steps_have_no_stalls(logs: Any) -> None:
