@@ -26,6 +26,7 @@ Case = Annotated[
 ]
 Set = Annotated[list[str] | None, Parameter(name="--set", help="key=value for both arms, again for more.", negative="")]
 Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
+State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
 DEFAULT_OUT = Path("maxview-out")
 
@@ -235,6 +236,111 @@ def cases(*, json_: Json = False) -> int:
 
 
 @app.command
+def up(
+    *,
+    out: Out = DEFAULT_OUT,
+    state: State = None,
+    host: str = "127.0.0.1",
+    port: int = 4200,
+    pool: str = "maxview",
+    runs: Annotated[int, Parameter(help="Flow runs that the worker has at once.")] = 4,
+) -> int:
+    """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
+
+    PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is told what changed overnight.
+
+    Parameters
+    ----------
+    host
+        Where the server listens; other places than this machine need a password.
+    pool
+        The work pool; a pool that exists is used as it is.
+    """
+    from flows import up as services
+
+    where = state or services.default_state(os.environ)
+    place = services.Place(state=where.absolute(), out=str(out.absolute()), host=host, port=port, pool=pool, runs=runs)
+    _check_out(out)
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    services.start(place, errors.print)
+    print(f"Prefect: {place.url}")
+    print("next: prefect deployment run compare/main-vs-branch --watch -p branch=feat/x")
+    print(f"      with PREFECT_API_URL={place.url}/api; maxview down ends it")
+    return 0
+
+
+@app.command
+def down(*, state: State = None) -> int:
+    """End the worker and the server that `maxview up` started; everything that they know stays."""
+    from flows import up as services
+
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    if not services.stop(state or services.default_state(os.environ), errors.print):
+        errors.print("nothing is up")
+    return 0
+
+
+@app.command
+def nightly(
+    *,
+    case: Case = None,
+    comparison: Annotated[list[str] | None, Parameter(negative="")] = None,
+    target: str | None = None,
+    repeats: int | None = None,
+    set_: Set = None,
+    config: Path | None = None,
+    out: Out = DEFAULT_OUT,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Run every case of every comparison in configs/nightly.yml, or go on with a night that was not finished.
+
+    Parameters
+    ----------
+    comparison
+        A comparison, again for more; those of configs/nightly.yml by default.
+    target
+        Where to run; as configs/nightly.yml says by default.
+    repeats
+        Runs per arm, interleaved.
+    config
+        Another file than configs/nightly.yml.
+    fresh
+        Do not go on with a night of today that was not finished.
+    """
+    from configs.nightly import load_nightly
+
+    load_nightly(config)
+    _check_out(out)
+
+    def run() -> Any:
+        from flows.nightly import nightly as flow
+
+        return flow(
+            comparisons=list(comparison or []),
+            cases=list(case or []),
+            target=target,
+            repeats=repeats,
+            overrides=list(set_ or []),
+            config=str(config.absolute()) if config else None,
+            out=str(out.absolute()),
+            fresh=fresh,
+            return_state=True,
+        )
+
+    state, _ = _finish_flow(run)
+    from tasks.night import read_records
+    from tasks.publish.nightly import night_markdown
+    from tasks.store import open_store
+
+    record = max(read_records(open_store(out)), key=lambda record: record.ended, default=None)
+    if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):
+        raise FlowError(state.message or "the night did not finish")
+    print(night_markdown(record), end="")
+    return 1 if record.bad else 3 if state.name == "Unknown" else 0
+
+
+@app.command
 def doctor(*, out: Out = DEFAULT_OUT) -> int:
     """Show what works and what is missing on this machine."""
     from flows.doctor import examine
@@ -250,18 +356,10 @@ def _check_out(out: Path) -> None:
 
 def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
     """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
-    from flows import environment
-
-    environment.prepare()
-    from flows.report import reporting_to
-    from flows.server import prefect_api
-    from flows.terminal import TerminalReport
     from tasks.diff import exit_status
     from tasks.publish.terminal import render_terminal
 
-    errors = Console(stderr=True)
-    with TerminalReport(errors) as report, prefect_api(), reporting_to(report):
-        state = run()
+    state, report = _finish_flow(run)
     records = [record for record, _ in report.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
@@ -272,6 +370,19 @@ def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
         for record, page in report.comparisons:
             console.print(render_terminal(record, page=os.path.relpath(page)))
     return exit_status(records)
+
+
+def _finish_flow(run: Callable[[], Any]) -> tuple[Any, Any]:
+    """Run a flow in this process with a live view; its final state, and the report with what it compared."""
+    from flows import environment
+
+    environment.prepare()
+    from flows.report import reporting_to
+    from flows.server import prefect_api
+    from flows.terminal import TerminalReport
+
+    with TerminalReport(Console(stderr=True)) as report, prefect_api(), reporting_to(report):
+        return run(), report
 
 
 class FlowError(RuntimeError):

@@ -15,13 +15,16 @@ from pydantic import Field
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
+from flows.cleanup import on_cancellation, on_crashed
+from flows.jobs import Jobs, current_jobs
 from flows.report import Report, current_report
+from flows.slices import slice_of
 from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.launch import job
 from tasks.record import is_finished, unverified_steps
-from tasks.records import CheckpointProof, ComparisonRecord, RunPlan, RunRecord
+from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.refs import LONGEST_NAME
 from tasks.resolve import Request
 from tasks.scrape import CheckpointCommitted
@@ -54,12 +57,19 @@ def name_run() -> str:
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:
         arms = [
-            wanted.get(side) or arm.ref or arm.name for side, arm in zip(("baseline", "branch"), spec.arms, strict=True)
+            (wanted.get(side) or arm.ref or arm.name).partition(":")[0]
+            for side, arm in zip(("baseline", "branch"), spec.arms, strict=True)
         ]
     return f"{cases}: {' vs '.join(arms)} on {wanted.get('target') or spec.target}"
 
 
-@flow(name="compare", flow_run_name=name_run, description="Train both arms of a comparison and say what differs.")
+@flow(
+    name="compare",
+    flow_run_name=name_run,
+    description="Train both arms of a comparison and say what differs.",
+    on_cancellation=[on_cancellation],
+    on_crashed=[on_crashed],
+)
 def compare(
     comparison: Annotated[
         str,
@@ -95,7 +105,7 @@ def compare(
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
-    report = current_report()
+    report, jobs = current_report(), current_jobs()
     store = open_store(out)
     request = Request(
         comparison=comparison,
@@ -111,7 +121,7 @@ def compare(
     report.planned(plans)
     comparisons = []
     for case, group in groupby(plans, key=lambda plan: plan.case):
-        records = list(run_all(list(group), store, report))
+        records = list(run_all(list(group), store, report, jobs))
         runs = CaseRuns(comparison=comparison, case=case, target=plans[0].target, runs=tuple(records))
         result = diff_step(runs)
         report.compared(result, publish_step(result, store))
@@ -120,35 +130,38 @@ def compare(
     return final_state(comparisons)
 
 
-def run_all(plans: list[RunPlan], store: Store, report: Report) -> Iterator[RunRecord]:
+def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> Iterator[RunRecord]:
     """Run the plans of a case one after another; each restores a checkpoint of the other arm before it, as a proof."""
     before: RunPlan | None = None
     for plan in plans:
         other = store.run(before.run_name).path if before is not None and before.arm != plan.arm else None
-        yield run_one(plan, store, report, continue_from=other)
+        yield run_one(plan, store, report, jobs=jobs, continue_from=other)
         before = plan
 
 
-def run_one(plan: RunPlan, store: Store, report: Report, *, continue_from: Path | None) -> RunRecord:
+def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
     """The record of one run: read if it has finished before, else launched, watched, verified and scraped."""
     directory = store.run(plan.run_name)
     finished = directory.read_record()
     if finished is not None and is_finished(finished):
         report.reused(plan)
         return finished
-    handle = launch_step(plan, directory, continue_from)
-    report.launched(plan, handle)
-    proofs: list[PrefectFuture[CheckpointProof]] = []
-    try:
-        for event in watch_step(plan, directory, handle):
-            report.saw(plan, event)
-            if isinstance(event, CheckpointCommitted):
-                path = directory.checkpoints / str(event.step)
-                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
-    except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
-        report.stopping(plan)
-        job.stop(handle)
-        raise
+    with slice_of(plan.target):
+        jobs.check()
+        handle = launch_step(plan, directory, continue_from, jobs.owners(flow_run.id), store)
+        report.launched(plan, handle)
+        proofs: list[PrefectFuture[CheckpointProof]] = []
+
+        def stop(handle: RunHandle) -> None:
+            report.stopping(plan)
+            job.stop(handle)
+
+        with jobs.holding(plan, handle, stop):
+            for event in watch_step(plan, directory, handle):
+                report.saw(plan, event)
+                if isinstance(event, CheckpointCommitted):
+                    path = directory.checkpoints / str(event.step)
+                    proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
     report.verified(plan, done)

@@ -122,9 +122,10 @@ def prefect_api() -> Iterator[str]:
     assert embedded is not None  # without a configured address one was started above
     import flows.compare
     import flows.ingest  # noqa: F401 - loaded while the server starts
+    from flows.slices import alone
 
     embedded.wait()
-    with temporary_settings({PREFECT_API_URL: embedded.url}):
+    with temporary_settings({PREFECT_API_URL: embedded.url}), alone():
         yield embedded.url
 
 

@@ -23,11 +23,21 @@ class ResolvedRef(Frozen):
     sha: str
 
 
+def pin_ref(ref: ResolvedRef) -> str:
+    """`NAME:SHA`: a ref that `resolve_ref` does not look up again. A colon cannot be in a name."""
+    return f"{ref.name}:{ref.sha}"
+
+
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
     """The commit that `name` is in `repository`: a folder with a clone, or an address, which is asked now.
 
+    `NAME:SHA` is that commit, whatever the name means by now.
+
     Raises ConfigError for a name that git does not allow, that is not there, or that means two commits.
     """
+    plain, _, pinned = name.rpartition(":")
+    if plain and SHA.fullmatch(pinned):
+        return ResolvedRef(name=check_ref_name(plain), sha=pinned)
     check_ref_name(name)
     try:
         sha = _resolve_remote(repository, name) if is_address(repository) else _resolve_local(repository, name)

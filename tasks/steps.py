@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -14,12 +15,16 @@ from prefect.artifacts import (
     update_progress_artifact,
 )
 from prefect.cache_policies import NO_CACHE
+from prefect.events import emit_event
 from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
+from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
+from tasks.owners import own
 from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.site import publish_comparison
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -41,8 +46,11 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 
 
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
-def launch_step(plan: RunPlan, directory: RunDirectory, continue_from: Path | None) -> RunHandle:
-    """A running job, or the one an earlier flow left."""
+def launch_step(
+    plan: RunPlan, directory: RunDirectory, continue_from: Path | None, flow_runs: tuple[str, ...], store: Store
+) -> RunHandle:
+    """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`."""
+    own(plan.run_name, flow_runs, store)
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 
@@ -140,3 +148,33 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     create_table_artifact(
         key=artifact_key(name, "rows"), table=table_rows(comparisons), description="Every metric of every case"
     )
+
+
+@task(name="plan the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | None) -> NightPlan:
+    """The night of the day for which it was scheduled, or one of that day that was not finished."""
+    return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
+
+
+@task(name="finish the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
+    """The night's record in the store."""
+    return finish_night(plan, results, store)
+
+
+@task(name="publish the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def publish_night_step(record: NightRecord, store: Store) -> None:
+    """The summary as an artifact, and as the body of a comment in the store."""
+    store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
+    create_markdown_artifact(
+        key=artifact_key("nightly"), markdown=night_markdown(record), description=night_headline(record)
+    )
+
+
+@task(name="tell what changed", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def notify_night_step(record: NightRecord, store: Store) -> None:
+    """An event, which an automation turns into a message; none where nothing has changed since the night before."""
+    text = night_message(record)
+    if text:
+        resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}
+        emit_event(CHANGED_EVENT, resource=resource, payload={"text": text})

@@ -84,11 +84,14 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
     }
 
 
-def _md(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text as itself in Markdown, in a table cell too: no markup, no HTML, no address that turns into a link."""
     escaped = _MARKDOWN.sub(r"\\\1", shorten(visible(text), LONGEST_TEXT))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("://", ":&#47;&#47;").replace("www.", "www&#46;").replace("@", "&#64;")
+
+
+_md = escape_markdown
 
 
 def _code(text: str) -> str:

@@ -1,0 +1,111 @@
+"""Reads what runs every night: comparisons, slices per target, and per case its owner and its quarantine."""
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from configs.comparison import Count, Kind, Name, find, load_comparison
+from configs.errors import ConfigError, Problems, suggest
+from configs.load import explain
+from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
+from configs.schema import Frozen
+
+FILE = "nightly.yml"
+PREVIOUS = "previous"  # the commit that the last nightly judged
+DEFAULT = "default"
+DEFAULT_SLICES = 1
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class NightlyComparison(Frozen):
+    """One comparison of the night, with the refs of its arms if it has such."""
+
+    name: Name
+    branch: Text | None = None
+    baseline: Text | None = None
+    repository: Text | None = None
+    repeats: Annotated[Count, Field(le=100)] | None = None
+
+
+class Quarantine(Frozen):
+    """A case, in one comparison or in all, that is known to be broken: run and shown, and not counted until a day."""
+
+    case: Name
+    comparison: Name | None = None
+    why: Text
+    until: date
+
+
+class Nightly(Frozen):
+    """Everything that `configs/nightly.yml` says."""
+
+    target: Name
+    comparisons: Annotated[tuple[NightlyComparison, ...], Field(min_length=1)]
+    slices: dict[Name, Count] = {}
+    owners: dict[Name, Text] = {}
+    quarantine: tuple[Quarantine, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = [comparison.name for comparison in self.comparisons]
+        if len(set(names)) != len(names):
+            raise ValueError("comparisons: each once")
+        return self
+
+    def owner(self, case: str) -> str:
+        """Who looks after a case; empty if nobody is named."""
+        return self.owners.get(case) or self.owners.get(DEFAULT, "")
+
+    def quarantined(self, comparison: str, case: str, day: date) -> Quarantine | None:
+        """Why a case counts for nothing on that day, if it does not."""
+        for item in self.quarantine:
+            if item.case == case and item.comparison in (None, comparison) and day <= item.until:
+                return item
+        return None
+
+    def slices_of(self, target: str) -> int:
+        """How many runs may be on a target at once."""
+        return self.slices.get(target, DEFAULT_SLICES)
+
+
+def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:
+    """The nightly of a file, by default `nightly.yml`; everything that it names exists.
+
+    Raises ConfigError with every problem.
+    """
+    path = path or root / FILE
+    data = read_yaml(path)
+    try:
+        nightly = Nightly.model_validate(plain(data))
+    except ValidationError as error:
+        known = [*Nightly.model_fields, *NightlyComparison.model_fields, *Quarantine.model_fields]
+        raise ConfigError(explain(error, lambda keys: origin_of(data, path, keys), known)) from error
+    problems = Problems()
+    named: list[tuple[Kind, str, tuple[str | int, ...]]] = [("targets", nightly.target, ("target",))]
+    named += [("targets", target, ("slices", target)) for target in nightly.slices]
+    named += [("cases", case, ("owners", case)) for case in nightly.owners if case != DEFAULT]
+    named += [("cases", item.case, ("quarantine", number)) for number, item in enumerate(nightly.quarantine)]
+    for kind, name, keys in named:
+        try:
+            find(kind, name, root=root)
+        except ConfigError as error:
+            problems.lines += [f"{origin_of(data, path, keys)}: {line}" for line in error.problems]
+    for number, item in enumerate(nightly.comparisons):
+        where = origin_of(data, path, ("comparisons", number))
+        spec = problems.attempt(lambda item=item: load_comparison(item.name, root=root))  # type: ignore[misc]
+        if spec is not None and not spec.has_refs and (item.branch or item.baseline or item.repository):
+            problems.lines.append(
+                f"{where}: the arms of {item.name} are no refs: leave branch, baseline, repository out"
+            )
+    names = [item.name for item in nightly.comparisons]
+    problems.lines += [
+        f"{origin_of(data, path, ('quarantine', number))}: no comparison '{item.comparison}' here"
+        f"{suggest(item.comparison, names)}"
+        for number, item in enumerate(nightly.quarantine)
+        if item.comparison is not None and item.comparison not in names
+    ]
+    problems.raise_any()
+    return nightly

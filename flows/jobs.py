@@ -1,0 +1,80 @@
+"""Knows the jobs that this process has running, so that whoever ends the process can end them first."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from tasks.records import RunHandle, RunPlan
+
+
+class Stopped(RuntimeError):
+    """The flow is being ended: no further job is started."""
+
+
+class Jobs:
+    """The running jobs of one flow and of the flows that it runs in threads."""
+
+    def __init__(self, night: str | None = None) -> None:
+        self._night = night  # the flow run that all of them belong to, if each has one of its own
+        self._lock = threading.Lock()
+        self._running: dict[str, Callable[[], None]] = {}
+        self._stopping = False
+
+    @contextmanager
+    def holding(self, plan: RunPlan, handle: RunHandle, stop: Callable[[RunHandle], None]) -> Iterator[None]:
+        """While the block runs, the job is ended if the flow is; if the block raises, the job is ended at once.
+
+        Raises Stopped where the flow was ended meanwhile, so that nobody takes what is left of the job for a result.
+        """
+        with self._lock:
+            self._running[plan.run_name] = lambda: stop(handle)
+        try:
+            self.check()
+            yield
+            self.check()
+        except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
+            stop(handle)
+            raise
+        finally:
+            with self._lock:
+                self._running.pop(plan.run_name, None)
+
+    def owners(self, flow_run: str | None) -> tuple[str, ...]:
+        """The flow runs that a job of `flow_run` belongs to."""
+        return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))
+
+    def check(self) -> None:
+        """Raises Stopped once `stop_all` was called."""
+        if self._stopping:
+            raise Stopped("the flow was ended, and its jobs with it")
+
+    def stop_all(self) -> None:
+        """End every job, side by side, and let none start."""
+        with self._lock:
+            self._stopping = True
+            running = list(self._running.values())
+        threads = [threading.Thread(target=stop) for stop in running]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+_current: ContextVar[Jobs | None] = ContextVar("jobs", default=None)
+
+
+def current_jobs() -> Jobs:
+    """The jobs of the flow that this one runs in, or new ones."""
+    return _current.get() or Jobs()
+
+
+@contextmanager
+def jobs_of_a_night(flow_run: str | None) -> Iterator[Jobs]:
+    """One set of jobs for every flow that is started inside the block, which all belong to `flow_run` too."""
+    jobs = Jobs(flow_run)
+    token = _current.set(jobs)
+    try:
+        yield jobs
+    finally:
+        _current.reset(token)

@@ -1,0 +1,142 @@
+"""The flow `nightly`: plan → every cell a `compare`, as many at once as the target has slices → summary and message."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+from pydantic import Field
+
+from flows.cleanup import on_cancellation, on_crashed
+from flows.compare import compare
+from flows.jobs import Jobs, jobs_of_a_night
+from flows.report import Report, current_report, reporting_to
+from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
+from tasks.publish.nightly import night_headline
+from tasks.records import ComparisonRecord
+from tasks.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
+from tasks.store import Store, open_store
+
+
+@flow(
+    name="nightly",
+    description="Every case of every comparison in configs/nightly.yml.",
+    on_cancellation=[on_cancellation],
+    on_crashed=[on_crashed],
+)
+def nightly(
+    comparisons: Annotated[list[str], Field(description="Comparisons; empty: those of configs/nightly.yml")] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    cases: Annotated[list[str], Field(description="Cases; empty: every case")] = [],  # noqa: B006
+    target: Annotated[str | None, Field(description="Where to run; empty: as configs/nightly.yml says")] = None,
+    repeats: Annotated[int | None, Field(ge=1, le=100, description="Runs per arm; empty: as configured")] = None,
+    overrides: Annotated[
+        list[str], Field(description="Config values for every run, each key=value, for example steps=50")
+    ] = [],  # noqa: B006
+    config: Annotated[str | None, Field(description="Another file than configs/nightly.yml")] = None,
+    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
+    fresh: Annotated[bool, Field(description="Do not go on with a night that was not finished")] = False,
+) -> State[Any]:
+    """Compare every cell; one that fails is a result like the others."""
+    store = open_store(out)
+    request = NightRequest(
+        config=config, comparisons=tuple(comparisons), cases=tuple(cases), target=target, repeats=repeats,
+        overrides=tuple(overrides), fresh=fresh,
+    )  # fmt: skip
+    plan = plan_night_step(request, store, flow_run.scheduled_start_time)
+    results = list(run_cells(plan, store))
+    record = finish_night_step(plan, results, store)
+    return final_state(record, publish(record, store))
+
+
+def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
+    """The results of the cells in their order; each lane takes the next cell when its last one is over."""
+    with (
+        jobs_of_a_night(flow_run.id) as jobs,
+        ThreadPoolExecutor(max_workers=plan.slices, thread_name_prefix="cell") as lanes,
+    ):
+        futures: list[Future[CellResult]] = []
+        try:
+            futures += [lanes.submit(copy_context().run, run_cell, plan, cell, store, jobs) for cell in plan.cells]
+            for _ in as_completed(futures):
+                pass
+        except BaseException:  # cancellation: the lanes see it by their jobs, which end
+            for future in futures:
+                future.cancel()
+            jobs.stop_all()
+            raise
+    for future in futures:
+        yield future.result()
+
+
+def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> CellResult:
+    """The result of one cell, whatever happens in it."""
+    jobs.check()
+    started = time.monotonic()
+    report = CellReport(current_report())
+    try:
+        with reporting_to(report):
+            state: State[Any] = compare(
+                comparison=cell.comparison,
+                cases=[cell.case],
+                target=plan.target,
+                repeats=cell.repeats,
+                overrides=list(plan.overrides),
+                branch=cell.arms.branch,
+                baseline=cell.arms.baseline,
+                repository=cell.arms.repository,
+                aa=cell.arms.aa,
+                out=str(store.path),
+                return_state=True,
+            )
+        message = state.message or state.name or "it did not say why"
+    except Exception as error:  # of Prefect's own; a night goes on
+        get_run_logger().exception("%s %s failed", cell.comparison, cell.case)
+        message = f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - started
+    jobs.check()
+    if report.record is None:
+        return CellResult(cell=cell, outcome="failed", headline=message, seconds=seconds)
+    found = report.record
+    return CellResult(cell=cell, outcome=found.verdict, headline=found.headline, page=report.page, seconds=seconds)
+
+
+class CellReport(Report):
+    """Keeps the comparison of one cell, and passes everything else on to whoever started the night."""
+
+    def __init__(self, outer: Report) -> None:
+        self.record: ComparisonRecord | None = None
+        self.page = ""
+        for what in ("planned", "reused", "launched", "saw", "stopping", "verified"):
+            setattr(self, what, getattr(outer, what))
+
+    def compared(self, record: ComparisonRecord, page: Any) -> None:
+        """The verdict; a terminal has no room for hundreds of them."""
+        self.record, self.page = record, str(page)
+
+
+def publish(record: NightRecord, store: Store) -> list[str]:
+    """Summary and message; what goes wrong with them is told, and hides nothing of what the night found."""
+    problems = []
+    for step in (publish_night_step, notify_night_step):
+        try:
+            step(record, store)
+        except Exception as error:
+            get_run_logger().exception("%s failed", step.name)
+            problems.append(f"{step.name}: {type(error).__name__}: {error}")
+    return problems
+
+
+def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
+    """Failed if something counts or could not be published, else Completed; its name is the worst that was found."""
+    message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
+    if record.bad:
+        return Failed(name="Regressed", message=message)
+    if problems:
+        return Failed(name="NotPublished", message=message)
+    unknown = any(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)
+    return Completed(name="Unknown" if unknown else "Same", message=message)

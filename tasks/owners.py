@@ -1,0 +1,27 @@
+"""Remembers in the store which flow run started or attached to which jobs, so that they can be ended for it."""
+
+from collections.abc import Iterator
+
+from tasks.records import RunHandle
+from tasks.store import Store, check_name
+
+FOLDER = "flows"
+OWNER = "owner"
+
+
+def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
+    """Note that the job of a run belongs to these flow runs (a flow and the one it runs in) and to no earlier ones."""
+    check_name(run_name, "run name")
+    for flow_run in flow_runs:
+        store.files.write(f"{FOLDER}/{check_name(flow_run, 'flow run')}/{run_name}", b"")
+    store.files.write(f"runs/{run_name}/{OWNER}", "\n".join(flow_runs).encode())
+
+
+def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
+    """Where the jobs of a flow run live, or lived; not those that a later flow has attached to."""
+    for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
+        directory = store.run(entry.name.rpartition("/")[2])
+        owners = store.files.read(f"runs/{directory.run_name}/{OWNER}").decode().split("\n")
+        handle = directory.read_handle()
+        if handle is not None and flow_run in owners:
+            yield handle
