@@ -8,12 +8,12 @@ import pytest
 from configs.comparison import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings as find_all
-from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord
+from tasks.records import Coverage, Environment, Finding, Flops, LogError, RunRecord, Source, UnreadLine
 
 type MakeRun = Callable[..., RunRecord]
 type Find = Callable[..., dict[str, Finding]]
 
-EFFECTS = load_effects()
+EFFECTS = dict(load_effects())
 
 
 def find_findings(arms: tuple[ArmRuns, ArmRuns], **options: Any) -> list[Finding]:
@@ -188,6 +188,115 @@ def test_configs_out_of_logs_are_compared_too(make_run: MakeRun, find: Find) -> 
     assert found["config"].message.startswith("steps differs (10 and 20)")
 
 
+# ---------------------------------------------------------------- what is declared, and what kind a difference is
+
+
+@pytest.mark.parametrize(
+    ("software", "versions", "kinds"),
+    [
+        ((), {"jax": "1", "jaxlib": "1", "libtpu": "2", "numpy": "1"}, {"package-version"}),
+        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "2", "numpy": "1"}, set()),  # they go along with JAX
+        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "1", "numpy": "2"}, {"package-version"}),
+        (("numpy==2", "Orbax_Checkpoint==9"), {"numpy": "2", "orbax-checkpoint": "9"}, set()),
+        (("python /env/bin/python",), {"jax": "2", "numpy": "2", "python": "3.13"}, set()),
+        (("project",), {"numpy": "2", "flax": "9"}, set()),
+    ],
+)
+def test_declared_software_is_no_finding(
+    software: tuple[str, ...], versions: dict[str, str], kinds: set[str], make_run: MakeRun, find: Find
+) -> None:
+    ones = dict.fromkeys([*versions, "jax", "jaxlib"], "1")
+    left = make_run("linen", plan={"versions": ones}, reading={"environment": Environment(jax="1", jaxlib="1")})
+    here = Environment(jax=versions.get("jax", "1"), jaxlib=versions.get("jaxlib", "1"))
+    plan = {"versions": ones | versions, "software": software}
+    assert set(find(left, make_run("nnx", plan=plan, reading={"environment": here}))) == kinds
+
+
+def test_another_jax_than_declared_is_one(make_run: MakeRun, find: Find) -> None:
+    left = make_run("linen", plan={}, reading={"environment": ENVIRONMENT})
+    here = ENVIRONMENT.model_copy(update={"jax": "0.8.1", "jaxlib": "0.8.1"})
+    declared = make_run("nnx", plan={"software": ("jax==0.8.1",)}, reading={"environment": here})
+    assert find(left, declared) == {}
+    other = make_run("nnx", plan={"software": ("numpy==2",)}, reading={"environment": here})
+    assert set(find(left, other)) == {"jax-version"}
+
+
+def test_compiler_flags_are_compared_as_a_set(make_run: MakeRun, find: Find) -> None:
+    left = make_run("linen", plan={"environment": {"XLA_FLAGS": "--a=1 --b=2", "LIBTPU_INIT_ARGS": "--c=3"}})
+    same = make_run("nnx", plan={"environment": {"XLA_FLAGS": "--b=2  --a=1", "LIBTPU_INIT_ARGS": "--c=3"}})
+    assert find(left, same) == {}
+    other = make_run("nnx", plan={"environment": {"XLA_FLAGS": "--b=2 --a=0", "LIBTPU_INIT_ARGS": "--c=3"}})
+    found = find(left, other)
+    assert set(found) == {"xla-flags"}
+    assert [evidence.value for evidence in found["xla-flags"].evidence] == ["--a=1", "--a=0"]
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("dataset_type", "data"),
+        ("dataset_path", "data"),
+        ("hf_path", "data"),
+        ("grain_train_files", "data"),
+        ("tokenizer_path", "data"),
+        ("train_split", "data"),
+        ("data_path", "data"),  # Megatron's
+        ("data_shuffle_seed", "seed"),
+        ("init_weights_seed", "seed"),
+        ("seed", "seed"),
+        ("compile_xla_flags", "xla-flags"),
+        ("remat_policy", "config"),
+        ("database", "config"),
+    ],
+)
+def test_a_config_key_is_told_for_what_it_is(key: str, kind: str, make_run: MakeRun, find: Find) -> None:
+    place = Source(line=7, offset=70)
+    sides = [
+        make_run(arm, reading={"config": {key: value}, "sources": {f"config.{key}": place}})
+        for arm, value in (("linen", "1"), ("nnx", "2"))
+    ]
+    found = find(*sides)
+    assert set(found) == {kind}
+    assert [(e.value, e.source) for e in found[kind].evidence] == [("1", place), ("2", place)]
+    assert find(*sides, declared=frozenset({key})) == {}
+
+
+def test_logs_of_two_trainers_are_told(make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("linen"), make_run("nnx", reading={"format": "megatron"}))
+    assert set(found) == {"log-format"}
+
+
+def test_the_builds_of_libtpu_are_compared(make_run: MakeRun, find: Find) -> None:
+    sides = []
+    for arm, build, line in (("linen", "cl/2", 30), ("nnx", "cl/1", 40)):
+        reading = {
+            "environment": ENVIRONMENT.model_copy(update={"libtpu": build}),
+            "sources": {"libtpu": Source(line=line, offset=10 * line)},
+        }
+        sides.append(make_run(arm, reading=reading))
+    found = find(*sides)
+    assert set(found) == {"libtpu-version"}
+    lines = [evidence.source.line for evidence in found["libtpu-version"].evidence if evidence.source]
+    assert lines == [30, 40]
+
+
+def test_repeats_under_other_conditions_are_no_repeats(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+    other = make_run("linen", repeat=2, reading={"environment": Environment(jax="0.8.1", num_devices=1)})
+    arms = (arm_of(make_run("linen"), make_run("linen", repeat=1), other), arm_of(make_run("nnx")))
+    (found,) = find_findings(arms, declared=frozenset())
+    assert (found.kind, found.effect) == ("mixed-runs", "qualifies")
+    assert [evidence.value for evidence in found.evidence] == ["run 1: 0.12.0", "run 3: 0.8.1"]
+    assert [evidence.source.run for evidence in found.evidence if evidence.source] == [0, 2]
+
+
+def test_the_config_says_what_a_finding_does(make_run: MakeRun, find: Find) -> None:
+    left = make_run("linen", reading={"environment": ENVIRONMENT})
+    right = make_run("nnx", reading={"environment": ENVIRONMENT.model_copy(update={"jax": "0.8.1"})})
+    for effect in ("blocks", "note"):
+        assert find(left, right, effects=EFFECTS | {"jax-version": effect})["jax-version"].effect == effect
+    assert find(left, right, effects=EFFECTS | {"jax-version": "ignore"}) == {}
+
+
 # ---------------------------------------------------------------- what became of the runs
 
 
@@ -245,6 +354,30 @@ def test_what_was_not_read_is_told(
     assert set(found) == {kind}
     assert found[kind].effect == effect
     assert words in found[kind].message
+
+
+def test_what_was_not_read_of_a_repeat_leads_to_its_log(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+    unread = UnreadLine(line=104, offset=1040, text="completed step: 4, sec")
+    torn = Coverage(step_lines_seen=7, step_lines_parsed=6, complete=False, truncated=True, unread=(unread,))
+    arms = (
+        arm_of(make_run("linen"), *(make_run("linen", repeat=n, reading={"coverage": torn}) for n in (1, 2))),
+        arm_of(make_run("nnx")),
+    )
+    found = {finding.kind: finding for finding in find_findings(arms, declared=frozenset())}
+    assert set(found) == {"unread-steps", "incomplete-log"}
+    assert found["unread-steps"].message == (
+        "1 of 7 step lines of linen · c0ffee, run 2 could not be read (as in 1 more of its runs)"
+    )
+    places = [evidence.source for evidence in found["unread-steps"].evidence]
+    assert places == [Source(line=104, offset=1040, run=n) for n in (1, 2)]
+
+
+def test_gaps_and_rewinds_lead_to_their_line(make_run: MakeRun, find: Find) -> None:
+    coverage = Coverage(step_lines_seen=6, step_lines_parsed=6, complete=True, gaps=((2, 3),), rewinds=1)
+    right = make_run("nnx", columns={"step": [0, 1, 4, 5, 4, 5]}, reading={"coverage": coverage})
+    found = find(make_run("linen"), right)
+    places = {kind: found[kind].evidence[0].source for kind in ("missing-steps", "restarted")}
+    assert places == {"missing-steps": Source(line=102, offset=1020), "restarted": Source(line=104, offset=1040)}
 
 
 def test_the_log_of_a_dead_run_need_not_be_whole(make_run: MakeRun, find: Find, died: Mapping[str, Any]) -> None:

@@ -1,0 +1,140 @@
+"""What silently does nothing, and runs that do not repeat themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from configs.comparison import load_effects
+from tasks.diff.arms import ArmRuns
+from tasks.diff.comparability import find_findings
+from tasks.diff.parity import compare_metric, shared_metrics
+from tasks.records import Finding, RunRecord, Source
+
+type MakeRun = Callable[..., RunRecord]
+type Find = Callable[..., dict[str, Finding]]
+
+MOVING = (0.1, 0.2, 0.3, 0.2, 0.1, 0.2)
+
+
+@pytest.fixture
+def find(arm_of: Callable[..., ArmRuns]) -> Find:
+    """find(baseline runs, candidate runs): the findings by kind."""
+
+    def findings(left: Any, right: Any, declared: frozenset[str] = frozenset({"pure_nnx"})) -> dict[str, Finding]:
+        sides = [[side] if isinstance(side, RunRecord) else side for side in (left, right)]
+        arms = (arm_of(*sides[0]), arm_of(*sides[1]))
+        parities = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
+        found = find_findings(arms, declared=declared, effects=load_effects(), parities=parities)
+        assert len({finding.kind for finding in found}) == len(found)
+        return {finding.kind: finding for finding in found}
+
+    return findings
+
+
+def values(name: str, column: Any) -> dict[str, Any]:
+    return {"columns": {name: list(column)}}
+
+
+def test_a_field_that_one_arm_lacks(make_run: MakeRun, find: Find) -> None:
+    found = find(make_run("linen", **values("moe_lb_loss", MOVING)), make_run("nnx"))
+    assert set(found) == {"missing-field"}
+    assert found["missing-field"].message == (
+        "the steps of nnx · c0ffee have no moe_lb_loss, those of linen · c0ffee have"
+    )
+    assert [evidence.arm for evidence in found["missing-field"].evidence] == ["nnx", "linen"]
+    assert all(evidence.source for evidence in found["missing-field"].evidence)
+    # and the other way round
+    assert set(find(make_run("linen"), make_run("nnx", **values("moe_lb_loss", MOVING)))) == {"missing-field"}
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "kind", "texts"),
+    [
+        (MOVING, (0.0,) * 6, "zero-field", ["0 in 6 steps", "0.1 to 0.3"]),
+        ((0.5,) * 6, (0.0,) * 6, "zero-field", ["0 in 6 steps", "0.5"]),
+        (MOVING, (0.2,) * 6, "constant-field", ["0.2 in 6 steps", "0.1 to 0.3"]),
+        ((0.0,) * 6, (0.0,) * 6, None, []),  # off in both
+        ((0.2,) * 6, (0.3,) * 6, None, []),  # fixed in both; that they differ is the table's to say
+        ((None,) * 4 + (0.1, 0.2), (None,) * 4 + (0.0, 0.0), None, []),  # two values are too few
+        ((0.0, 0.0, 0.0, 0.0, 0.0, 0.1), (0.0, 0.0, 0.0, 0.0, 0.1, 0.1), None, []),
+    ],
+)
+def test_a_field_that_never_moves(
+    left: Any, right: Any, kind: str | None, texts: list[str], make_run: MakeRun, find: Find
+) -> None:
+    sides = make_run("linen", **values("moe_lb_loss", left)), make_run("nnx", **values("moe_lb_loss", right))
+    found = find(*sides)
+    assert set(found) == ({kind} if kind else set())
+    if kind:
+        assert [evidence.value for evidence in found[kind].evidence] == texts
+        assert found[kind].evidence[0].arm == "nnx"
+    swapped = find(sides[1].model_copy(update={"arm": "linen"}), sides[0].model_copy(update={"arm": "nnx"}))
+    assert set(swapped) == set(found)
+
+
+def test_the_evidence_of_a_field_is_its_first_value_that_is_not_zero(make_run: MakeRun, find: Find) -> None:
+    late = make_run("linen", **values("moe_lb_loss", (0.0, 0.0, 0.4, 0.0, 0.1, 0.1)))
+    found = find(late, make_run("nnx", **values("moe_lb_loss", (0.0,) * 6)))
+    assert [evidence.source for evidence in found["zero-field"].evidence] == [
+        Source(line=100, offset=1000), Source(line=102, offset=1020),
+    ]  # fmt: skip
+
+
+def test_a_clock_that_stands_still_is_no_finding(make_run: MakeRun, find: Find) -> None:
+    assert find(make_run("linen"), make_run("nnx", seconds=(0.1,) * 6)) == {}
+
+
+def test_a_loss_that_never_moves_is_one(make_run: MakeRun, find: Find) -> None:
+    assert set(find(make_run("linen"), make_run("nnx", losses=(9.0,) * 6))) == {"constant-field"}
+
+
+def test_fields_of_other_trainers_are_not_held_against_each_other(make_run: MakeRun, find: Find) -> None:
+    other = make_run("nnx", **values("grad_norm", MOVING), reading={"format": "megatron"})
+    assert set(find(make_run("linen"), other)) == {"log-format"}
+
+
+@pytest.mark.parametrize("prefix", ["", "params/"])
+def test_an_array_that_training_never_changed(prefix: str, make_run: MakeRun, find: Find) -> None:
+    start = {"arrays": {"params/a": "01", "params/b": "02"}, "digest": "x"}
+    end = {"arrays": {f"{prefix}params/a": "07", f"{prefix}params/b": "02", "step": "09"}, "digest": "y"}
+    trained = {**end, "arrays": {**end["arrays"], f"{prefix}params/b": "08"}}  # type: ignore[dict-item]
+    left = make_run("linen", record={"program": {"initial_state": start, "state": trained}})
+    right = make_run("nnx", record={"program": {"initial_state": start, "state": end}})
+    found = find(left, right)
+    assert set(found) == {"frozen-array"}
+    assert found["frozen-array"].message == "nnx · c0ffee did not change params/b: not trained"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ({"enable_dropout": "True"}, {"enable_dropout": "False"}, True),
+        ({"quantization": "int8"}, {"quantization": ""}, True),
+        ({"remat_policy": "full"}, {"remat_policy": "minimal"}, False),  # which should change nothing
+        ({"dropout_rate": "0.1", "enable_dropout": "False"}, {"dropout_rate": "0.2", "enable_dropout": "False"}, False),
+    ],
+)
+def test_a_setting_without_effect(left: Any, right: Any, expected: bool, make_run: MakeRun, find: Find) -> None:
+    declared = frozenset(left)
+    sides = make_run("linen", reading={"config": left}), make_run("nnx", reading={"config": right})
+    found = find(*sides, declared)
+    assert set(found) == ({"no-effect"} if expected else set())
+    if expected:
+        assert "the losses are equal to printed precision (3 decimals) at all 6 steps" in found["no-effect"].message
+    moved = make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 6.0), reading={"config": right})
+    assert find(sides[0], moved, declared) == {}
+
+
+def test_runs_of_one_arm_that_differ_among_themselves(make_run: MakeRun, find: Find) -> None:
+    left = [make_run("linen", repeat=n) for n in range(2)]
+    right = [make_run("nnx", repeat=n, losses=(9.0, 8.5, 8.0, 7.5 + 0.001 * n, 7.25, 7.0)) for n in range(2)]
+    found = find(left, right)
+    assert set(found) == {"nondeterministic"}
+    assert found["nondeterministic"].message.startswith(
+        "the runs of nnx · c0ffee differ among themselves from step 3 on (loss)"
+    )
+    assert [(e.value, e.source) for e in found["nondeterministic"].evidence] == [
+        ("loss 7.5", Source(line=103, offset=1030, run=0)),
+        ("loss 7.501", Source(line=103, offset=1030, run=1)),
+    ]
