@@ -102,6 +102,26 @@ _LITERALS = (
     rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"
 )
 _ANY = re.compile(_LITERALS)
+# what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
+# much as ten that begin alike
+_ONLY_WITH: dict[str, tuple[bytes, ...]] = {
+    "save_path": (b"Started async sav", b"Started sav", b"Async saving", b"Saving item to", b"Saving checkpoint to"),
+    "save_announced": (b"asynchronous checkpoint save", b"aved a checkpoint at"),
+    "save_background": (b"save thread done", b"Commit thread error"),
+    "save_synchronous": (b"[sync] Finished", b"synchronous save in"),
+    "restore_asked": (b"estoring from this run", b"Restoring at step", b"restoring step="),
+    "restore_from": (b"restoring params", b"full state from"),
+    "restore_path": (b"Restoring ", b"Started load", b"Started restore"),
+    "eval": (b"Completed eval after", b"eval metrics after", b"verage loss after"),
+    "usage": (b": error: ", b"FATAL Flags"),
+    "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
+    "signal": (b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error"),
+    "event": (
+        b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
+        b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
+        b"DUE TO ", b"TerminationBy",
+    ),
+}  # fmt: skip
 LITERAL_WITHIN = 200  # bytes from the start of what matches
 SHORT = 4096  # bytes below which it pays to look for any of them first
 
@@ -122,6 +142,7 @@ def find_anchors(window: Window, begin: int, end: int) -> Iterator[tuple[str, re
     hits = [
         (match.start(), name, match)
         for name, pattern in ANCHORS.items()
+        if name not in _ONLY_WITH or any(window.data.find(text, begin, end) >= 0 for text in _ONLY_WITH[name])
         for match in pattern.finditer(window.data, begin, end)
         if match.start() < window.limit
     ]

@@ -1,0 +1,178 @@
+"""Causes of death: the class of texts that programs really print, each from the place where it was seen."""
+
+from typing import Any
+
+import pytest
+
+from tasks.records import DEATH_WORDS, DeathKind, LogError, RunReading
+from tasks.scrape import scrape_text
+from tasks.scrape.causes import CAUSES, classify
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/x/{file}", line 3, in f\n    g()\n{error}'
+HBM = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. "
+DIED_ELSEWHERE = (
+    "Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that "
+    "another task died; see the other task logs for more details. absl::Status: UNAVAILABLE: The following tasks are "
+    "unhealthy (stopped sending heartbeats): /job:jax_worker/replica:0/task:3 The tasks have crashed. Check the task "
+    "logs for an earlier error, or scheduler events (e.g. preemption, eviction) to debug further."
+)
+
+# the first words are the exception's type; in the order of the classes
+SEEN: list[tuple[DeathKind, str]] = [
+    # MaxText 0.2.2 with pure_nnx=true
+    ("not_implemented", "NotImplementedError: Pure NNX support has not been implemented yet."),
+    (
+        "not_implemented",
+        "jaxlib.xla_extension.XlaRuntimeError: UNIMPLEMENTED: Pinned allocate buffer is not implemented",
+    ),
+    # LargeWorldModel/LWM#60, diffusers#856
+    ("device_oom", f"jaxlib.xla_extension.XlaRuntimeError: {HBM}Used 21.95G of 15.48G hbm."),
+    # google-deepmind/gemma#85
+    (
+        "device_oom",
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate "
+        "15.65G. That was not possible. There are 11.08G free.; (0x0x0_HBM0)",
+    ),
+    # pytorch/xla#3470
+    (
+        "device_oom",
+        "RuntimeError: RESOURCE_EXHAUSTED: Attempting to reserve 6.48G at the bottom of memory. That was not "
+        "possible. There are 6.78G free, 0B reserved, and 3.33G reservable.",
+    ),
+    # jax#13428, jax#788, mesh-transformer-jax#66
+    (
+        "device_oom",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+        "6291456 bytes.",
+    ),
+    (
+        "device_oom",
+        "RuntimeError: Resource exhausted: Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0",
+    ),
+    ("device_oom", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ("host_oom", "MemoryError"),
+    (
+        "host_oom",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array with shape (2147483648,)",
+    ),
+    ("host_oom", "OSError: [Errno 12] Cannot allocate memory"),
+    # MaxText until and since pull request 4124
+    ("preempted", "StopTraining: Job is preempted."),
+    ("preempted", "StopTraining: Job received termination signal (SIGTERM)."),
+    # MaxText 0.2.4 with abort_on_nan_loss; jax#25701
+    ("nan", "SystemExit: Aborting training due to NaN loss."),
+    ("nan", "FloatingPointError: invalid value (nan) encountered in jit(f)"),
+    # MaxText 0.2.4 with base_emb_dim=100 on fsdp 8; jax#27808; openpi#607
+    ("shape_mismatch", "jax._src.sharding.IndivisibleError: Sharding NamedSharding(mesh=Mesh('fsdp': 8)) implies"),
+    (
+        "shape_mismatch",
+        "ValueError: One of device_put args was given the sharding of NamedSharding(…), which implies that the "
+        "global size of its dimension 0 should be divisible by 4, but it is equal to 19 (full shape: (19, 10, 32))",
+    ),
+    (
+        "shape_mismatch",
+        "AssertionError: Number of devices per slice 8 does not match the product of the ICI parallelism 3",
+    ),
+    (
+        "shape_mismatch",
+        "TypeError: dot_general requires contracting dimensions to have the same shape, got (64,) and (32,).",
+    ),
+    # google/orbax#648
+    ("shape_mismatch", "ValueError: cannot reshape array of size 2 into shape (1,64)"),
+    (
+        "shape_mismatch",
+        "flax.errors.ScopeParamShapeError: Initializer expected to generate shape (2, 3) but got shape (2, 4)",
+    ),
+    # google/orbax#924; MaxText 0.2.4 with base_output_directory=/proc/nowhere
+    (
+        "storage",
+        'ValueError: NOT_FOUND: Error opening "zarr" driver: Metadata at local file "/a/.zarray" does not exist',
+    ),
+    ("storage", "FileNotFoundError: [Errno 2] No such file or directory: '/proc/nowhere'"),
+    ("storage", "OSError: [Errno 28] No space left on device"),
+    ("storage", "google.api_core.exceptions.Forbidden: 403 GET https://storage.googleapis.com/b: Permission denied"),
+    ("storage", "StopTraining: Checkpointing failed. the bucket is gone"),
+    # MaxText 0.2.4: a dot product with packing in DPO; a key that there is not (the frame is in pyconfig.py)
+    ("configuration", "pydantic_core._pydantic_core.ValidationError: 1 validation error for MaxTextConfig"),
+    ("configuration", "ArgumentError: unrecognized arguments: --stps=3"),
+    # AI-Hypercomputer/gpu-recipes#2, jax#23599
+    (
+        "timeout",
+        "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0",
+    ),
+    (
+        "timeout",
+        "RuntimeError: UNAVAILABLE: Task /job:jax_worker/replica:0/task:0 heartbeat timeout. This indicates that the "
+        "remote task has failed, got preempted, or crashed unexpectedly.",
+    ),
+    ("timeout", f"Fatal: {DIED_ELSEWHERE}"),
+    ("timeout", "TimeoutError: Timed out after 600 seconds."),
+    ("killed", "KeyboardInterrupt"),
+    ("other", "KeyError: 'per_device_tflops'"),
+    ("other", "jax.errors.JaxRuntimeError: INTERNAL: something"),
+    ("other", "ModuleNotFoundError: No module named 'tunix'"),
+]
+
+
+def read(data: bytes) -> RunReading:
+    return scrape_text(data, name="x").runs[0]
+
+
+def error_of(data: bytes) -> LogError:
+    error = read(data).error
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(("kind", "text"), SEEN)
+def test_texts_that_were_seen(kind: DeathKind, text: str) -> None:
+    assert classify(text) == kind
+
+
+def test_every_class_has_words_and_every_pattern_a_source() -> None:
+    assert {kind for kind, _ in SEEN} | {"cut_off"} == set(DEATH_WORDS)
+    assert all(cause.source.startswith("https://") for cause in CAUSES)
+
+
+def test_the_memory_of_a_cpu_is_the_hosts(logs: Any) -> None:
+    error = TRACEBACK.format(
+        file="a.py", error="jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 8589934592 bytes."
+    )
+    for backend, kind in (("cpu", "host_oom"), ("tpu", "device_oom")):
+        line = logs.line(f"System Information: Jax Backend: {backend}")
+        assert error_of(logs.framed(line, error, code=1)).kind == kind
+
+
+def test_words_of_settings_count_before_the_first_step_only(logs: Any) -> None:
+    error = TRACEBACK.format(file="attention_op.py", error="ValueError: Invalid num_kv_heads for GQA.")
+    assert error_of(logs.framed(error, code=1)).kind == "configuration"
+    assert error_of(logs.framed(*logs.steps(3), error, code=1)).kind == "other"
+
+
+def test_where_it_was_raised_tells_settings(logs: Any) -> None:
+    # python -m maxtext.trainers.pre_train.train base.yml no_such_key=3 (0.2.4)
+    error = TRACEBACK.format(file="maxtext/configs/pyconfig.py", error="ValueError: 'no_such_key' not there")
+    assert error_of(logs.framed(error, code=1)).kind == "configuration"
+
+
+def test_the_lines_below_a_message_belong_to_it(logs: Any) -> None:
+    # … train base.yml use_dpo=true dataset_type=synthetic (0.2.4)
+    text = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for MaxTextConfig\n"
+        "  Value error, DPO does not support packing. Set `packing=False`. [type=value_error]\n"
+        "    For further information visit https://errors.pydantic.dev/2.13/v/value_error"
+    )
+    error = error_of(logs.framed(TRACEBACK.format(file="types.py", error=text), code=1))
+    assert (error.kind, error.message) == ("configuration", "1 validation error for MaxTextConfig")
+    assert error.detail.splitlines()[0].strip().startswith("Value error, DPO does not support packing.")
+    assert len(error.detail.splitlines()) == 2
+
+
+def test_jax_own_rule_ends_a_message(logs: Any) -> None:
+    # … base_num_query_heads=3 base_num_kv_heads=2 (0.2.4)
+    text = (
+        "ValueError: Invalid num_kv_heads for GQA.\n"
+        + "-" * 20
+        + "\nFor simplicity, JAX has removed its internal frames"
+    )
+    assert error_of(logs.framed(TRACEBACK.format(file="a.py", error=text), code=1)).detail == ""

@@ -1,0 +1,208 @@
+"""Which of the things that a log shows ended the run, and which ended nothing."""
+
+from typing import Any
+
+import pytest
+
+from tasks.records import LogError, RunReading
+from tasks.scrape import scrape_text
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n{error}'
+CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+HBM = "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 33G of 31G hbm."
+FATAL = (
+    "F0418 00:00:09.000000 1351 client.h:80] Terminating process because the JAX distributed service detected fatal "
+    "errors. This most likely indicates that another task died; see the other task logs for more details."
+)
+
+
+def read(logs: Any, *lines: str, code: int | None = 1) -> RunReading:
+    data: bytes = logs.framed(*lines, code=code or 0)
+    if code is None:
+        data = data[: data.index(b"XPK End")]
+    return scrape_text(data, name="x").runs[0]
+
+
+def error_of(logs: Any, *lines: str, code: int | None = 1) -> LogError:
+    error = read(logs, *lines, code=code).error
+    assert error is not None
+    return error
+
+
+def raised(error: str) -> str:
+    return TRACEBACK.format(error=error)
+
+
+@pytest.mark.parametrize("joint", [CAUSED, HANDLING])
+def test_the_class_of_a_chain_is_found_where_it_is_named(logs: Any, joint: str) -> None:
+    chain = raised(HBM) + "\n" + joint + raised("RuntimeError: step 3 went wrong")
+    error = error_of(logs, *logs.steps(3), chain)
+    assert (error.type, error.message, error.kind) == ("RuntimeError", "step 3 went wrong", "device_oom")
+    assert "JaxRuntimeError" in error.why and "line 8" in error.why
+
+
+def test_what_a_chain_ends_with_counts_if_it_has_a_class(logs: Any) -> None:
+    chain = raised("KeyError: 'a'") + "\n" + CAUSED + raised("NotImplementedError: b")
+    assert error_of(logs, chain).kind == "not_implemented"
+
+
+WEAK = {
+    "at exit": "Error in atexit._run_exitfuncs:\n",
+    "in a thread": "Exception in thread Thread-3 (_upload):\n",
+    "in a task": "Task exception was never retrieved\nfuture: <Task finished name='Task-1'>\n",
+    "logged": "E0418 00:00:05.000000 135104514455360 async_checkpointer.py:260] [process=0] Failed to run 3 operations\n",
+    "with logging": "ERROR:root:upload failed, trying again\n",
+}
+
+
+@pytest.mark.parametrize("before", WEAK.values(), ids=WEAK)
+def test_what_ended_no_process_is_only_told_if_nothing_else_is(logs: Any, before: str) -> None:
+    noise = before + raised("ConnectionError: metrics server")
+    after = logs.line("done")
+    assert read(logs, *logs.steps(3), noise, after, code=0).error is None
+    assert read(logs, *logs.steps(3), noise, after, code=None).error is None
+    alone = error_of(logs, *logs.steps(3), noise, after)
+    assert (alone.type, bool(alone.why)) == ("ConnectionError", True)
+    for lines in ([noise, raised("ValueError: real")], [raised("ValueError: real"), noise, after]):
+        assert error_of(logs, *logs.steps(3), *lines).type == "ValueError"
+
+
+def test_what_was_logged_last_of_all_ended_the_run(logs: Any) -> None:
+    lines = [*logs.steps(2), "E0418 00:00:05.000000 1351 train.py:99] giving up", raised("ValueError: real")]
+    assert error_of(logs, *lines, code=None).type == "ValueError"
+
+
+def test_exceptions_that_the_interpreter_ignored_never_count(logs: Any) -> None:
+    noise = "Exception ignored in atexit callback <function f at 0x7f>:\n" + raised("RuntimeError: cannot join thread")
+    assert read(logs, *logs.steps(2), noise).error is None
+
+
+def test_a_retry_that_was_survived_is_not_the_cause_of_a_later_death(logs: Any) -> None:
+    run = read(logs, raised("TimeoutError: metadata server"), *logs.steps(5))
+    assert (run.error, run.fate) == (None, "other")
+
+
+def test_of_several_hosts_the_first_to_die_counts(logs: Any) -> None:
+    hosts = [logs.line(f"[process={process}] Saving checkpoint at step 0") for process in (0, 1)]
+    second = raised("jax.errors.JaxRuntimeError: UNAVAILABLE: Socket closed")
+    error = error_of(logs, *hosts, *logs.steps(2), raised(HBM), raised("ValueError: late"), second)
+    assert (error.kind, error.line) == ("device_oom", 9)
+    assert "1 more only reports that something died elsewhere" in error.why
+
+
+def test_the_same_exception_of_every_host_is_one(logs: Any) -> None:
+    error = error_of(logs, *[raised("NotImplementedError: x")] * 4, raised("NotImplementedError: y"))
+    assert (error.message, error.line) == ("x", 5)
+
+
+def test_a_death_elsewhere_is_what_is_known_if_nothing_else_is(logs: Any) -> None:
+    error = error_of(logs, *logs.steps(2), FATAL, code=134)
+    assert (error.type, error.kind) == ("Fatal", "other")
+
+
+def test_a_fatal_error_is_not_explained_by_what_it_tore_down(logs: Any) -> None:
+    check = "F0418 00:00:09.000000 1351 array.h:41] Check failed: n < size (3 vs. 2)"
+    error = error_of(logs, *logs.steps(2), check, "Fatal Python error: Aborted", code=134)
+    assert error.message == "Check failed: n < size (3 vs. 2)"
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "kind", "name"),
+    [
+        (137, [], "killed", "SIGKILL"),
+        (143, [], "killed", "SIGTERM"),
+        (139, [], "other", "SIGSEGV"),
+        (137, ["Last State: Terminated  Reason: OOMKilled"], "host_oom", "SIGKILL"),
+        (137, ["run.sh: line 18:    36 Killed                  python3 train.py"], "killed", "SIGKILL"),
+        (143, ["W0418 00:00:09.000000 99 preemption_notifier.cc:89] SIGTERM caught at 2026-04-18T00:00:09"], "preempted",
+         "SIGTERM"),
+        (137, ["The node was low on resource: memory. Container main was using 35505620Ki"], "host_oom", "SIGKILL"),
+    ],
+)  # fmt: skip
+def test_signals(logs: Any, code: int, lines: list[str], kind: str, name: str) -> None:
+    run = read(logs, *logs.steps(4), *lines, code=code)
+    assert run.error is not None
+    assert (run.error.kind, run.error.type, run.fate) == (kind, name, kind)
+
+
+# Kueue's event as in kubernetes-sigs/kueue#7350; the signal handler's line as in pytorch/xla#3947
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("Preempted to accommodate a workload (UID: 9f54, JobUID: a20d) due to prioritization in the ClusterQueue",
+         "preempted"),
+        ("TPU node was preempted", "preempted"),
+        ("Taint manager: TaintManagerEviction: Marking for deletion Pod default/job-0", "preempted"),
+        ("*** SIGTERM received by PID 7620 (TID 7620) on cpu 17 from PID 7408; stack trace: ***", "killed"),
+        ("slurmstepd: error: *** STEP 150773.2 ON n1 CANCELLED AT 2026-06-25 DUE TO TIME LIMIT ***", "timeout"),
+        ("E0511 18:18:50.796852 915 tpunetd_client.cc:311] Detected failure SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6",
+         "other"),
+    ],
+)  # fmt: skip
+def test_evictions_without_an_exit_code(logs: Any, line: str, kind: str) -> None:
+    run = read(logs, *logs.steps(4), line, code=None)
+    assert run.error is not None
+    assert (run.error.kind, run.error.line) == (kind, 6)
+    # one that the run outlived ended nothing
+    assert read(logs, line, *logs.steps(4), code=None).error is None
+
+
+def test_a_broken_connection_is_explained_by_the_eviction_before_it(logs: Any) -> None:
+    notice = "W0418 00:00:09.000000 99 preemption_notifier.cc:89] SIGTERM caught at 2026-04-18T00:00:09"
+    error = error_of(logs, *logs.steps(2), notice, raised("jax.errors.JaxRuntimeError: UNAVAILABLE: Socket closed"))
+    assert (error.type, error.kind) == ("jax.errors.JaxRuntimeError", "preempted")
+    assert "line 4 says: SIGTERM caught" in error.why
+    assert error_of(logs, *logs.steps(2), notice, raised(HBM)).kind == "device_oom"
+
+
+def test_a_run_that_stopped_in_good_order_before_its_end(logs: Any) -> None:
+    stop = logs.line("Training stopped: Job received termination signal (SIGTERM).", source="train.py:1061")
+    run = read(logs, *logs.steps(4), stop, code=0)
+    assert run.error is not None
+    assert (run.error.type, run.error.kind, run.fate) == ("StopTraining", "preempted", "preempted")
+    reached = logs.line("Training stopped: Target loss self.config.target_eval_loss=4.0 is achieved.")
+    assert read(logs, *logs.steps(4), reached, code=0).fate == "finished"
+
+
+def test_the_stop_line_is_the_cause_not_what_it_brings_about(logs: Any) -> None:
+    stop = logs.line("Aborting training due to NaN loss.")
+    assert error_of(logs, *logs.steps(4), stop, raised("RuntimeError: executor is shut down")).kind == "nan"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["FATAL Flags parsing error:\n  Unknown command line flag 'stps'. Did you mean: steps ?",
+     "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --stps=3"],
+)  # fmt: skip
+def test_wrong_arguments(logs: Any, text: str) -> None:
+    error = error_of(logs, text, code=2)
+    assert (error.type, error.kind, "stps" in error.message) == ("ArgumentError", "configuration", True)
+
+
+def test_exceptions_in_a_group(logs: Any) -> None:
+    group = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/x/a.py", line 1, in <module>\n'
+        "  |     main()\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 2, in f\n'
+        "    |     raise OSError(28, 'x')\n"
+        "    | OSError: [Errno 28] No space left on device\n"
+        "    +------------------------------------"
+    )
+    error = error_of(logs, *logs.steps(2), group)
+    assert (error.type, error.kind) == ("OSError", "storage")
+
+
+def test_fates_of_runs_without_an_end(logs: Any) -> None:
+    planned = logs.line("Config param steps: 4", source="pyconfig.py:584")
+    assert read(logs, *logs.steps(4), code=0).fate == "finished"
+    assert read(logs, *logs.steps(4), code=None).fate == "cut_off"  # the pod's frame is open
+    bare = "\n".join([planned, *logs.steps(4)]).encode() + b"\n"
+    assert scrape_text(bare, name="x").runs[0].fate == "finished"
+    assert scrape_text(bare[: bare.rindex(b"I0418")], name="x").runs[0].fate == "cut_off"
+    assert scrape_text(bare[:-9], name="x").runs[0].fate == "cut_off"
+    assert scrape_text("\n".join(logs.steps(4)).encode() + b"\n", name="x").runs[0].fate == "unknown"
