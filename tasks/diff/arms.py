@@ -46,7 +46,14 @@ def has_died(run: RunRecord) -> bool:
 
 def printed_steps(run: RunRecord) -> pl.DataFrame:
     """(step, seconds, loss, line, offset) as the log prints them, ascending, each step once (its last line)."""
-    return run.reading.steps.unique("step", keep="last", maintain_order=True).sort("step").select(STEP_COLUMNS)
+    return last_of_each_step(run.reading.steps).select(STEP_COLUMNS)
+
+
+def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows by ascending step; of a step that was done twice the last one."""
+    if (table["step"].diff() > 0).all():  # as most logs are
+        return table
+    return table.unique("step", keep="last", maintain_order=True).sort("step")
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
@@ -58,7 +65,7 @@ def step_table(run: RunRecord) -> pl.DataFrame:
     if not is_exact(run):
         return table
     assert run.metrics is not None  # is_exact
-    exact = run.metrics.unique("step", keep="last", maintain_order=True).select(
+    exact = last_of_each_step(run.metrics).select(
         pl.col("step").cast(pl.Int64), pl.col("step_time_s").cast(pl.Float64), pl.col("loss").cast(pl.Float64)
     )
     return (

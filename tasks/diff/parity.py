@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, has_died, is_exact, printed_steps
+from tasks.diff.arms import ArmRuns, has_died, is_exact, last_of_each_step
 from tasks.diff.gaps import Values, gaps_between, nearest_at, varies_at
 from tasks.diff.printed import last_digit, round_to, shared_decimals
 from tasks.diff.trend import describe_trend
@@ -143,9 +143,10 @@ def _series(run: RunRecord, metric: str, *, exact: bool) -> pl.DataFrame:
     table = _table(run, exact=exact)
     if metric not in table.columns:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
-    last = table.unique("step", keep="last", maintain_order=True)
-    values = last.select(pl.col("step").cast(pl.Int64), pl.col(metric).cast(pl.Float64).alias("value"))
-    return values.filter(pl.col("value").is_not_null()).sort("step")
+    values = last_of_each_step(table).select(
+        pl.col("step").cast(pl.Int64), pl.col(metric).cast(pl.Float64).alias("value")
+    )
+    return values.filter(pl.col("value").is_not_null())
 
 
 def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
@@ -187,9 +188,5 @@ def _place(runs: Runs, side: Values, index: int, step: int, value: float) -> Sou
 
 def step_place(run: RunRecord, step: int, number: int) -> Source | None:
     """Where a step's last line stands in the log of the arm's run with this number."""
-    row = printed_steps(run).row(by_predicate=pl.col("step") == step, named=True) if _prints(run, step) else None
-    return None if row is None else Source(line=row["line"], offset=row["offset"], run=number)
-
-
-def _prints(run: RunRecord, step: int) -> bool:
-    return bool((run.reading.steps["step"] == step).any())
+    rows = run.reading.steps.filter(pl.col("step") == step)
+    return None if rows.is_empty() else Source(line=rows["line"][-1], offset=rows["offset"][-1], run=number)

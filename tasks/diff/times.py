@@ -10,6 +10,7 @@ from tasks.diff.steady import steady
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart
 
 COMPUTE = "compute"
+FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
 NO_STALLS = frozenset({COMPUTE, "compile", "dispatch", "start", "between", "end", "outside"})
 
 
@@ -62,7 +63,8 @@ def account_run(arm: ArmRuns, number: int) -> TimeAccount | None:
 
 def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
     """The stalls with the time that the log shows for the line that they were found in."""
-    seconds = dict(zip(timed["offset"], timed["seconds"], strict=True))
+    rows = timed.filter(pl.col("offset").is_in([stall.offset for stall in run.reading.stalls]))
+    seconds = dict(zip(rows["offset"], rows["seconds"], strict=True))
     for stall in run.reading.stalls:
         yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
 
@@ -75,10 +77,10 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[tup
     left = length - spent
     first, last = timed.row(0, named=True), timed.row(-1, named=True)
     before, after = seconds_between(reading.started, first["time"]), seconds_between(last["time"], reading.ended)
-    if before is None or after is None or before < 0 or after < 0:
+    if before is None or after is None or min(before, after) < -FRAME_S:
         return [("outside", left)]
     start = min(max(before - first["seconds"], 0.0), left)
-    end = min(after, left - start)
+    end = min(max(after, 0.0), left - start)
     return [
         (name, seconds)
         for name, seconds in (("start", start), ("between", left - start - end), ("end", end))

@@ -22,8 +22,9 @@ SIDE_COLOURS = ("#0969da", "#bc4c00")
 PART_COLOURS = {
     "compute": "#1a7f37", "dispatch": "#94d3a2", "compile": "#0969da", "checkpoint": "#bc4c00", "eval": "#8250df",
     "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c", "start": "#8c959f", "between": "#afb8c1",
-    "end": "#57606a", "outside": "#8c959f",
+    "end": "#57606a", "outside": "#d0d7de",
 }  # fmt: skip
+LEGEND_COLUMNS = 4
 OTHER_PART = "#24292f"
 LIMIT = 3.0  # bars end here, in multiples of the threshold
 
@@ -108,14 +109,17 @@ def draw_times(record: ComparisonRecord) -> str | None:
     sides = [(side, parts) for side, arm in both if (parts := average_parts(record, arm.name))]
     if not sides:
         return None
-    names = list(dict.fromkeys(part.part for _, parts in reversed(sides) for part in parts))
+    found = {part.part for _, parts in sides for part in parts}
+    names = [name for name in PART_COLOURS if name in found] + sorted(found - PART_COLOURS.keys())
+    more = (len(names) - 1) // LEGEND_COLUMNS
     chart = pygal.HorizontalStackedBar(
-        _config(150 + 40 * len(sides)),
+        _config(150 + 40 * len(sides) + 22 * more),
         style=_coloured([PART_COLOURS.get(name, OTHER_PART) for name in names]),
         title="where the time of a run went, s",
         show_legend=True,
         legend_at_bottom=True,
-        legend_at_bottom_columns=4,
+        legend_at_bottom_columns=LEGEND_COLUMNS,
+        margin_bottom=14 + 22 * more,  # pygal keeps room for one row of the legend
         truncate_legend=20,
         value_formatter=lambda value: f"{value:.3g} s",
     )

@@ -59,6 +59,7 @@ def test_dispatch_and_compute_together_are_what_was_computed(account: Callable[.
     [
         # 10:00:00 to 10:01:00; the first line at :20 after 5 s of its step, the last at :50
         (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), {"start": 15.0, "between": 27.0, "end": 10.0}),
+        (("2026-11-18T10:00:20", "2026-11-18T10:01:00.7"), {"start": 15.0, "between": 37.0}),  # ends are whole seconds
         ((None, None), {"outside": 52.0}),
         (("2026-11-18T09:00:00", "2026-11-18T10:00:50"), {"outside": 52.0}),  # another clock
     ],
