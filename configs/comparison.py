@@ -9,6 +9,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
+from configs.launch import Replay, Xpk, fill_in
 from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
@@ -85,15 +86,43 @@ class Comparison(Frozen):
 
 
 class Target(Frozen):
-    """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process."""
+    """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
+
+    `replay` and `xpk` are the settings of these launchers, in which `${NAME}` may stand for a variable of the
+    environment: they are only checked once a run is planned for the target.
+    """
 
     name: Name
-    backend: Literal["local"]
+    backend: Literal["local", "replay", "xpk"]
     devices: Count
     model: Name
     time_limit_s: Count
     environment: dict[str, str] = {}
     set: dict[str, Any] = {}
+    replay: dict[str, Any] = {}
+    xpk: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        given: tuple[tuple[str, dict[str, Any], type[Frozen]], ...] = (
+            ("replay", self.replay, Replay), ("xpk", self.xpk, Xpk),
+        )  # fmt: skip
+        for backend, settings, model in given:
+            if bool(settings) != (self.backend == backend):
+                raise ValueError(f"a target has the key '{backend}' if its backend is {backend}, and only then")
+            unknown = [
+                f"'{key}'{suggest(key, tuple(model.model_fields))}" for key in settings.keys() - model.model_fields
+            ]
+            if unknown:
+                raise ValueError(f"{backend}: unknown key {', '.join(sorted(unknown))}")
+        return self
+
+    def launch_settings(self, environ: Mapping[str, str]) -> Replay | Xpk | None:
+        """The launcher's settings with the environment's values in them. Raises ConfigError."""
+        where = f"configs/targets/{self.name}.yml"
+        if self.backend == "replay":
+            return fill_in(self.replay, Replay, where, environ)
+        return fill_in(self.xpk, Xpk, where, environ) if self.backend == "xpk" else None
 
 
 class Tolerance(Frozen):

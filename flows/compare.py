@@ -23,6 +23,7 @@ from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.launch import job
+from tasks.launch.replay import holds_checkpoints
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.refs import LONGEST_NAME
@@ -159,7 +160,7 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
         with jobs.holding(plan, handle, stop):
             for event in watch_step(plan, directory, handle):
                 report.saw(plan, event)
-                if isinstance(event, CheckpointCommitted):
+                if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
                     path = directory.checkpoints / str(event.step)
                     proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]

@@ -19,7 +19,9 @@ def build_record(
 ) -> RunRecord:
     """The record of a run that this store holds."""
     program = directory.read_program() or {}
-    commit = program.get("trainer", {}).get("commit") or plan.commit  # what the run itself says goes first
+    commit = (
+        program.get("trainer", {}).get("commit") or plan.commit or reading.commit
+    )  # what the run itself says goes first
     short = commit[:9] if commit else "no commit"
     named = {"name": plan.run_name} | ({"branch": plan.ref} if plan.ref else {})
     return RunRecord(

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import polars as pl
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from configs.launch import Xpk
 from configs.schema import Frozen
 
 Verdict = Literal["same", "improved", "regressed", "unknown"]
@@ -40,6 +41,7 @@ class RunPlan(Frozen):
     checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
     software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
     aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
+    xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
 
 
 class LocalHandle(Frozen):

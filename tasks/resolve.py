@@ -23,6 +23,7 @@ from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from tasks.arms import ArmWishes, place_arms
 from tasks.identify import Checkout, hash_identity, name_run
+from tasks.launch.commands import Command, TrainInPod, make_command
 from tasks.records import RunPlan
 
 MOST_REPEATS = 100
@@ -127,22 +128,28 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     }
     problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
+    runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in comparison.arms]
+    commands = [
+        problems.attempt(partial(make_command, target, checkouts[arm], case=case, arm=arm, repeat=repeat))
+        for case, arm, repeat in runs
+    ]
+    problems.lines = list(dict.fromkeys(problems.lines))
+    problems.raise_any()
     return [
         plan_run(
             comparison,
             target,
-            configs[case, arm.name],
-            checkouts[arm.name],
+            configs[case, arm],
+            command,
             case=case,
-            arm=arm.name,
+            arm=arm,
             repeat=repeat,
             fresh=request.fresh,
             out=out,
             aa=request.arms.aa,
         )
-        for case in cases
-        for repeat in range(repeats)
-        for arm in comparison.arms
+        for (case, arm, repeat), command in zip(runs, commands, strict=True)
+        if command is not None  # else there was a problem
     ]
 
 
@@ -150,7 +157,7 @@ def plan_run(
     comparison: Comparison,
     target: Target,
     resolved: ResolvedConfig,
-    checkout: Checkout,
+    command: Command,
     *,
     case: str,
     arm: str,
@@ -160,6 +167,7 @@ def plan_run(
     aa: bool = False,
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
+    checkout = command.checkout
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
@@ -173,7 +181,7 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
-    identity = hash_identity(facts)
+    identity = hash_identity(facts | command.facts)
     run_name = name_run(case, arm, repeat, identity)
     directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
@@ -192,7 +200,7 @@ def plan_run(
         dirty=checkout.dirty,
         versions=checkout.versions,
         environment=dict(target.environment),
-        argv=(checkout.python, "-m", "model.train", str(directory / "config.yml")),
+        argv=command.argv(directory),
         time_limit_s=target.time_limit_s,
         run_name=run_name,
         directory=str(directory),
@@ -202,6 +210,7 @@ def plan_run(
         checkout=checkout.folder,
         software=checkout.software,
         aa=aa,
+        xpk=command.settings if isinstance(command, TrainInPod) else None,
     )
 
 

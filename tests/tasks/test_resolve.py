@@ -17,6 +17,7 @@ from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.identify import NAME_LENGTH, Checkout, name_run, read_checkout, source_digest, trainer_commit
+from tasks.launch.commands import TrainHere
 from tasks.records import RunPlan
 from tasks.resolve import Request, find_arm, plan_run, resolve, resolve_config
 
@@ -136,7 +137,7 @@ def identity_of(config: TrainConfig | None = None, **changes: Any) -> str:
     given: dict[str, Any] = {"case": "01_base", "arm": "linen", "repeat": 0, "fresh": "", "out": OUT}
     checkout = changes.pop("checkout", CHECKOUT)
     target = changes.pop("target", target)
-    return plan_run(spec, target, resolved, checkout, **(given | changes)).identity
+    return plan_run(spec, target, resolved, TrainHere(checkout=checkout), **(given | changes)).identity
 
 
 def test_the_table_of_changes_covers_every_key() -> None:

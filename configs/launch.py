@@ -1,0 +1,81 @@
+"""What a target says about how its jobs are launched: where stored logs are, or which cluster runs the workloads."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from configs.errors import ConfigError
+from configs.schema import Frozen
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# xpk puts these into YAML and into a shell's command line: nothing but plain words
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
+Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+
+
+class Replay(Frozen):
+    """Stored logs that are played as jobs.
+
+    `logs` are patterns for the log of a run, of which the first that fits a file is taken: `{case}`, `{arm}` and
+    `{repeat}` stand for the run's own, and `*` for anything. At `speed` 1 a log takes the time that it took, at 60 a
+    minute of it takes a second.
+    """
+
+    logs: Lines
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=True)] = 1.0
+
+
+class Xpk(Frozen):
+    """A cluster that xpk made, and what its workloads are like."""
+
+    cluster: Word
+    project: Word
+    zone: Annotated[str, Field(pattern=r"^[a-z]+-[a-z]+\d+-[a-z]$")]
+    tpu_type: Word
+    image: Word  # with the trainer, its Python first on the path
+    num_slices: Annotated[int, Field(ge=1, le=256)] = 1
+    priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
+    namespace: Word = "default"
+    context: Word | None = None  # of the kubeconfig; not set: the current one
+    start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # how often a run begins, where its machines are taken from it
+    grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
+    argv: Lines = ("xpk",)  # how xpk is called, for example [uvx, xpk==1.16.0]
+    extra: tuple[Word, ...] = ()  # further words for `xpk workload create`
+
+
+def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
+    """The settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
+
+    Raises ConfigError naming the target file `where`, the variable and what to type.
+    """
+    problems: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        value = environ.get(name) or default
+        if value is None:
+            problems.append(f"{where}: ${name} is not set: `export {name}=…`, or write the value into the file")
+            return ""
+        return value
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, str):
+            return _VARIABLE.sub(replace, value)
+        if isinstance(value, Mapping):
+            return {key: walk(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return tuple(walk(item) for item in value)
+        return value
+
+    filled = walk(settings)
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    try:
+        return model.model_validate(filled)
+    except ValidationError as error:
+        raise ConfigError(
+            [f"{where}: {'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r:.80}" for e in error.errors()]
+        ) from error

@@ -1,0 +1,114 @@
+"""Plays a stored log as a job: its lines appear when they did, its checkpoints too, and it ends as the log's run did.
+
+`play.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed], …],
+"source": …, "home": …, "directory": …}'`: offsets are bytes of the log, `source` the stored run's folder if its
+checkpoints are still there and `home` what the log calls it, `directory` the folder of this run. Standard library only,
+and nothing but waiting between two lines, so that hundreds of players fit on one machine. It runs under the supervisor,
+which frames the log.
+"""
+
+import json
+import mmap
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+# how loggers date a line: absl `I0418 00:55:39.221671`; ISO `2026-04-18 00:55:39,221`; XPK's frame has no part in it
+_DATED = re.compile(
+    rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?)"
+)
+# what a line without a date says of the time that led to it
+_TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
+_FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
+TMP_MARK = ".orbax-checkpoint-tmp"  # what Orbax calls a folder that it has not committed
+LONGEST_WAIT_S = 86400.0
+YEAR = 2024  # any that has a 29 February
+HALF_A_YEAR = 180
+
+
+def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
+    """(seconds since the first line, offset) of every place where time passes, in order of offset."""
+    first: datetime | None = None
+    for match in _DATED.finditer(data, begin, end):
+        words = [word.replace(b",", b".") for word in match.groups() if word is not None]
+        month, day, hour, minute = (int(word) for word in words[:4])
+        second = float(words[4])
+        try:
+            moment = datetime(YEAR, month, day, hour, minute, int(second), int(second % 1 * 1e6))
+        except ValueError:
+            continue
+        first = first or moment
+        if (moment - first).days < -HALF_A_YEAR:  # absl's dates have no year, and this run saw a new one
+            moment = moment.replace(year=YEAR + 1) if (month, day) != (2, 29) else moment
+        yield (moment - first).total_seconds(), match.start()
+    if first is None:
+        passed = 0.0
+        for match in _TOOK.finditer(data, begin, end):
+            passed += float(match[1]) if match[1] else float(match[2]) / 1e3
+            yield passed, match.start()
+
+
+def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
+    """Let a checkpoint of the stored run appear: under its temporary name, or, once `done`, under its own.
+
+    Files are linked, not copied, where the file system can.
+    """
+    final, partial = folder / str(step), folder / f"{step}{TMP_MARK}"
+    if final.exists():  # of an earlier attempt
+        return
+    if not partial.exists():
+        shutil.copytree(source / str(step), partial, copy_function=link)
+    if done:
+        partial.rename(final)
+
+
+def link(source: str, target: str) -> None:
+    """A second name for a file, or a copy of it on another file system."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def main(argv: list[str]) -> int:
+    """Play what argv[0] describes; returns the exit code that it says."""
+    job = json.loads(argv[0])
+    begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
+    target = Path(job["directory"])
+    source = Path(job["source"]) if job["source"] else None
+    home, here = str(job["home"] or "").encode(), str(target).encode()  # the stored run's folder, in its own words
+    marks = sorted(
+        (offset, step, done)
+        for step, *offsets in job["checkpoints"]
+        for done, offset in enumerate(offsets)
+        if offset is not None
+    )
+    started = time.monotonic()
+    position = begin
+    with open(job["log"], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        stops = sorted([(offset, seconds) for seconds, offset in pauses(data, begin, end)])
+        for offset, seconds in [*stops, (end, 0.0)]:
+            if offset > position:
+                text = _FRAME.sub(b"", data[position:offset])
+                sys.stdout.buffer.write(text.replace(home, here) if source is not None and home else text)
+                sys.stdout.buffer.flush()
+                position = offset
+            while source is not None and marks and marks[0][0] < position:
+                _, step, done = marks.pop(0)
+                appear(step, source / "checkpoints", target / "checkpoints", done=bool(done))
+            wait = started + seconds / speed - time.monotonic()
+            if wait > 0:
+                time.sleep(min(wait, LONGEST_WAIT_S))
+    for name in ("metrics.jsonl", "program.json"):
+        if source is not None and (source / name).is_file():
+            shutil.copy2(source / name, target / name)
+    return int(job["exit_code"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
