@@ -90,11 +90,12 @@ class CheckpointLog:
             case "save_failed" if (found := self._of(int(match[1]))) is not None:
                 found.failed, found.done = window.source(match.start()), found.done or end
 
-    def restored(self, step: int, source: Source) -> None:
-        """Note that a checkpoint of this log was read back."""
-        before = (save for save in reversed(self.saves) if save.step == step and save.source.offset < source.offset)
-        if (save := next(before, None)) is not None:
-            save.restored = source
+    def restored(self, step: int, path: str | None, source: Source) -> None:
+        """Note that a checkpoint was read back, if it is one of this log's: runs read each other's too."""
+        for save in reversed(self.saves):
+            if save.step == step and save.source.offset < source.offset and _same_place(save.path, path):
+                save.restored = source
+                return
 
     def _begin(self, step: int, match: re.Match[bytes], window: Window) -> Save:
         prefix = prefix_of_text(window.data, match.start())
@@ -159,6 +160,14 @@ def _state(save: Save, *, visible: bool) -> CheckpointState:
     if save.background:
         return "background_done"
     return "announced" if save.blocking_s is None else "blocking_done"
+
+
+def _same_place(one: str | None, other: str | None) -> bool:
+    """Whether two paths may be the same: either may be unknown, relative, or end in the name of an item."""
+    if one is None or other is None:
+        return True
+    one, other = (re.sub(r"(/\d+)/[A-Za-z_][\w.-]*\Z", r"\1", path.rstrip("/")) for path in (one, other))
+    return one.endswith(other) or other.endswith(one)
 
 
 def _line(source: Source | None) -> int | None:

@@ -95,9 +95,8 @@ class MaxTextReader:
     def _checkpoints(
         self, *, first_day: datetime | None, process: int | None, ended: bool
     ) -> tuple[CheckpointEvent, ...]:
-        for step, source in self.restores.sources:
-            if step is not None:
-                self.checkpoints.restored(step, source)
+        for step, path, source in self.restores.found:
+            self.checkpoints.restored(step, path, source)
         return self.checkpoints.events(first_day=first_day, process=process, ended=ended)
 
     def _stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:

@@ -87,9 +87,9 @@ class RestoreLog:
         )
 
     @property
-    def sources(self) -> list[tuple[int | None, Source]]:
-        """Step and place of each."""
-        return [(found.step, found.source) for found in self._found]
+    def found(self) -> list[tuple[int, str | None, Source]]:
+        """Step, path and place of each that names a step."""
+        return [(found.step, found.path, found.source) for found in self._found if found.step is not None]
 
 
 def _step_of(path: bytes) -> int | None:

@@ -73,7 +73,7 @@ def find_stalls(
         begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
         # what is over can only explain the time that it was in; a save goes on in the background
-        over = int(offsets[index - late + 1]) if deferred and index >= late else end
+        over = int(offsets[max(index - late + 1, 0)]) if deferred else end
         if first[index]:
             cause = "restart" if index else "compile"
         elif resized[index]:

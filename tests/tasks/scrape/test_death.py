@@ -39,7 +39,7 @@ def test_the_class_of_a_chain_is_found_where_it_is_named(logs: Any, joint: str) 
     chain = raised(HBM) + "\n" + joint + raised("RuntimeError: step 3 went wrong")
     error = error_of(logs, *logs.steps(3), chain)
     assert (error.type, error.message, error.kind) == ("RuntimeError", "step 3 went wrong", "device_oom")
-    assert "JaxRuntimeError" in error.why and "line 8" in error.why
+    assert "that of jax.errors.JaxRuntimeError in line 8" in error.why
 
 
 def test_what_a_chain_ends_with_counts_if_it_has_a_class(logs: Any) -> None:
@@ -51,7 +51,7 @@ WEAK = {
     "at exit": "Error in atexit._run_exitfuncs:\n",
     "in a thread": "Exception in thread Thread-3 (_upload):\n",
     "in a task": "Task exception was never retrieved\nfuture: <Task finished name='Task-1'>\n",
-    "logged": "E0418 00:00:05.000000 135104514455360 async_checkpointer.py:260] [process=0] Failed to run 3 operations\n",
+    "logged": "E0418 00:00:05.000000 135104514455360 async_checkpointer.py:260] Failed to run 3 operations\n",
     "with logging": "ERROR:root:upload failed, trying again\n",
 }
 
@@ -114,9 +114,8 @@ def test_a_fatal_error_is_not_explained_by_what_it_tore_down(logs: Any) -> None:
         (143, [], "killed", "SIGTERM"),
         (139, [], "other", "SIGSEGV"),
         (137, ["Last State: Terminated  Reason: OOMKilled"], "host_oom", "SIGKILL"),
-        (137, ["run.sh: line 18:    36 Killed                  python3 train.py"], "killed", "SIGKILL"),
-        (143, ["W0418 00:00:09.000000 99 preemption_notifier.cc:89] SIGTERM caught at 2026-04-18T00:00:09"], "preempted",
-         "SIGTERM"),
+        (137, ["run.sh: line 18:    36 Killed                  python3 a.py"], "killed", "SIGKILL"),
+        (143, ["W0418 00:00:09.000000 99 notifier.cc:89] SIGTERM caught at 2026-04-18T00:00"], "preempted", "SIGTERM"),
         (137, ["The node was low on resource: memory. Container main was using 35505620Ki"], "host_oom", "SIGKILL"),
     ],
 )  # fmt: skip
@@ -136,7 +135,7 @@ def test_signals(logs: Any, code: int, lines: list[str], kind: str, name: str) -
         ("Taint manager: TaintManagerEviction: Marking for deletion Pod default/job-0", "preempted"),
         ("*** SIGTERM received by PID 7620 (TID 7620) on cpu 17 from PID 7408; stack trace: ***", "killed"),
         ("slurmstepd: error: *** STEP 150773.2 ON n1 CANCELLED AT 2026-06-25 DUE TO TIME LIMIT ***", "timeout"),
-        ("E0511 18:18:50.796852 915 tpunetd_client.cc:311] Detected failure SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6",
+        ("E0511 18:18:50.796852 915 tpunetd_client.cc:311] Detected failure SLICE_FAILURE_CHIP_DRIVER_ERROR in e6",
          "other"),
     ],
 )  # fmt: skip
