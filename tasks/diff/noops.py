@@ -1,6 +1,7 @@
 """Finds what silently does nothing: fields that one arm lacks or never moves, arrays that are not trained, settings
 without effect, and runs of one arm that do not repeat themselves."""
 
+import re
 from collections.abc import Sequence
 
 import polars as pl
@@ -19,6 +20,7 @@ SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
+_ARRAY = re.compile(r"param")
 OFF = frozenset({"False", "false", "0", "0.0"})
 
 
@@ -57,11 +59,13 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
 
 def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
     """What one arm does not do, as far as its lines, its states and its losses show it."""
+    exact = all(is_exact(run) for arm in arms for run in arm.runs)
+    fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
     if arms[0].reading.format == arms[1].reading.format:
-        exact = all(is_exact(run) for arm in arms for run in arm.runs)
-        yield from _fields(arms, read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact))
-    for arm in arms:
+        yield from _fields(arms, *fields)
+    for arm, read in zip(arms, fields, strict=True):
         yield from _frozen_arrays(arm)
+        yield from _frozen_fields(arm, read)
     yield from _without_effect(arms, declared, parities)
 
 
@@ -164,6 +168,17 @@ def _frozen_arrays(arm: ArmRuns) -> Observations:
                 evidence=(Evidence(arm=arm.name, value=f"{len(same)} arrays"),),
             )
             return
+
+
+def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
+    """What is written of single arrays of parameters (`params/…`, `param_norm/…`) and never changes."""
+    for name, field in fields.items():
+        if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
+            yield Observed(
+                kind="frozen-array",
+                message=f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained",
+                evidence=(Evidence(arm=arm.name, value=f"{field.low:g}", source=field.place),),
+            )
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:

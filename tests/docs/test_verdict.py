@@ -99,6 +99,12 @@ def test_the_first_example_is_what_the_page_holds(compare: Callable[[str], Compa
         assert shown[name] == seconds
         assert f"**{median(seconds):.3f}**" in section
         assert f"{mean(seconds):.3f}" in section
+    spent = {
+        part.part: part.seconds for part in record.times[0].parts if part.part in ("compute", "compile", "checkpoint")
+    }
+    told = {name: re.search(rf"`{name}`[^`]*?(\d+\.\d+) s", section.replace("\n", " ")) for name in spent}
+    assert {name: float(match[1]) if match else None for name, match in told.items()} == pytest.approx(spent, abs=5e-4)
+    assert f"{sum(spent.values()):.2f} s of steps" in section
     messages = " ".join(finding.message for finding in record.findings)
     for words in ("12.6 hours", "0.9.2 and 0.8.1", "574ad3fb9", "metric_logger.py:196"):
         assert words in section

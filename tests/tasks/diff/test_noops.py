@@ -106,6 +106,15 @@ def test_an_array_that_training_never_changed(prefix: str, make_run: MakeRun, fi
     assert found["frozen-array"].message == "nnx · c0ffee did not change params/b: not trained"
 
 
+def test_a_norm_of_parameters_that_never_moves(make_run: MakeRun, find: Find) -> None:
+    moving = values("param_norm/wi", MOVING)
+    still = values("param_norm/wi", (0.5,) * 6)
+    one = find(make_run("linen", **moving), make_run("nnx", **still))
+    assert set(one) == {"constant-field", "frozen-array"}
+    assert one["frozen-array"].message == "param_norm/wi of nnx · c0ffee is 0.5 in all 6 steps: not trained"
+    assert find(make_run("linen", **moving), make_run("nnx", **moving)) == {}
+
+
 @pytest.mark.parametrize(
     ("left", "right", "expected"),
     [

@@ -1,6 +1,7 @@
 """The two MaxView pages of the founding documents: their tables digit for digit, and what they did not tell."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from tasks.diff import exit_status
 from tasks.ingest import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord, MetricDiff
+from tasks.scrape import scrape
 from tasks.store import Store
 
 pytestmark = pytest.mark.skipif(
@@ -175,6 +177,30 @@ def test_as_a_control_002_is_still_short_of_evidence(tmp_path: Path) -> None:
     assert record.verdict == "unknown"
     assert "not enough evidence" in record.headline
     assert "different JAX versions" in record.headline
+
+
+# ---------------------------------------------------------------- a change that was put there is found there
+
+
+@pytest.mark.parametrize("number", ["000", "002"])
+@pytest.mark.parametrize("change", [0.001, -0.001])
+def test_a_changed_loss_is_found_at_its_step(number: str, change: float, tmp_path: Path) -> None:
+    """The log as it is, against itself with the loss of one step changed by the last digit that it prints."""
+    begin, end = scrape(page(number)).runs[0].span
+    text = page(number).read_bytes()[begin:end]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "log.txt").write_bytes(text)
+    for k in range(10):
+        pattern = re.compile(rb"(completed step: %d, .{1,200}?[, ]loss: )(\d+\.\d{3})" % k, re.DOTALL)
+        other = pattern.sub(lambda m: m[1] + f"{float(m[2]) + change:.3f}".encode(), text)
+        folder = tmp_path / f"b{k}"
+        folder.mkdir()
+        (folder / "log.txt").write_bytes(other)
+        pair = read_pair([tmp_path / "a" / "log.txt", folder / "log.txt"])
+        record = compare_pair(archive(pair, Store(tmp_path / f"out{k}")), case="c", aa=True)
+        assert record.divergence is not None
+        assert record.divergence.step == k
+        assert (record.parities[0].different, record.parities[0].largest_gap) == (1, 0.001)
 
 
 # ---------------------------------------------------------------- 000: Linen against an NNX that died
