@@ -1,6 +1,5 @@
-"""Reads the step lines of the next windows in other threads while the windows before them have their turn."""
+"""Reads the step lines of the next window in a thread while the windows before it have their turn."""
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,7 +9,7 @@ from tasks.scrape.step_columns import StepColumns
 from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
-MOST_THREADS = 4  # more than the one thread that takes the windows in can keep busy
+WAITING = 2  # windows that are read ahead; more threads than one would wait for the one that takes the windows in
 
 
 class Ahead:
@@ -19,20 +18,19 @@ class Ahead:
 
     def __init__(self, table: StepTable) -> None:
         self._table = table
-        self._threads = min(MOST_THREADS, len(os.sched_getaffinity(0)))
         self._pool: ThreadPoolExecutor | None = None
         self._queue: deque[tuple[Window, Future[list[StepColumns]]]] = deque()
 
     def put(self, window: Window) -> Iterator[tuple[Window, list[StepColumns]]]:
         """Windows whose turn it is, in order, with their lines in known places. The last window brings all the rest."""
         places = self._table.places()
-        if not places and not self._queue:
-            yield window, []
+        if not self._queue and (window.last or not places):
+            yield window, read_places(window, places)
             return
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="scrape")
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="scrape")
         self._queue.append((window, self._pool.submit(read_places, window, places)))
-        while self._queue and (window.last or len(self._queue) > self._threads):
+        while self._queue and (window.last or len(self._queue) > WAITING):
             before, found = self._queue.popleft()
             yield before, found.result()
         if window.last:

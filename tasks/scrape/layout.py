@@ -61,16 +61,22 @@ class Layout:
         """Equal for equal layouts."""
         return self.least.tobytes() + self.more.tobytes()
 
+    def fits(self, data: bytes, record: int) -> bool:
+        """Whether the row that starts at a position is of this layout."""
+        if record < 0 or record + self.width > len(data):
+            return False
+        row = np.frombuffer(data, np.uint8, self.width, record)
+        return bool((row - self.least <= self.more).all())
+
     @cached_property
     def divisors(self) -> Floats:
         """(floats, 1): what to divide the digits of each number by; 1 where they must be multiplied."""
         return np.array([float(10 ** max(number.power, 0)) for number in self.floats]).reshape(-1, 1)
 
     @cached_property
-    def factors(self) -> Floats:
-        """(floats, 1): what to multiply the quotients by: the sign, and powers of ten above 1."""
-        signs = [(-1 if number.negative else 1) * 10 ** max(-number.power, 0) for number in self.floats]
-        return np.array([float(sign) for sign in signs]).reshape(-1, 1)
+    def factors(self) -> tuple[float, ...]:
+        """What to multiply the quotient of each float by: the sign, and powers of ten above 1."""
+        return tuple(float((-1 if number.negative else 1) * 10 ** max(-number.power, 0)) for number in self.floats)
 
     @cached_property
     def reader(self) -> DigitReader:

@@ -1,16 +1,20 @@
-"""Finds the rows of known layouts in a window by a byte that each of them has and its distance to the next one."""
+"""Finds the rows of known layouts in a window: runs without a gap by their width, others by a byte that each has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tasks.scrape.digits import Positions
 from tasks.scrape.layout import LONGEST, Layout
-from tasks.scrape.step_columns import StepColumns, merge, read_rows
+from tasks.scrape.rows import read_rows, read_run
+from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.window import Window
 
 LEAST_ROWS = 8  # fewer are read faster one by one
+RUN_TRIES = 8  # layouts that are tried where a run may begin
+SHORT_RUN = 200  # rows: shorter runs cost more than they save
+MISSES = 4  # after so many short runs, or lines that belong to none, no more runs are looked for
 _BREAK = ord("\n")
 
 
@@ -51,8 +55,51 @@ def _choose_byte(window: Window, layout: Layout, columns: StepColumns) -> tuple[
     return layout.text[index], -index
 
 
-def read_places(window: Window, places: Iterable[Place]) -> list[StepColumns]:
+def read_places(window: Window, places: Sequence[Place]) -> list[StepColumns]:
     """The lines of a window that stand in known places. Touches nothing else, so it can run beside other windows."""
+    found, position = _read_runs(window, [place for place in places if place.room == place.layout.width])
+    if places and position < window.limit:
+        found += _read_marked(window, places, position)
+    return merge(found)
+
+
+def _read_runs(window: Window, places: Sequence[Place]) -> tuple[list[StepColumns], int]:
+    """The rows of the runs with which the window begins, and where they end. Saves looking for every line break."""
+    found: list[StepColumns] = []
+    position, line, counted, misses = 0, window.line, 0, 0
+    while misses < MISSES:
+        place, record = _next_row(window, places[:RUN_TRIES], position)
+        if place is None:
+            following = window.data.find(b"\n", max(position, window.start))
+            if not 0 <= following < window.limit:
+                break
+            position, misses = following + 1, misses + 1
+            continue
+        start = record + place.layout.head
+        line += window.data.count(b"\n", counted, start)
+        run = read_run(window, place.layout, record, line)
+        found.append(run)
+        position, counted, line = int(run.end[-1]), int(run.start[-1]), int(run.line[-1])
+        if position + place.layout.head >= window.limit:
+            return found, window.limit
+        misses = misses + 1 if len(run.record) < SHORT_RUN else 0
+    return found, position
+
+
+def _next_row(window: Window, places: Iterable[Place], position: int) -> tuple[Place | None, int]:
+    """The first row from a position on, if it is of one of the places; its position."""
+    best: tuple[Place | None, int] = None, len(window.data)
+    for place in places:
+        first = max(position, window.start - place.layout.head, place.at)
+        record = window.data.find(place.byte, first - place.at) + place.at
+        inside = first <= record < min(best[1], window.limit - place.layout.head)
+        if inside and place.layout.fits(window.data, record):
+            best = place, record
+    return best
+
+
+def _read_marked(window: Window, places: Sequence[Place], position: int) -> list[StepColumns]:
+    """The rows from a position on, by the byte that marks them."""
     found: list[StepColumns] = []
     by_byte: dict[int, list[Place]] = {}
     for place in places:
@@ -69,7 +116,7 @@ def read_places(window: Window, places: Iterable[Place]) -> list[StepColumns]:
             chosen = np.flatnonzero((rooms == place.room) & free)
             records = marks[chosen] + place.at
             start = records + place.layout.head
-            own = (start >= window.start) & (start < window.limit)
+            own = (records >= position) & (start >= window.start) & (start < window.limit)
             if len(by_byte) > 1:
                 own &= ~np.isin(records, taken)
             columns, used = read_rows(window, place.layout, records[own])
@@ -78,7 +125,7 @@ def read_places(window: Window, places: Iterable[Place]) -> list[StepColumns]:
                 free[chosen[own][used]] = False
         if len(by_byte) > 1:
             taken = np.concatenate([taken, *(columns.record for columns in found)])
-    return merge(found)
+    return found
 
 
 def _marks(window: Window, byte: int) -> Positions:

@@ -1,8 +1,10 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ import polars as pl
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.digits import Positions
 from tasks.scrape.layout import layout_of
-from tasks.scrape.places import Place, find_place, read_places
+from tasks.scrape.places import LEAST_ROWS, Place, find_place, read_places
 from tasks.scrape.prefix import ABSL, prefix_of_step
-from tasks.scrape.step_columns import StepColumns, merge, read_rows
+from tasks.scrape.rows import read_rows
+from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
 from tasks.scrape.step_frames import (
     FrameColumns,
@@ -26,7 +29,7 @@ from tasks.scrape.step_frames import (
     with_iso_times,
 )
 from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
-from tasks.scrape.window import Window
+from tasks.scrape.window import CONTEXT, Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
 # what comes after a line that was not cut off by the end
@@ -34,6 +37,10 @@ _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
 COLUMNS_FROM = 32
 LAYOUTS_PER_WINDOW = 64
+# with more bytes than these left, the layouts of the first lines there are looked for in the whole window
+LEARN_FROM = 64 << 10
+SAMPLE = 64
+ROUNDS = 16
 PLACES = 256
 UNREAD_SHOWN = 20
 _NO_SPACE = ~np.isin(np.arange(256), np.frombuffer(b" \t\r\n", np.uint8))
@@ -59,7 +66,7 @@ class StepTable:
 
     def places(self) -> tuple[Place, ...]:
         """Where lines of known layouts are looked for."""
-        return tuple(self._places.values())
+        return tuple(reversed(self._places.values()))  # the newest first: a log's numbers grow
 
     def add(self, window: Window, known: list[StepColumns] | None = None) -> list[tuple[int, int]]:
         """Read the step lines of a window; returns the stretches between them, in which other things may stand.
@@ -69,23 +76,32 @@ class StepTable:
         if self._before is None:
             self._before = find_usual(window)
         columns = read_places(window, self.places()) if known is None else known
+        gaps = _gaps(_spans(columns), window)
+        for _ in range(ROUNDS):
+            if _size(gaps, window) < LEARN_FROM:
+                break
+            more = read_places(window, self._learn(window, gaps))
+            if not more:
+                break
+            columns = merge([*columns, *more])
+            gaps = _gaps(_spans(columns), window)
+        rest = np.array(list(_loose_in(window, gaps)), np.int64)
+        found: list[StepColumns] = []
+        if rest.size >= self.columns_from:
+            found, _, rest = self._discover(window, rest)
+            columns = merge([*columns, *found])
         for some in columns:
             self._account(window, some)
-        gaps = _gaps([(some.record, some.end) for some in columns], window)
-        rest = np.array([position for gap in gaps for position in _loose_in(window, gap)], np.int64)
-        if not rest.size:
-            self._keep(window, columns, [])
-            return self._count_glued(window, gaps)
         self.seen += rest.size
-        found, rest = self._discover(window, rest)
-        columns = merge([*columns, *found])
         single: list[tuple[int, int]] = []
         rows = [row for p in rest.tolist() if (row := self._read_one(window, p, single)) is not None]
         self._keep(window, columns, rows)
-        spans = [(some.record, some.end) for some in columns]
-        if single:
-            spans.append((np.array([begin for begin, _ in single]), np.array([end for _, end in single])))
-        return self._count_glued(window, _gaps(spans, window))
+        if rows or found:
+            spans = [*_spans(columns), *((np.array([begin]), np.array([end])) for begin, end in single)]
+            gaps = _gaps(spans, window)
+        for begin, end in gaps:
+            self.glued += sum(1 for _ in _starts_in(_GLUED_PREFIX, window, begin, end))
+        return gaps
 
     def _account(self, window: Window, columns: StepColumns) -> None:
         self.seen += len(columns.start)
@@ -95,18 +111,21 @@ class StepTable:
         if window.data[first - 3 : first] != b"], ":  # rampup steps lack fields by design
             self._forms.add(window, first, columns.keys, len(columns.start))
 
-    def _count_glued(self, window: Window, gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        for begin, end in gaps:
-            found = _GLUED_PREFIX.finditer(window.data, begin, end)
-            self.glued += sum(1 for match in found if match.start() < window.limit)
-        return gaps
+    def _learn(self, window: Window, gaps: list[tuple[int, int]]) -> list[Place]:
+        """Where lines like the first ones in the gaps stand."""
+        sample = np.array(list(islice(_loose_in(window, gaps), SAMPLE)), np.int64)
+        if sample.size < max(LEAST_ROWS, self.columns_from):
+            return []
+        _, places, _ = self._discover(window, sample)
+        return places
 
-    def _discover(self, window: Window, rest: Positions) -> tuple[list[StepColumns], Positions]:
-        """The lines at these positions that share layouts with others, and the positions of those that do not."""
+    def _discover(self, window: Window, rest: Positions) -> tuple[list[StepColumns], list[Place], Positions]:
+        """Of the lines at these positions: those that share layouts with others, where such stand, and the others."""
         found: list[StepColumns] = []
+        places: list[Place] = []
         alone: list[int] = []
         for _ in range(LAYOUTS_PER_WINDOW):
-            if len(rest) < self.columns_from:
+            if len(rest) < min(self.columns_from, LEAST_ROWS):
                 break
             line = parse_step(window.data, int(rest[0]), last=window.last, before=self._before)
             layout = layout_of(window.data, line) if line else None
@@ -116,14 +135,14 @@ class StepTable:
                 continue
             columns, used = read_rows(window, layout, rest - layout.head)
             self._note(window, line)
-            self._account(window, columns)
-            self.seen -= len(columns.start)
             found.append(columns)
             rest = rest[~used]
             place = find_place(window, layout, columns)
-            if place is not None and len(self._places) < PLACES:
-                self._places.setdefault(place.key, place)
-        return found, np.concatenate([np.array(alone, np.int64), rest])
+            if place is not None:
+                places.append(place)
+                if len(self._places) < PLACES:
+                    self._places.setdefault(place.key, place)
+        return found, places, np.concatenate([np.array(alone, np.int64), rest])
 
     def _keep(self, window: Window, columns: list[StepColumns], rows: list[dict[str, Any]]) -> None:
         """Add what was read in a window to the table."""
@@ -194,10 +213,25 @@ class StepTable:
         return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
 
 
-def _loose_in(window: Window, gap: tuple[int, int]) -> list[int]:
-    """The positions in a gap of what looks like a step line."""
-    found = (match.start() for match in LOOSE.finditer(window.data, *gap))
-    return [position for position in found if position < window.limit]
+def _starts_in(pattern: re.Pattern[bytes], window: Window, begin: int, end: int) -> Iterator[int]:
+    """Where the matches in a stretch start that belong to the window."""
+    for match in pattern.finditer(window.data, begin, min(end, window.limit + CONTEXT)):
+        if match.start() < window.limit:
+            yield match.start()
+
+
+def _loose_in(window: Window, gaps: Iterable[tuple[int, int]]) -> Iterator[int]:
+    """The positions in the gaps of what looks like a step line."""
+    return (position for gap in gaps for position in _starts_in(LOOSE, window, *gap))
+
+
+def _size(gaps: Iterable[tuple[int, int]], window: Window) -> int:
+    """The bytes in gaps that belong to the window."""
+    return sum(min(end, window.limit) - begin for begin, end in gaps)
+
+
+def _spans(columns: Iterable[StepColumns]) -> list[tuple[Positions, Positions]]:
+    return [(some.record, some.end) for some in columns]
 
 
 def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tuple[int, int]]:

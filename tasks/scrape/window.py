@@ -11,6 +11,7 @@ from tasks.records import Source
 
 CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
+COUNTED = 128 << 10  # bytes that are counted at a time, in the cache
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
 
 
@@ -46,10 +47,17 @@ def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterato
         window = Window(data, base, line, start, limit, last=False)
         yield window
         keep = max(0, limit - CONTEXT)
-        line += int(np.count_nonzero(np.frombuffer(data, np.uint8, keep) == ord("\n")))
+        line += count_breaks(data, keep)
         base += keep
         data, start = data[keep:], limit - keep
     yield Window(data, base, line, start, len(data), last=True)
+
+
+def count_breaks(data: bytes, end: int) -> int:
+    """How many line breaks stand in data[:end]; much faster than `bytes.count`, which stops at each."""
+    text = np.frombuffer(data, np.uint8)
+    blocks = range(0, end, COUNTED)
+    return sum(int(np.count_nonzero(text[begin : min(begin + COUNTED, end)] == ord("\n"))) for begin in blocks)
 
 
 def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:

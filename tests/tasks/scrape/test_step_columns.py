@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from tasks.scrape.ahead import Ahead
 from tasks.scrape.step_line import parse_step
 from tasks.scrape.step_table import UNREAD_SHOWN, StepTable
 from tasks.scrape.window import Window, windows
@@ -105,6 +106,41 @@ def test_windows_join_without_a_seam(logs: type, tmp_path: Path) -> None:
     whole = read(data, NEVER)
     assert_frame_equal(table.frame(None), whole.frame(None))
     assert table.seen == 4000
+
+
+def test_reading_ahead_changes_nothing(logs: type) -> None:
+    """Layouts that come and go, between lines of other kinds, in windows of which some are read ahead."""
+    lines = []
+    for n in range(9000):
+        lines.append(logs.step(n, seconds=0.148 if n % 3000 < 2000 else 1.5 + n % 7 * 3, loss=9 - n / 1000))
+        if n % 1000 == 500:
+            lines += [logs.line("something else"), "Traceback (most recent call last):", logs.step(n)[:90]]
+    data = logs.framed(*lines)
+    inline, ahead = StepTable(), StepTable()
+    pieces = [data[begin : begin + 150_000] for begin in range(0, len(data), 150_000)]
+    for window in windows(pieces):
+        inline.add(window)
+    threads = Ahead(ahead)
+    for window in windows(pieces):
+        for own, known in threads.put(window):
+            ahead.add(own, known)
+    slow = read(data, NEVER)
+    for table in (inline, ahead):
+        assert_frame_equal(table.frame(None), slow.frame(None))
+        assert (table.seen, table.parsed, table.unread) == (slow.seen, slow.parsed, slow.unread)
+    assert slow.seen == 9009
+    assert slow.parsed == 9000
+
+
+def test_one_single_line_with_other_records_between(logs: type) -> None:
+    lines = []
+    for n in range(3000):
+        lines.append(logs.step(n, loss=9 - n / 1000))
+        if n % 5 == 0:
+            lines.append(logs.line("saved something of length " + "x" * (n % 13)))
+    data = " ".join(lines).encode() + b"\n"
+    table = same(data)
+    assert table.parsed == table.seen == 3000
 
 
 def test_unknown_values_of_both_kinds_become_words() -> None:
