@@ -104,12 +104,16 @@ def _show_run(console: Console, run: RunReading) -> None:
     if shown.height < run.steps.height:
         console.print(f"({run.steps.height - shown.height} steps between them not shown; --format json has all)")
     for event in run.checkpoints:
-        state = {True: "committed", False: "not committed", None: "commit not visible from this host"}[event.committed]
-        console.print(f"checkpoint {event.step}: {state}, line {event.line}", highlight=False)
+        console.print(f"checkpoint {event.step}: {escape(event.told)}, line {event.line}", highlight=False)
+    for restore in run.restores:
+        console.print(f"restored {escape(restore.told)}, line {restore.line}", highlight=False)
     if run.error:
-        cause = escape(f"{run.error.type}: {run.error.message}")
-        console.print(f"[red]died:[/] {cause} (line {run.error.line})", highlight=False)
+        console.print(f"[red]died:[/] {escape(run.error.told)} (line {run.error.line})", highlight=False)
+        if run.error.why:
+            console.print(f"      {escape(run.error.why)}", highlight=False)
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"
+    if run.fate == "finished" and run.exit_code is None:
+        state = "all planned steps, no exit code"
     console.print(
         f"read {coverage.step_lines_parsed} of {coverage.step_lines_seen} step lines; {state}; "
         f"exit code {run.exit_code}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
-from tasks.records import CheckpointProof, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
+from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
 from tasks.store import RunDirectory
 
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
@@ -42,19 +42,24 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     if reading.error is not None or reading.exit_code == 0:
         return reading
     code = reading.exit_code
+    death: DeathKind
     if code is None:
-        kind, message = "Killed", "the log ends without an exit code: the process and its supervisor were killed"
+        kind, death, message = (
+            "Killed",
+            "killed",
+            "the log ends without an exit code: the process and its supervisor were killed",
+        )
     elif code > SIGNAL_BASE:
-        kind, message = "Killed", f"ended by {name_signal(code - SIGNAL_BASE)}"
+        kind, death, message = "Killed", "killed", f"ended by {name_signal(code - SIGNAL_BASE)}"
     elif code == TIMED_OUT:
-        kind, message = "TimeLimit", "the time limit was reached"
+        kind, death, message = "TimeLimit", "timeout", "the time limit was reached"
     elif code == CANNOT_START:
-        kind, message = "CannotStart", "the command could not be started"
+        kind, death, message = "CannotStart", "configuration", "the command could not be started"
     else:
-        kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
+        kind, death, message = "ExitCode", "other", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
-    error = LogError(type=kind, message=message, line=place.line, offset=place.offset)
-    return reading.model_copy(update={"error": error})
+    error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
+    return reading.model_copy(update={"error": error, "fate": death})
 
 
 def name_signal(number: int) -> str:

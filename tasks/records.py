@@ -111,15 +111,15 @@ DeathKind = Literal[
     "timeout", "killed", "cut_off", "other",
 ]  # fmt: skip
 DEATH_WORDS: dict[DeathKind, str] = {
-    "not_implemented": "something is not implemented",
+    "not_implemented": "not implemented",
     "device_oom": "out of memory on the device",
     "host_oom": "out of memory on the host",
     "preempted": "preempted or evicted",
     "nan": "NaN or infinite loss",
     "shape_mismatch": "shapes or shardings do not fit",
-    "storage": "storage",
-    "configuration": "configuration",
-    "timeout": "time-out",
+    "storage": "storage failed",
+    "configuration": "wrong configuration",
+    "timeout": "timed out",
     "killed": "killed",
     "cut_off": "the log is cut off without an end",
     "other": "",
@@ -149,6 +149,11 @@ class LogError(Frozen):
     def words(self) -> str:
         """The class in words; empty for `other`."""
         return DEATH_WORDS[self.kind]
+
+    @property
+    def told(self) -> str:
+        """The class in words, the type and the message, as every surface tells it."""
+        return ": ".join(part for part in (self.words, self.type, self.message) if part)
 
 
 class Environment(Frozen):
@@ -249,6 +254,22 @@ class CheckpointEvent(Frozen):
     failed_line: int | None = None
     run: int = _run_number()
 
+    @property
+    def told(self) -> str:
+        """How far it came, in words, as every surface tells it."""
+        words = {
+            "announced": "announced", "blocking_done": "blocking part done", "background_done": "background part done",
+            "committed": "committed", "validated": "committed, over on all hosts", "restored": "committed, read back",
+            "not_visible": "commit not visible from this host", "failed": "failed",
+        }[self.state]  # fmt: skip
+        if self.state == "restored" and not self.committed:
+            words = "read back, so committed"
+        if self.committed is False and self.state != "failed":
+            words += ", never committed"
+        if self.state == "not_visible" and self.validated:
+            words += ", over on all hosts"
+        return words
+
     @model_validator(mode="before")
     @classmethod
     def _state_of_the_rest(cls, value: Any) -> Any:
@@ -273,6 +294,14 @@ class Restore(Frozen):
     offset: int
     finished_line: int | None = None
     run: int = _run_number()
+
+    @property
+    def told(self) -> str:
+        """What was read back, in words, as every surface tells it."""
+        what = f"step {self.step}" if self.step is not None else self.origin or "a checkpoint"
+        where = f" from {self.path}" if self.path else ""
+        took = f" in {self.seconds:g} s" if self.seconds is not None else ""
+        return f"{what}{where}{took}{'' if self.finished else ', not seen to finish'}"
 
 
 class Stall(Frozen):
@@ -491,6 +520,14 @@ class MetricDiff(Frozen):
     threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"; empty: the row decides nothing
     baseline_source: Source | None = None
     candidate_source: Source | None = None
+    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 95 % interval
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"
+    p_value: float | None = None  # the chance of such an effect if there is none
+    runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many
+    cost_text: str = ""  # what the runs that are lacking cost
 
 
 class Curve(Frozen):

@@ -39,9 +39,14 @@ class ArmRuns(Frozen):
 
 
 def has_died(run: RunRecord) -> bool:
-    """Whether a run did not end well: a non-zero exit code, or no exit code and an exception that ended it."""
-    code = run.reading.exit_code
-    return code not in (0, None) or (code is None and run.reading.error is not None)
+    """Whether a run did not end well: a non-zero exit code, or no exit code and something that ended it.
+
+    With exit code 0 only the trainer's own word counts that it stops early, e.g. because it is preempted.
+    """
+    code, error = run.reading.exit_code, run.reading.error
+    if code == 0:
+        return error is not None and run.reading.fate == error.kind
+    return code is not None or error is not None
 
 
 def printed_steps(run: RunRecord) -> pl.DataFrame:

@@ -22,7 +22,7 @@ def find_deaths(arms: Arms) -> Observations:
         when = f" {show_duration(after)} after its start" if after is not None else ""
         done = "before its first step" if reading.steps.is_empty() else f"after step {reading.steps['step'][-1]}"
         code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
-        cause = f": {error.type}: {error.message}" if error else ""
+        cause = f": {error.told}" if error else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
         yield Observed(
             kind="died",
@@ -33,7 +33,7 @@ def find_deaths(arms: Arms) -> Observations:
 
 def _cause(arm: ArmRuns, number: int, run: RunRecord) -> Evidence:
     error = run.reading.error
-    value = f"{error.type}: {error.message}" if error else f"EXIT_CODE={run.reading.exit_code}"
+    value = error.told if error else f"EXIT_CODE={run.reading.exit_code}"
     source = Source(line=error.line, offset=error.offset, run=number) if error else None
     return Evidence(arm=arm.name, value=value, source=source)
 

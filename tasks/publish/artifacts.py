@@ -104,7 +104,7 @@ def _deaths(record: ComparisonRecord) -> list[str]:
     for role, arm in _sides(record):
         if is_dead(arm):
             error = arm.cause_of_death
-            cause = f"{error.type}: {error.message} (line {error.line} of its log)" if error else "no cause in its log"
+            cause = f"{error.told} (line {error.line} of its log)" if error else "no cause in its log"
             blocks.append(f"✗ {role} **{_md(arm.label)}** died: {_md(cause)}")
     return blocks
 

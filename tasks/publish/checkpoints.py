@@ -75,8 +75,7 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
 def _log_words(event: CheckpointEvent | None) -> str:
     if event is None:
         return "not mentioned"
-    committed = {True: "commit seen", False: "no commit seen", None: "this host does not print the commit"}
-    parts = [committed[event.committed]]
+    parts = [event.told]
     parts += [f"{event.arrays} arrays"] if event.arrays is not None else []
     parts += [f"{event.blocking_s:.2f} s blocking"] if event.blocking_s is not None else []
     parts += [f"{event.background_s:.2f} s in the background"] if event.background_s is not None else []

@@ -81,7 +81,7 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         if error is None:
             line.append("its log names no cause", style="default")
         else:
-            line.append(visible(f"{error.type}: {error.message}"), style="default")
+            line.append(visible(error.told), style="default")
             line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
         yield line
 

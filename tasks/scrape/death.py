@@ -165,7 +165,8 @@ class DeathLog:
         code = self.exit_code
         if code is not None and code >= 128 and self._exit is not None:
             name = _SIGNALS.get(code - 128, f"signal {code - 128}")
-            message = f"ended by {name} (exit code {code})"
+            hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
+            message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in _SIGNALS else f"ended by {name}"
             best = _Found("signal", name, message, f"{name}: {message}", self._exit)
             if signals:
                 best = replace(best, source=signals[0].source)

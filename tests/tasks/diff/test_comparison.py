@@ -141,6 +141,22 @@ def test_an_exception_that_was_survived_is_no_cause_of_death(
     assert compare(make_run("linen"), survived).candidate.cause_of_death is None
 
 
+def test_the_class_of_a_death_is_told_in_words(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
+    error = died["error"].model_copy(update={"kind": "device_oom"})
+    record = compare(make_run("linen"), make_run("nnx", losses=(), reading={**died, "error": error}))
+    assert f"out of memory on the device: {error.type}: {error.message}" in record.headline
+
+
+def test_a_run_that_stopped_early_in_good_order_died(
+    make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
+) -> None:
+    # MaxText ends with exit code 0 when it is told to stop
+    stopped = died["error"].model_copy(update={"type": "StopTraining", "message": "SIGTERM", "kind": "preempted"})
+    record = compare(make_run("linen"), make_run("nnx", reading={"error": stopped, "fate": "preempted"}))
+    assert record.verdict == "regressed"
+    assert "preempted or evicted: StopTraining: SIGTERM" in record.headline
+
+
 # ---------------------------------------------------------------- exit status
 
 
