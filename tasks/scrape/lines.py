@@ -56,7 +56,7 @@ def _break_between(data: bytes, begin: int, end: int) -> set[int]:
     found = {match.start() for match in _STARTS.finditer(data, begin, end)}
     for match in _TRACEBACK.finditer(data, begin, end):
         raised = read_exception(data, match.start())
-        if raised is not None:
+        if raised is not None and raised.position < end:
             found.add(raised.position)
     return {position for position in found if position not in own}
 

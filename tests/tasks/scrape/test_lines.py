@@ -61,3 +61,12 @@ def test_only_the_span(logs: Any) -> None:
 def test_bytes_that_are_no_text(logs: Any) -> None:
     data = b"caf\xe9\r\n" + logs.framed()
     assert display_lines(data, (0, len(data)))[0] == (0, "caf\ufffd")
+
+
+def test_a_traceback_that_ends_on_another_line_breaks_only_its_own(logs: Any) -> None:
+    glued = f"{logs.step(0)} {logs.step(1)} {TRACEBACK}"
+    data = f"{glued}\n{logs.step(2)}\n".encode()
+    lines = display_lines(data, (0, len(data)))
+    offsets = [offset for offset, _ in lines]
+    assert offsets == sorted(set(offsets))
+    assert [text for _, text in lines][-2:] == ["ValueError: shapes", logs.step(2)]
