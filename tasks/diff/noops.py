@@ -51,8 +51,8 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
             message=f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal "
             "values cannot be asked for",
             evidence=tuple(
-                Evidence(arm=arm.name, value=f"{metric} {value}", source=place)
-                for value, place in zip(first.values, first.places, strict=True)
+                Evidence(arm=arm.name, value=f"run {number + 1}: {metric} {value}", source=place)
+                for number, value, place in zip(first.numbers, first.values, first.places, strict=True)
             ),
         )
 

@@ -32,6 +32,7 @@ class Within(Frozen):
 
     step: int
     widest: float
+    numbers: tuple[int, ...]  # of the runs in the arm
     values: tuple[str, ...]  # at `step`, run by run
     places: tuple[Source | None, ...]
 
@@ -174,6 +175,7 @@ def _within(
     return Within(
         step=step,
         widest=float(np.where(np.isnan(widths), inf, widths).max()),
+        numbers=tuple(number for number, _ in runs),
         values=tuple(repr(float(value)) if exact else f"{value:g}" for value in side[:, at]),
         places=tuple(step_place(run, step, number) for number, run in runs),
     )

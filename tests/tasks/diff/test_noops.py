@@ -144,6 +144,6 @@ def test_runs_of_one_arm_that_differ_among_themselves(make_run: MakeRun, find: F
         "the runs of nnx · c0ffee differ among themselves from step 3 on (loss)"
     )
     assert [(e.value, e.source) for e in found["nondeterministic"].evidence] == [
-        ("loss 7.5", Source(line=103, offset=1030, run=0)),
-        ("loss 7.501", Source(line=103, offset=1030, run=1)),
+        ("run 1: loss 7.5", Source(line=103, offset=1030, run=0)),
+        ("run 2: loss 7.501", Source(line=103, offset=1030, run=1)),
     ]

@@ -28,6 +28,8 @@ from tasks.records import (
 type Lines = list[tuple[int, str]]
 
 BRANCH = "feat/Migrate-Decoder-And-Tests-to-NNX"
+RUN_MAIN = "main_20260418_180000"
+RUN_BRANCH = "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615"
 TPU = Environment(jax="0.9.2", jaxlib="0.9.2", device_kind="TPU v6 lite", num_devices=32, mesh={"fsdp": 32})
 
 
@@ -123,15 +125,29 @@ def logs_002() -> dict[str, Lines]:
 def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
     """`main` against a branch: same commit, other JAX, and an average that stalls have turned round."""
     main, branch = logs_002["main"], logs_002[BRANCH]
-    ends = {
-        "baseline_source": place(main, "completed step: 9,"),
-        "candidate_source": place(branch, "completed step: 9,"),
-    }
-    jax = {
-        "baseline_source": place(main, "Jax Version"),
-        "candidate_source": place(branch, "Jax Version"),
-    }
+    ends, jax = (
+        {"baseline_source": place(main, text), "candidate_source": place(branch, text)}
+        for text in ("completed step: 9,", "Jax Version")
+    )
     noisy = "-0.3 % from 1 run per arm: run-to-run noise is not known; run 2 more of each (--repeats 3)"
+    rows = (
+        row("parameters", "Parameters", ("1.104 billion", "1.104 billion", "—"), "same", "equal as printed"),
+        row("final_loss", "Final loss", ("6.9810", "6.9810", "0"), "same", "equal to printed precision (3 decimals)",
+            better="lower", threshold=0.0, threshold_text="exact", **ends),
+        row("tflops", "TFLOP/s", ("11.338", "11.302", "-0.036"), "unknown", noisy,
+            better="higher", threshold=0.22676, threshold_text="±2 %", unit="TFLOP/s/device", **ends),
+        row("tokens", "Tok/s", ("1812.1", "1806.3", "-5.779"), "unknown", noisy,
+            better="higher", threshold=36.24, threshold_text="±2 %", **ends),
+        row("avg_step", "Avg s/step", ("1.374", "1.430", "+0.056"), "regressed",
+            "the mean is ruled by stalls: see the median below",
+            better="lower", threshold=0.027, threshold_text="±2 %", unit="s"),
+        row("memory", "Memory %", ("1.31", "1.31", "0"), "same", "equal to 2 decimals",
+            better="lower", threshold=0.0),
+        row("jax", "JAX", ("0.9.2", "0.8.1", "—"), "unknown", "differs: see the findings", **jax),
+        row("median_step", "Median steady step", ("0.076", "0.071", "-0.005"), "improved",
+            "7 steady steps of each; the sign of the average flips once stalls are taken out",
+            better="lower", group="ours", rule="median without step 0 and stalls", threshold=0.0015, unit="s"),
+    )  # fmt: skip
     return ComparisonRecord(
         id="20260419T064158-3f9a1c",
         comparison="main-vs-branch",
@@ -139,8 +155,8 @@ def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
         target="v6e-32",
         created="2026-04-19T07:00:00Z",
         question="Did moving the decoder and its tests to NNX change anything?",
-        baseline=arm("main", "574ad3fb9", "0.9.2", main, "main_20260418_180000", 7),
-        candidate=arm(BRANCH, "574ad3fb9", "0.8.1", branch, "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615", 0),
+        baseline=arm("main", "574ad3fb9", "0.9.2", main, RUN_MAIN, 7),
+        candidate=arm(BRANCH, "574ad3fb9", "0.8.1", branch, RUN_BRANCH, 0),
         verdict="unknown",
         headline="Not comparable yet: both sides carry commit 574ad3fb9 and run different versions of JAX.",
         findings=(
@@ -161,76 +177,7 @@ def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
             ),
             Finding(kind="host-process", effect="note", message="The logs come from host processes 7 and 0."),
         ),
-        rows=(
-            row("parameters", "Parameters", ("1.104 billion", "1.104 billion", "—"), "same", "equal as printed"),
-            row(
-                "final_loss",
-                "Final loss",
-                ("6.9810", "6.9810", "0"),
-                "same",
-                "equal to printed precision (3 decimals)",
-                better="lower",
-                threshold=0.0,
-                threshold_text="exact",
-                **ends,
-            ),
-            row(
-                "tflops",
-                "TFLOP/s",
-                ("11.338", "11.302", "-0.036"),
-                "unknown",
-                noisy,
-                better="higher",
-                threshold=0.22676,
-                threshold_text="±2 %",
-                unit="TFLOP/s/device",
-                **ends,
-            ),
-            row(
-                "tokens",
-                "Tok/s",
-                ("1812.1", "1806.3", "-5.779"),
-                "unknown",
-                noisy,
-                better="higher",
-                threshold=36.24,
-                threshold_text="±2 %",
-                **ends,
-            ),
-            row(
-                "avg_step",
-                "Avg s/step",
-                ("1.374", "1.430", "+0.056"),
-                "regressed",
-                "the mean is ruled by stalls: see the median below",
-                better="lower",
-                threshold=0.027,
-                threshold_text="±2 %",
-                unit="s",
-            ),
-            row(
-                "memory",
-                "Memory %",
-                ("1.31", "1.31", "0"),
-                "same",
-                "equal to 2 decimals",
-                better="lower",
-                threshold=0.0,
-            ),
-            row("jax", "JAX", ("0.9.2", "0.8.1", "—"), "unknown", "differs: see the findings", **jax),
-            row(
-                "median_step",
-                "Median steady step",
-                ("0.076", "0.071", "-0.005"),
-                "improved",
-                "7 steady steps of each; the sign of the average flips once stalls are taken out",
-                better="lower",
-                group="ours",
-                rule="median without step 0 and stalls",
-                threshold=0.0015,
-                unit="s",
-            ),
-        ),
+        rows=rows,
         floors=(
             Floor(name="same program", holds=None, evidence="no StableHLO in an ingested log"),
             Floor(name="same bits", holds=False, evidence="step 4: 8.459 and 8.458"),
@@ -238,14 +185,8 @@ def record_002(logs_002: dict[str, Lines]) -> ComparisonRecord:
         ),
         divergence=FirstDivergence(metric="loss", step=4, baseline="8.459", candidate="8.458", precision="3 decimals"),
         curves=(
-            *curves("main", "main_20260418_180000", main, SECONDS_MAIN, LOSSES_MAIN),
-            *curves(
-                BRANCH,
-                "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615",
-                branch,
-                SECONDS_BRANCH,
-                LOSSES_BRANCH,
-            ),
+            *curves("main", RUN_MAIN, main, SECONDS_MAIN, LOSSES_MAIN),
+            *curves(BRANCH, RUN_BRANCH, branch, SECONDS_BRANCH, LOSSES_BRANCH),
         ),
         stalls={
             "main": (stall(main, 7, 9.671),),
