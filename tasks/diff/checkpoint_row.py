@@ -1,7 +1,7 @@
 """Turns the checkpoints of two arms, and what was verified of them, into one row."""
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns
+from tasks.diff.arms import ArmRuns, numbered
 from tasks.diff.decide import Decision
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
 from tasks.records import CheckpointProof, MetricDiff, RunRecord, Source, Verdict
@@ -42,7 +42,7 @@ def checkpoint_row(arms: Arms) -> MetricDiff:
 
 def read_saved(arm: ArmRuns) -> Saved:
     """Put an arm's announcements and proofs together, run by run."""
-    events = [event for run in arm.runs for event in run.reading.checkpoints]
+    events = [numbered(event, number) for number, run in enumerate(arm.runs) for event in run.reading.checkpoints]
     per_run = [_good_steps(run) for run in arm.runs]
     return Saved(
         announced=sum(len(_announced(run)) for run in arm.runs),
@@ -50,9 +50,9 @@ def read_saved(arm: ArmRuns) -> Saved:
         committed=sum(event.committed is True for event in events),
         invisible=sum(event.committed is None for event in events),
         steps=frozenset.intersection(*per_run),
-        broken=tuple(problem for run in arm.runs for problem in _broken(arm, run)),
+        broken=tuple(p for number, run in enumerate(arm.runs) for p in _broken(arm.name_run(number), run)),
         proved=any(run.proofs for run in arm.runs),
-        source=Source(line=events[0].line, offset=events[0].offset) if events else None,
+        source=Source(line=events[0].line, offset=events[0].offset, run=events[0].run) if events else None,
     )
 
 
@@ -70,10 +70,10 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
     return frozenset(event.step for event in run.reading.checkpoints if event.committed)
 
 
-def _broken(arm: ArmRuns, run: RunRecord) -> list[str]:
+def _broken(name: str, run: RunRecord) -> list[str]:
     if not run.proofs:
         lost = [event.step for event in run.reading.checkpoints if event.committed is False]
-        return [f"{arm.label}, step {step}: the run ended before it was committed" for step in lost]
+        return [f"{name}, step {step}: the run ended before it was committed" for step in lost]
     failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
     problems = []
     for step in sorted(_announced(run) - _verified(run), key=lambda step: -1 if step is None else step):
@@ -82,7 +82,7 @@ def _broken(arm: ArmRuns, run: RunRecord) -> list[str]:
             why = "announced in the log, but not found in the run's folder"
         else:
             why = proof.problems[0].message if proof.problems else "the verification failed"
-        problems.append(f"{arm.label}, step {step}: {why}")
+        problems.append(f"{name}, step {step}: {why}")
     return problems
 
 

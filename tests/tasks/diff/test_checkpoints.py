@@ -109,6 +109,22 @@ def test_every_repeat_must_have_every_step(
     assert (row.verdict, row.reason) == ("regressed", "nnx · c0ffee has no checkpoint of step 5")
 
 
+def test_a_broken_one_is_told_with_its_run_and_the_row_leads_to_the_first_that_was_announced(
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+    prove: Say,
+) -> None:
+    left = [make_run("linen"), make_run("linen", repeat=1, reading=announce({0: True}), record=prove({0: True}))]
+    right = [make_run("nnx", repeat=n, reading=announce({0: True}), record=prove({0: n == 0})) for n in range(2)]
+    row = row_of(compare(left, right), "checkpoints")
+    assert row.verdict == "regressed"
+    assert row.reason.startswith("nnx · c0ffee, run 2, step 0: d/0 is 3 bytes short")
+    assert row.baseline_source is not None
+    assert row.baseline_source.run == 1
+
+
 def test_a_dead_arm_is_not_blamed_for_what_it_did_not_save(
     make_run: MakeRun,
     compare: Callable[..., ComparisonRecord],
