@@ -5,12 +5,13 @@ from typing import Any
 
 from configs.findings import FindingKind
 from configs.schema import PLACE_KEYS
-from tasks.diff.observed import Observations, compare, last_step_line, places_of
+from tasks.diff.observed import Observations, Observed, compare, last_step_line, places_of, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.trainers import config_of
 from tasks.records import RunReading
 
 PLACES = PLACE_KEYS | {"tensorboard_dir", "checkpoint_dir", "metrics_dir"}  # MaxText's, derived from PLACE_KEYS
+SINGLE = 5  # more keys than this that differ become one finding
 # keys of MaxText, of ours and of Megatron, by what they decide
 KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
     ("seed", re.compile(r"seed")),
@@ -43,11 +44,32 @@ def _last(reading: RunReading, column: str) -> Any:
 
 def _configs(arms: Arms, declared: frozenset[str]) -> Observations:
     left, right = (config_of(arm) for arm in arms)
-    for key in sorted((left.keys() & right.keys()) - PLACES - declared):
-        values = left[key], right[key]
-        if values[0] != values[1]:
+    keys = sorted((left.keys() & right.keys()) - PLACES - declared)
+    different = [key for key in keys if left[key] != right[key]]
+    for kind in dict.fromkeys(map(kind_of, different)):
+        same_kind = [key for key in different if kind_of(key) == kind]
+        if len(same_kind) > SINGLE:
+            yield _many(arms, kind, same_kind, (left, right))
+            continue
+        for key in same_kind:
             message = f"{key} differs ({{}} and {{}}), and was not meant to"
-            yield from compare(arms, kind_of(key), values, message, places_of(arms, f"config.{key}"))
+            yield from compare(arms, kind, (left[key], right[key]), message, places_of(arms, f"config.{key}"))
+
+
+def _many(arms: Arms, kind: FindingKind, keys: list[str], configs: tuple[dict[str, str], dict[str, str]]) -> Observed:
+    """One observation for many keys, as two versions of a trainer have them: their values are the evidence."""
+    shown = ", ".join(keys[:SINGLE])
+    return Observed(
+        kind=kind,
+        message=f"{len(keys)} config keys differ, and were not meant to: {shown} and {len(keys) - SINGLE} more",
+        evidence=tuple(
+            evidence
+            for key in keys
+            for evidence in show_each(
+                arms, (f"{key}={configs[0][key]}", f"{key}={configs[1][key]}"), places_of(arms, f"config.{key}")
+            )
+        ),
+    )
 
 
 def kind_of(key: str) -> FindingKind:

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from tasks.publish.chart import draw_changes, draw_loss, to_data_uri
+from tasks.publish.chart import draw_changes, draw_loss, draw_times, to_data_uri
 from tasks.publish.text import shorten, visible
 from tasks.publish.words import (
     EFFECT_WORDS,
@@ -125,6 +125,7 @@ def _charts(record: ComparisonRecord) -> list[str]:
     drawn = [
         ("change of every metric against its threshold", draw_changes(record)),
         ("loss per step", draw_loss(record)),
+        ("where the time of a run went", draw_times(record)),
     ]
     return [f"![{title}]({to_data_uri(svg)})" for title, svg in drawn if svg is not None]
 

@@ -261,6 +261,18 @@ def test_a_config_key_is_told_for_what_it_is(key: str, kind: str, make_run: Make
     assert find(*sides, declared=frozenset({key})) == {}
 
 
+def test_many_keys_are_one_finding(make_run: MakeRun, find: Find) -> None:
+    keys = [f"key_{letter}" for letter in "abcdefg"]
+    sides = [
+        make_run(arm, reading={"config": dict.fromkeys(keys, value)}) for arm, value in (("linen", "1"), ("nnx", "2"))
+    ]
+    found = find(*sides)["config"]
+    assert found.message == (
+        "7 config keys differ, and were not meant to: key_a, key_b, key_c, key_d, key_e and 2 more"
+    )
+    assert [evidence.value for evidence in found.evidence if evidence.arm == "nnx"] == [f"{key}=2" for key in keys]
+
+
 def test_logs_of_two_trainers_are_told(make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen"), make_run("nnx", reading={"format": "megatron"}))
     assert set(found) == {"log-format"}
