@@ -383,6 +383,22 @@ class RunReading(Frozen):
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fate_of_the_rest(cls, value: Any) -> Any:
+        """Readers that do not tell how a run ended leave it to what they do tell: the error, else the exit code."""
+        if not isinstance(value, dict) or "fate" in value:
+            return value
+        error, code, coverage = value.get("error"), value.get("exit_code"), value.get("coverage")
+        fate: RunFate = "unknown"
+        if isinstance(error, LogError):
+            fate = error.kind
+        elif code is not None:
+            fate = "finished" if code == 0 else "other"
+        elif isinstance(coverage, Coverage) and coverage.truncated:
+            fate = "cut_off"
+        return {**value, "fate": fate}
+
     @field_validator("steps", mode="before")
     @classmethod
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame:
@@ -570,8 +586,8 @@ class Parity(Frozen):
 class TimePart(Frozen):
     """What one kind of time cost a run.
 
-    `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of that
-    cause took beyond that. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
+    `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
+    that cause took beyond that. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
     `outside` where the log does not date its lines.
     """
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from tasks.records import LogError
+from tasks.scrape.causes import classify
 from tasks.scrape.ranks import rank_mark
 from tasks.scrape.window import OVERLAP, Window
 
@@ -62,7 +63,13 @@ class RankTracebacks:
 
     def _note(self, mark: bytes, kind: str, message: str, position: int, window: Window) -> None:
         source = window.source(position)
-        error = LogError(type=kind, message=message, line=source.line, offset=source.offset)
+        error = LogError(
+            type=kind,
+            message=message,
+            line=source.line,
+            offset=source.offset,
+            kind=classify(f"{kind}: {message}" if message else kind),
+        )
         # of a chain of exceptions of one rank the last is the one that ended it
         for index, (other, earlier) in enumerate(self.found):
             start = earlier.offset - window.base
