@@ -14,7 +14,8 @@ from tasks.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
-TRAINER = Path("model") / "train.py"
+# without its __init__.py the folder is no package of its own, and Python would take the one that is installed
+TRAINER = ("model/__init__.py", "model/train.py", "configs/base.yml")
 
 
 class ArmWishes(Frozen):
@@ -113,8 +114,9 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
 
 def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
     folder = make_checkout(repository, ref.sha, cache)
-    if not (folder / TRAINER).is_file():
-        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: there is no {TRAINER} in it")
+    missing = [name for name in TRAINER if not (folder / name).is_file()]
+    if missing:
+        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
     return folder
 
 
