@@ -153,7 +153,9 @@ class LogError(Frozen):
     @property
     def told(self) -> str:
         """The class in words, the type and the message, as every surface tells it."""
-        return ": ".join(part for part in (self.words, self.type, self.message) if part)
+        # pydantic's message counts what is wrong, and the next line says it
+        said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
+        return ": ".join(part for part in (self.words, self.type, self.message, said) if part)
 
 
 class Environment(Frozen):
@@ -587,7 +589,7 @@ class TimePart(Frozen):
     """What one kind of time cost a run.
 
     `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
-    that cause took beyond that. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
+    that cause took beyond it. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
     `outside` where the log does not date its lines.
     """
 

@@ -176,3 +176,14 @@ def test_jax_own_rule_ends_a_message(logs: Any) -> None:
         + "\nFor simplicity, JAX has removed its internal frames"
     )
     assert error_of(logs.framed(TRACEBACK.format(file="a.py", error=text), code=1)).detail == ""
+
+
+def test_what_pydantic_found_wrong_is_told(logs: Any) -> None:
+    # … train base.yml num_experts=4 num_experts_per_tok=2 decoder_block=mixtral (0.2.5)
+    text = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for MaxTextConfig\n"
+        "  Value error, moe_mlp_dim must be positive for MoE models (num_experts > 1) [type=value_error]"
+    )
+    error = error_of(logs.framed(TRACEBACK.format(file="a.py", error=text), code=1))
+    assert error.told.startswith("wrong configuration: pydantic_core._pydantic_core.ValidationError: 1 validation error")
+    assert "moe_mlp_dim must be positive" in error.told
