@@ -5,7 +5,9 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, theilslopes  # type: ignore[import-untyped]
 
 LEAST_POINTS = 6  # with five points in perfect order, chance alone gives 1 in 60
-MOST_POINTS = 30  # more steps are put together in blocks: neighbours are not independent, and slopes are taken of pairs
+# more steps are put together in blocks, since neighbours are not independent: of |AR(1)| noise up to ρ = 0.99 that does
+# not grow, at most 1.3 % are said to (400 series each of 20 to 1000 steps); with 30 blocks it was 8 %
+MOST_POINTS = 8
 CHANCE = 0.01
 
 
@@ -22,8 +24,10 @@ def describe_trend(steps: NDArray[np.int64], gaps: NDArray[np.float64]) -> str:
     blocks = min(len(gaps), MOST_POINTS)
     at = np.array([np.median(block) for block in np.array_split(steps.astype(np.float64), blocks)])
     size = np.array([np.median(block) for block in np.array_split(gaps, blocks)])
-    if np.all(size == size[0]):
+    if np.all(gaps == gaps[0]):
         return "the gap stays the same"
+    if np.all(size == size[0]):
+        return f"the gap neither grows nor shrinks for sure (the medians of {blocks} blocks of steps are equal)"
     chance = float(kendalltau(at, size).pvalue)
     slope = float(theilslopes(size, at).slope) + 0.0  # which turns -0.0 into 0.0
     how = f"Mann–Kendall p = {chance:.2g}, Theil–Sen {slope:+.2g} per step"

@@ -270,10 +270,23 @@ def test_a_growing_gap_is_told_with_its_slope(make_run: MakeRun) -> None:
     found = gaps_of(make_run, [0.0, 0.0, *(0.002 * n for n in range(1, 19))])
     assert "the gap grows" in found.parity.trend
     assert "Theil–Sen +0.002 per step" in found.parity.trend
-    # 18 points in perfect order: 2 of 18! orders are as extreme
+    # 8 blocks in perfect order: 2 of 8! orders are as extreme
     chance = re.search(r"p = (\S+),", found.parity.trend)
     assert chance is not None
-    assert float(chance[1]) == pytest.approx(2 / factorial(18), rel=0.05)
+    assert float(chance[1]) == pytest.approx(2 / factorial(8), rel=0.05)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.8, 0.95])
+def test_gaps_that_only_remember_themselves_do_not_grow(memory: float) -> None:
+    """Noise whose neighbours are alike wanders; with a chance of 1 % to each side, 6 of 200 are far too many."""
+    random = np.random.default_rng(7)
+    grown = 0
+    for _ in range(200):
+        noise = random.normal(size=200)
+        for step in range(1, 200):
+            noise[step] += memory * noise[step - 1]
+        grown += "the gap grows" in describe_trend(np.arange(200), np.abs(noise))
+    assert grown <= 6
 
 
 def test_gaps_without_a_direction_or_too_few(make_run: MakeRun) -> None:
