@@ -71,6 +71,7 @@ _PATTERNS = {
     rb"(%s)|restoring checkpoint from (%s)\.)(?=\s|\Z)" % (_NUMBER, _PATH, _NUMBER, _PATH, _PATH),
     "restore_event": rb"\{'step': (\d+), 'event_type': 'restore', 'directory': '([^'\n\]]*)'",
     "profiler": rb"Profiler session (?:started|collecting data|tear down)\.",
+    "eval_start": rb"Starting eval after train step (\d+)",
     "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
     "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
     rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
@@ -96,7 +97,7 @@ ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 _LITERALS = (
     rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
     rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
-    rb"Loading full|Finished|Profiler|Scheduling D2H|Completed eval|eval metrics|verage loss|"
+    rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
     rb"Traceback|Aborting|\bF\d{4} |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL Flags|"
     rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
     rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"

@@ -20,11 +20,14 @@ class EvalLog:
     """The evaluations of a log. An evaluation's own steps are counted into its row, and their seconds added up."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
+    begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of where an evaluation starts
     _steps: int = 0
     _seconds: float = 0.0
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         """Note one anchor; those that are no evaluation's are ignored."""
+        if name == "eval_start":
+            self.begun.append((int(match[1]), window.base + match.start()))
         if name not in ("eval", "eval_step"):
             return
         # the last number may have been cut by the end of the log

@@ -18,6 +18,7 @@ from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
 FORMAT = "maxtext"
+PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the next one is under way
 DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
 
 
@@ -103,18 +104,18 @@ class MaxTextReader:
         if steps.is_empty():
             return ()
         begin = int(steps["offset"][0])
-        # profiler steps are printed without their time
-        untimed = steps.filter(pl.col("seconds").is_null())["offset"].to_list()
-        done = [(save.step, save.source.offset) for save in self.checkpoints.saves]
-        done += [(row["step"], row["offset"]) for row in self.evals.rows]
+        # the profiler's own steps are printed without their time, and the one after them bears what is left
+        untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
+        begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
+        prints_late = (self.steps.source_file or "").startswith(PRINTS_LATE)
         return find_stalls(
             steps,
             saving=self.checkpoints.in_flight,
             eval_offsets=self.evals.offsets,
-            profiler_offsets=[*self.facts.profiling, *untimed],
-            profiled_steps=self.facts.profiled(int(steps["step"][0])),
+            profiler_offsets=self.facts.profiling,
+            profiled_steps=self.facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
             starts=[offset for offset in self.facts.starts if offset > begin],
-            deferred=is_deferred(steps, done),
+            deferred=prints_late or is_deferred(steps, begun),
         )
 
     def _fate(self, error: LogError | None, steps: pl.DataFrame, coverage: Coverage) -> RunFate:

@@ -98,16 +98,17 @@ def find_stalls(
 
 
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
-    """Whether steps are printed late: something that is done after step n stands before that step's line.
+    """Whether steps are printed late: something that is done after step n stands before the line of the step before it.
 
-    done: (step, offset) of what the trainer does once that step is done: saves, evaluations.
+    done: (step, offset) of where something begins that the trainer does once that step is done: saves, evaluations. A
+    trainer that saves a step before it prints it is not late.
     """
     if steps.is_empty():
         return False
     offsets, numbers = steps["offset"].to_numpy(), steps["step"].to_numpy()
     after = np.searchsorted(offsets, [offset for _, offset in done])
     return any(
-        index < len(numbers) and numbers[index] in (step - 1, step) and (index == 0 or numbers[index - 1] < step)
+        index < len(numbers) and numbers[index] == step - 1
         for index, (step, _) in zip(after.tolist(), done, strict=True)
     )
 

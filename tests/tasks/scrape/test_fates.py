@@ -135,7 +135,7 @@ def stalls_of(
     lines = []
     for step in range(count):
         lines += [logs.line(text) for text in (extra or {}).get(step, "").split("|") if text]
-        lines.append(logs.step(step, seconds=seconds.get(step, 0.2)))
+        lines.append(logs.line(logs.step_text(step, seconds=seconds.get(step, 0.2)), step, "report.py:109"))
     return {stall.step: stall.cause for stall in scrape_text(logs.framed(*lines), name="x").runs[0].stalls}
 
 

@@ -42,9 +42,18 @@ def test_the_step_after_a_synchronous_save_bears_it(logs: Any) -> None:
 
 
 def test_a_log_that_prints_at_once(logs: Any) -> None:
-    lines = [logs.step(step, seconds=3.0 if step == 8 else 0.2) for step in range(16)]
-    lines[8:8] = [logs.line(text) for text in saving(7)]
-    assert causes(logs.framed(*lines)) == {8: "checkpoint"}
+    # our own trainer saves a step, and then prints it
+    def log(slow: int, saved: int, over: int) -> bytes:
+        lines = []
+        for n in range(16):
+            lines += [logs.line(saving(saved)[0])] if n == saved else []
+            lines += [logs.line(saving(saved)[1])] if n == over else []
+            lines.append(logs.line(logs.step_text(n, seconds=3.0 if n == slow else 0.2), n, "report.py:109"))
+        data: bytes = logs.framed(*lines)
+        return data
+
+    assert causes(log(slow=9, saved=8, over=10)) == {9: "checkpoint"}
+    assert causes(log(slow=9, saved=6, over=8)) == {9: "unexplained"}
 
 
 def test_profiler(logs: Any) -> None:
