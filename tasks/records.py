@@ -393,10 +393,12 @@ class RunReading(Frozen):
             return value
         error, code, coverage = value.get("error"), value.get("exit_code"), value.get("coverage")
         fate: RunFate = "unknown"
-        if isinstance(error, LogError):
+        if code == 0:
+            fate = "finished"  # an exception that was survived is no death
+        elif isinstance(error, LogError):
             fate = error.kind
         elif code is not None:
-            fate = "finished" if code == 0 else "other"
+            fate = "other"
         elif isinstance(coverage, Coverage) and coverage.truncated:
             fate = "cut_off"
         return {**value, "fate": fate}
