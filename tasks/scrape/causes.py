@@ -39,6 +39,8 @@ CAUSES: tuple[Cause, ...] = (
         r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
         "https://github.com/LargeWorldModel/LWM/issues/60",
     ),
+    # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
+    _cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{_JAX}/issues"),
     # XLA for TPU, while it runs
     _cause(
         "device_oom",
