@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flows import Flow
 
 from tasks.launch import job
-from tasks.owners import handles_of
+from tasks.owners import forget, handles_of
 from tasks.store import open_store
 
 logger = logging.getLogger("prefect.flow_runs.maxview")
@@ -27,5 +27,6 @@ def end_jobs(flow_run: FlowRun) -> None:
     """End every job that a flow run has started and that still runs."""
     store = open_store(flow_run.parameters["out"])
     for handle in handles_of(str(flow_run.id), store):
-        logger.warning("ending the job %s, which its flow left", handle.job_name)
         job.stop(handle)
+        logger.warning("%s: over, with the flow run that started it", handle.job_name)
+    forget([str(flow_run.id)], store)

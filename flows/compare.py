@@ -31,6 +31,7 @@ from tasks.resolve import Request
 from tasks.scrape import CheckpointCommitted
 from tasks.steps import (
     diff_step,
+    forget_step,
     launch_step,
     publish_step,
     resolve_step,
@@ -128,6 +129,7 @@ def compare(
         report.compared(result, publish_step(result, store))
         comparisons.append(result)
     summarise_step(comparisons, comparison)
+    forget_step(flow_run.id, store)
     return final_state(comparisons)
 
 

@@ -19,7 +19,7 @@ from flows.report import Report, current_report, reporting_to
 from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.publish.nightly import night_headline
 from tasks.records import ComparisonRecord
-from tasks.steps import finish_night_step, notify_night_step, plan_night_step, publish_night_step
+from tasks.steps import finish_night_step, forget_step, notify_night_step, plan_night_step, publish_night_step
 from tasks.store import Store, open_store
 
 
@@ -50,6 +50,7 @@ def nightly(
     plan = plan_night_step(request, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
     record = finish_night_step(plan, results, store)
+    forget_step(flow_run.id, store)
     return final_state(record, publish(record, store))
 
 

@@ -8,7 +8,7 @@ from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.objects import StateType
-from prefect.events.actions import CallWebhook, ChangeFlowRunState
+from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
@@ -22,13 +22,15 @@ from tasks.publish.nightly import CHANGED_EVENT
 ZOMBIE_AFTER_S = 90  # three heartbeats
 WEBHOOK_BLOCK = "maxview-notify"
 ZOMBIES = "maxview: end runs that have lost their process"
+REAP = "maxview: end the jobs of crashed runs"
+REAPER = "reap/jobs"
 NOTIFY = "maxview: tell what changed overnight"
 HEARTBEAT = "prefect.flow-run.heartbeat"
 ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
-def set_up(pool: str, say: Callable[[str], None], *, runs: int, webhook: str | None) -> None:
-    """Create what is missing and correct what differs; a pool that exists keeps its type, a new one runs processes."""
+def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
+    """Create what deployments need, or correct it; a pool that exists keeps its type, a new one runs processes."""
     with get_client(sync_client=True) as client:
         ensure_pool(client, pool, runs)
         say(f"work pool: {pool}")
@@ -36,10 +38,17 @@ def set_up(pool: str, say: Callable[[str], None], *, runs: int, webhook: str | N
         for target in list_names("targets"):
             client.upsert_global_concurrency_limit_by_name(limit_name(target), nightly.slices_of(target))
         say(f"limits: {', '.join(f'{target} {nightly.slices_of(target)}' for target in list_names('targets'))}")
+
+
+def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> None:
+    """Create the automations, or correct them; the deployments are there."""
+    with get_client(sync_client=True) as client:
         ensure_automation(client, zombie_automation())
+        ensure_automation(client, reap_automation(client.read_deployment_by_name(REAPER).id))
         if webhook:
             ensure_automation(client, notify_automation(ensure_webhook(webhook)))
-        say(f"automations: zombies{', notification' if webhook else ' (MAXVIEW_WEBHOOK_URL adds a notification)'}")
+    told = ", notification" if webhook else " (MAXVIEW_WEBHOOK_URL adds a notification)"
+    say(f"automations: zombies, jobs of crashed runs{told}")
 
 
 def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
@@ -94,6 +103,23 @@ def zombie_automation() -> AutomationCore:
                 message=f"no heartbeat for {ZOMBIE_AFTER_S} s: its process is gone; another run goes on from there",
             )
         ],
+    )
+
+
+def reap_automation(deployment: UUID) -> AutomationCore:
+    """Where a run crashed and no worker saw it, nobody has ended its jobs."""
+    return AutomationCore(
+        name=REAP,
+        description="The jobs of a run that lost its process and its worker.",
+        trigger=EventTrigger(
+            expect={"prefect.flow-run.Crashed"},
+            # not those of `reap` itself, which would never end
+            match_related={"prefect.resource.role": "flow", "prefect.resource.name": ["compare", "nightly"]},
+            posture=Posture.Reactive,
+            threshold=1,
+            within=timedelta(seconds=10),
+        ),
+        actions=[RunDeployment(deployment_id=deployment)],
     )
 
 

@@ -59,11 +59,12 @@ def start(place: Place, say: Callable[[str], None]) -> None:
         say("server: runs already")
     wait_for_server(place, server)
     os.environ.update(settings)  # for the client, which reads it when it is imported
-    from flows.setup import set_up
+    from flows.setup import set_up, set_up_automations
 
-    set_up(place.pool, say, runs=place.runs, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
+    set_up(place.pool, say, runs=place.runs)
     deploy(settings)
     say(f"deployments: as in {PREFECT_FILE}")
+    set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
     if processes.read_kept(WORKER, place.state) is None:
         argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", place.pool, "--name", "maxview"]
         worker = processes.start_kept(WORKER, argv, state=place.state, folder=ROOT, environment=settings)

@@ -1,6 +1,6 @@
 """Remembers in the store which flow run started or attached to which jobs, so that they can be ended for it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tasks.records import RunHandle
 from tasks.store import Store, check_name
@@ -25,3 +25,15 @@ def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
         handle = directory.read_handle()
         if handle is not None and flow_run in owners:
             yield handle
+
+
+def forget(flow_runs: Iterable[str], store: Store) -> None:
+    """The flow runs have ended in order: nothing has to be looked for."""
+    for flow_run in flow_runs:
+        for entry in list(store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}")):
+            store.files.delete(entry.name)
+
+
+def unforgotten(store: Store) -> list[str]:
+    """The flow runs that have jobs and have not ended in order: they still run, or they were lost."""
+    return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

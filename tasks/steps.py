@@ -22,7 +22,7 @@ from tasks.diff.case import CaseRuns, compare_case
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
-from tasks.owners import own
+from tasks.owners import forget, own
 from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.site import publish_comparison
@@ -148,6 +148,12 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     create_table_artifact(
         key=artifact_key(name, "rows"), table=table_rows(comparisons), description="Every metric of every case"
     )
+
+
+def forget_step(flow_run: str | None, store: Store) -> None:
+    """The flow run has ended in order, and its jobs with it. No task of its own: there is nothing to show."""
+    if flow_run:
+        forget([flow_run], store)
 
 
 @task(name="plan the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)

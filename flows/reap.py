@@ -1,0 +1,44 @@
+"""The flow `reap`: ends the jobs of flow runs that have ended without being able to do it themselves."""
+
+from typing import Annotated
+from uuid import UUID
+
+from prefect import flow, get_run_logger
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
+from pydantic import Field
+
+from tasks.launch import job
+from tasks.owners import forget, handles_of, unforgotten
+from tasks.store import Store, open_store
+
+
+@flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
+def reap(
+    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
+) -> list[str]:
+    """The names of the jobs that were ended."""
+    store = open_store(out)
+    lost = [flow_run for flow_run in unforgotten(store) if is_over(flow_run)]
+    return [name for flow_run in lost for name in end_jobs(flow_run, store)]
+
+
+def is_over(flow_run: str) -> bool:
+    """Whether the server knows that a flow run has ended. One that another server knows is left alone."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(flow_run)).state
+    except (ObjectNotFound, ValueError):
+        return False
+    return state is not None and state.is_final()
+
+
+def end_jobs(flow_run: str, store: Store) -> list[str]:
+    """End every job that a flow run has started and that nobody else has attached to; their names."""
+    ended = []
+    for handle in handles_of(flow_run, store):
+        job.stop(handle)
+        get_run_logger().warning("%s: over, with the flow run %s that started it", handle.job_name, flow_run)
+        ended.append(handle.job_name)
+    forget([flow_run], store)
+    return ended
