@@ -21,7 +21,11 @@ TIMES_WITHIN = 10.0  # what runs of one arm differ by among themselves must be e
 EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
 PLACES = frozenset({"step", "line", "offset", "time"})
 # what is measured, and so differs between two runs of anything
-MEASURED = re.compile(r"seconds|(^|_)(time|ms|s|tps|wps|mfu)(_|$)|_per_s|tokens_per|flops|memory|elapsed|throughput")
+MEASURED = re.compile(
+    r"second|(?:^|[^a-z])(?:time|ms|s|tps|wps|mfu|mem|power|energy)(?:[^a-z]|$)|"
+    r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
+    re.IGNORECASE,
+)
 
 
 type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm

@@ -327,11 +327,20 @@ def test_every_value_without_noise_is_compared(make_run: MakeRun) -> None:
     assert (first.metric, first.step) == ("grad_norm", 5)
 
 
-@pytest.mark.parametrize("name", ["step_time_s", "tokens_per_s_per_device", "elapsed_time_per_iteration", "mfu"])
-def test_what_a_clock_decides_is_no_such_value(name: str, make_run: MakeRun) -> None:
-    runs = [make_run(arm, columns={name: [1.0] * 6}) for arm in ("linen", "nnx")]
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (["step_time_s", "tokens_per_s_per_device", "mfu", "memory_gib", "elapsed_time_per_step"], False),
+        (["elapsed time per iteration (ms)", "samples per second", "power per GPU (W/GPU)"], False),  # Megatron's
+        (["energy per GPU (J/iter/GPU)", "TFLOPs", "hip mem usage"], False),
+        (["grad norm", "params norm", "loss scale", "consumed samples", "number of skipped iterations"], True),
+        (["lm_loss", "perplexity", "moe_lb_loss", "learning_rate", "reward_accuracy"], True),  # MaxText's
+    ],
+)
+def test_what_a_clock_decides_is_no_such_value(names: list[str], shared: bool, make_run: MakeRun) -> None:
+    runs = [make_run(arm, columns={name: [1.0] * 6 for name in names}) for arm in ("linen", "nnx")]
     arms = (ArmRuns(name="linen", label="", runs=(runs[0],)), ArmRuns(name="nnx", label="", runs=(runs[1],)))
-    assert name not in shared_metrics(arms)
+    assert set(names) & set(shared_metrics(arms)) == (set(names) if shared else set())
 
 
 def test_exponents_are_known_to_their_digits(make_run: MakeRun) -> None:
