@@ -65,7 +65,11 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             evidence=show(f"{coverage.step_lines_parsed} read", place),
         )
     if not coverage.complete and not has_died(run):
-        why = "is cut off" if coverage.truncated else "does not show how the run ended"
+        why = "does not show how the run ended"
+        if coverage.truncated or run.reading.fate == "cut_off":
+            why = "is cut off"
+        elif run.reading.fate == "finished":
+            why = "shows every planned step, but not how the run ended"
         yield Observed(
             kind="incomplete-log",
             message=f"the log of {name} {why}",

@@ -368,6 +368,19 @@ def test_what_was_not_read_is_told(
     assert words in found[kind].message
 
 
+@pytest.mark.parametrize(
+    ("fate", "words"),
+    [
+        ("cut_off", "is cut off"),
+        ("finished", "shows every planned step, but not how the run ended"),
+        ("unknown", "does not show how the run ended"),
+    ],
+)
+def test_a_log_without_an_exit_code_says_what_it_can(fate: str, words: str, make_run: MakeRun, find: Find) -> None:
+    reading = {"coverage": COMPLETE.model_copy(update={"complete": False}), "exit_code": None, "fate": fate}
+    assert words in find(make_run("linen"), make_run("nnx", reading=reading))["incomplete-log"].message
+
+
 def test_what_was_not_read_of_a_repeat_leads_to_its_log(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
     unread = UnreadLine(line=104, offset=1040, text="completed step: 4, sec")
     torn = Coverage(step_lines_seen=7, step_lines_parsed=6, complete=False, truncated=True, unread=(unread,))
