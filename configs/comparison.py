@@ -126,16 +126,25 @@ class Target(Frozen):
 
 
 class Tolerance(Frozen):
-    """The least difference of a metric that matters, and why: relative to the baseline, or absolute in its unit."""
+    """Up to which difference two values count as the same, and why: relative to the baseline, or absolute in its unit.
+
+    Of a metric with noise, `least` is the least difference that is told of once it is sure, in the same unit.
+    """
 
     relative: Size | None = None
     absolute: Size | None = None
     why: Annotated[str, Field(min_length=1)]
+    least: Size | None = None
+    least_why: Annotated[str, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> Self:
         if (self.relative is None) == (self.absolute is None):
             raise ValueError("set exactly one of relative and absolute")
+        if (self.least is None) != (self.least_why is None):
+            raise ValueError("set least and least_why together")
+        if self.least is not None and self.least > max(self.relative or 0.0, self.absolute or 0.0):
+            raise ValueError(f"least ({self.least:g}) must not be more than the tolerance")
         return self
 
 

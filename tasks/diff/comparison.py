@@ -18,7 +18,7 @@ from tasks.diff.parity_rows import loss_row, values_row
 from tasks.diff.rows import NOT_JUDGED, is_unfilled
 from tasks.diff.stall_rows import stall_rows
 from tasks.diff.state_rows import memory_row
-from tasks.diff.time_rows import first_step_row, step_time_row
+from tasks.diff.time_rows import Circumstances, first_step_row, step_time_row
 from tasks.diff.times import account_times
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
@@ -36,11 +36,12 @@ def diff(
     effects: Effects | None = None,
     aa: bool = False,
     next_command: str = "",
+    given: Circumstances | None = None,
 ) -> ComparisonRecord:
     """Compare the repeats of two arms.
 
     `declared` names the config keys they are meant to differ in; `effects` says what each finding does to the verdict
-    (None: as the default set says).
+    (None: as the default set says); `given` what the noise is judged with.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     arms = (left, right)
@@ -51,7 +52,7 @@ def diff(
     floors = floors_of(left, right)
     same_program = any(floor.name == "same program" and floor.holds for floor in floors)
     values = values_row(arms, others, tolerances["step_values"])
-    time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program)
+    time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program, given=given)
     times = account_times(arms)
     rows = [
         *maxview_rows(arms, tolerances, step_time, parity.unit),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import Decision, decide_exact
+from tasks.diff.decide_noisy import invert_effect
 from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision
 from tasks.records import MetricDiff, RunReading, Source
 
@@ -107,7 +108,9 @@ def _decide(
     if reader.noisy:
         flip = _sign_flip(cells, step_time.difference) if reader.metric is MEAN_STEP else ""
         reason = f"{reader.noisy}{flip}; the steady steps say: {step_time.reason}"
-        return step_time.model_copy(update={"reason": reason, "threshold": None})  # the threshold has another unit
+        # no threshold of its own: against one, the bar of a single step would look like a measurement
+        shared = step_time.model_copy(update={"reason": reason, "threshold": None})
+        return invert_effect(shared) if reader.metric.better == "higher" else shared
     if reader.metric is JAX:
         if cells[0].text == cells[1].text:
             return Decision(verdict="same", reason="the same version", threshold_text="exact")

@@ -11,6 +11,10 @@ DIED = "died"
 ABSENT = "not in the log"
 NOT_JUDGED = "not judged"  # the threshold text of rows that never decide the verdict
 
+EFFECT_FIELDS = {
+    "effect", "effect_low", "effect_high", "effect_text", "p_value", "runs_wanted", "cost_text",
+}  # fmt: skip
+
 type Arms = tuple[ArmRuns, ArmRuns]
 type Cells = tuple["Cell", "Cell"]
 
@@ -58,6 +62,7 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, ma
         reason=decision.reason,
         baseline_source=left.source,
         candidate_source=right.source,
+        **decision.model_dump(include=EFFECT_FIELDS),
     )
 
 

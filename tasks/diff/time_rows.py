@@ -1,10 +1,19 @@
 """Turns the step times of two arms into rows: the steady step, and apart from it the first one."""
 
+from collections.abc import Mapping
 from statistics import median
+from typing import Literal
+
+import numpy as np
 
 from configs.comparison import Tolerance
-from tasks.diff.arms import ArmRuns, step_table, wall_s
-from tasks.diff.decide import Decision, decide_noisy
+from configs.schema import Frozen
+from tasks.diff.arms import ArmRuns, is_exact, step_table, wall_s
+from tasks.diff.decide import Decision
+from tasks.diff.decide_noisy import CHANCE, Cost, decide_noisy
+from tasks.diff.effect import Sample
+from tasks.diff.levels import Levels, find_levels
+from tasks.diff.noise import NoisePrior
 from tasks.diff.rows import NOT_JUDGED, Arms, Cell, Metric, make_row, missing_decision
 from tasks.diff.steady import Steady, steady
 from tasks.records import MetricDiff, Source
@@ -18,16 +27,29 @@ STEP_TIME = Metric(
     rule="median without the first step; spread = between the quartiles, stalls left out",
     decimals=3,
 )
+QUICK_STEPS = "step_time_quick_s"  # in the history: the level of the quick steps, see `levels`
+PRINTED_UNIT_S = 0.001  # of every dialect's step lines, or finer
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
 )
 
 
-def step_time_row(arms: Arms, tolerance: Tolerance, *, same_program: bool) -> tuple[MetricDiff, Decision]:
+class Circumstances(Frozen):
+    """What a decision about noise depends on besides the runs: see `decide_noisy`."""
+
+    priors: Mapping[str, NoisePrior] = {}  # by STEP_TIME's name and QUICK_STEPS
+    chance: float = CHANCE
+    chips: int | None = None
+    price: float | None = None
+
+
+def step_time_row(
+    arms: Arms, tolerance: Tolerance, *, same_program: bool, given: Circumstances | None = None
+) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
+    given = given or Circumstances()
     states = (_steady_runs(arms[0]), _steady_runs(arms[1]))
     cells = (_steady_cell(arms[0], states[0]), _steady_cell(arms[1], states[1]))
-    costs = [wall_s(arm) for arm in arms]
     decision = missing_decision(cells, arms)
     if decision is None and not (states[0] and states[1]):
         reason = "a median needs two steps after the first: train more steps"
@@ -35,16 +57,43 @@ def step_time_row(arms: Arms, tolerance: Tolerance, *, same_program: bool) -> tu
             reason = f"both arms run the same compiled program; {reason} to see its speed"
         decision = Decision(verdict="same" if same_program else "unknown", reason=reason)
     if decision is None:
+        levels = (_levels(arms[0]), _levels(arms[1]))
         decision = decide_noisy(
-            [run.median_s for run in states[0]],
-            [run.median_s for run in states[1]],
+            _sample(levels, "quick", given.priors.get(QUICK_STEPS)),
+            _sample(levels, "middle", given.priors.get(STEP_TIME.name)),
             better="lower",
             tolerance=tolerance,
-            spread=max(run.spread_s for runs in states for run in runs),
             same_program=same_program,
-            cost_s=None if None in costs else sum(cost for cost in costs if cost is not None),
+            cost=_cost(arms, given),
+            chance=given.chance,
         )
     return make_row(STEP_TIME, cells, arms, decision), decision
+
+
+def _levels(arm: ArmRuns) -> list[Levels]:
+    return [
+        levels
+        for run in arm.runs
+        if steady(run, table := step_table(run))
+        if (levels := find_levels(table["seconds"].to_numpy()[1:], unit=0.0 if is_exact(run) else PRINTED_UNIT_S))
+    ]
+
+
+def _sample(
+    levels: tuple[list[Levels], list[Levels]], name: Literal["quick", "middle"], prior: NoisePrior | None
+) -> Sample:
+    sides = [[run.quick if name == "quick" else run.middle for run in side] for side in levels]
+    errors = [level.error for side in sides for level in side]
+    baseline, candidate = (tuple(level.seconds for level in side) for side in sides)
+    error = float(np.sqrt(np.mean(np.square(errors))))
+    return Sample(baseline=baseline, candidate=candidate, error=error, prior=prior)
+
+
+def _cost(arms: Arms, given: Circumstances) -> Cost | None:
+    """What one more run of each arm takes, if the logs tell how long they took."""
+    times = [wall_s(arm) for arm in arms]
+    known = [seconds for seconds in times if seconds is not None]
+    return None if len(known) < len(times) else Cost(seconds=sum(known), chips=given.chips, price=given.price)
 
 
 def _steady_runs(arm: ArmRuns) -> list[Steady]:

@@ -1,6 +1,5 @@
-"""The decision rule at its edges."""
+"""The decision about metrics without noise at its edges."""
 
-from collections.abc import Sequence
 from math import inf, nan
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.comparison import Tolerance
-from tasks.diff.decide import decide_exact, decide_noisy, show_duration, show_threshold
+from tasks.diff.decide import decide_exact, show_duration, show_threshold
 from tasks.records import Better, Verdict
 
 ZERO = Tolerance(absolute=0.0, why="it is exact")
@@ -76,120 +75,6 @@ def test_the_reason_of_an_exact_metric_names_the_tolerance_or_the_precision() ->
     assert (beyond.threshold, beyond.threshold_text) == (0.5, "±0.5")
     lost = decide_exact(1.0, nan, better="lower", tolerance=HALF, precision="")
     assert lost.reason == "1 became nan"
-
-
-def noisy(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    *,
-    better: Better = "lower",
-    spread: float = 0.0,
-    same_program: bool = False,
-    cost_s: float | None = None,
-    tolerance: Tolerance = FIVE_PERCENT,
-) -> tuple[Verdict, str]:
-    decision = decide_noisy(
-        baseline,
-        candidate,
-        better=better,
-        tolerance=tolerance,
-        spread=spread,
-        same_program=same_program,
-        cost_s=cost_s,
-    )
-    return decision.verdict, decision.reason
-
-
-A = (1.00, 1.01, 0.99)
-
-
-@pytest.mark.parametrize(
-    ("baseline", "candidate", "better", "spread", "expected"),
-    [
-        # fewer than three runs tell nothing, however large the difference
-        ([1.0], [9.0], "lower", 0.0, "unknown"),
-        ([1.0, 1.0], [9.0, 9.0], "lower", 0.0, "unknown"),
-        (A, [9.0, 9.0], "lower", 0.0, "unknown"),
-        ([9.0], A, "lower", 0.0, "unknown"),
-        # beyond the tolerance, and apart
-        (A, (1.10, 1.11, 1.09), "lower", 0.0, "regressed"),
-        (A, (1.10, 1.11, 1.09), "higher", 0.0, "improved"),
-        (A, (0.90, 0.91, 0.89), "lower", 0.0, "improved"),
-        (A, (0.90, 0.91, 0.89), "higher", 0.0, "regressed"),
-        # beyond the tolerance, but one run lies among those of the other arm
-        (A, (1.10, 1.11, 1.005), "lower", 0.0, "unknown"),
-        (A, (1.10, 1.11, 1.01), "lower", 0.0, "unknown"),  # equal to the slowest of the other is not apart
-        # within the tolerance, with room for what the runs differ by
-        (A, A, "lower", 0.0, "same"),
-        (A, (1.02, 1.03, 1.01), "lower", 0.0, "same"),
-        (A, (1.04, 1.05, 1.03), "lower", 0.0, "unknown"),  # apart, 4 % off, 2 % between runs: it may be 6 %
-        # runs that agree, of steps that do not
-        (A, A, "lower", 0.06, "same"),  # 0.06 / √3 = 0.035
-        (A, A, "lower", 0.09, "unknown"),  # 0.09 / √3 = 0.052
-        # on the tolerance is within it
-        ((4.0, 4.0, 4.0), (4.25, 4.25, 4.25), "lower", 0.0, "regressed"),
-        ((4.0, 4.0, 4.0), (4.125, 4.125, 4.125), "lower", 0.0, "same"),
-    ],
-)
-def test_noisy_metrics(
-    baseline: Sequence[float], candidate: Sequence[float], better: Better, spread: float, expected: Verdict
-) -> None:
-    verdict, reason = noisy(baseline, candidate, better=better, spread=spread)
-    assert verdict == expected, reason
-
-
-def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost() -> None:
-    assert noisy([1.0], [1.2], cost_s=341.0)[1] == (
-        "+20.0 % from 1 run per arm: run-to-run noise is not known; run 2 more of each (--repeats 3, about 11 minutes)"
-    )
-    assert noisy([1.0, 1.0], [1.2, 1.2])[1].endswith("run 1 more of each (--repeats 3)")
-    assert noisy(A, (1.10, 1.11, 1.005), cost_s=20.0)[1].endswith("run 3 more of each (--repeats 6, about 60 s)")
-
-
-def test_the_same_program_makes_every_difference_noise() -> None:
-    verdict, reason = noisy([1.0], [9.0], same_program=True)
-    assert verdict == "same"
-    assert reason == "both arms run the same compiled program: the measured +800.0 % is noise by construction"
-
-
-def test_a_baseline_of_zero_has_no_percentage() -> None:
-    verdict, reason = noisy((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), tolerance=Tolerance(absolute=0.1, why="a tenth"))
-    assert verdict == "regressed"
-    assert reason.startswith("+1, more than ±0.1")
-
-
-times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=6)
-
-
-@given(baseline=times, candidate=times, spread=st.floats(0, 10))
-def test_swapping_the_arms_swaps_the_verdict(baseline: list[float], candidate: list[float], spread: float) -> None:
-    tolerance = Tolerance(absolute=0.5, why="half")
-    there = noisy(baseline, candidate, spread=spread, tolerance=tolerance)[0]
-    back = noisy(candidate, baseline, spread=spread, tolerance=tolerance)[0]
-    assert back == {"improved": "regressed", "regressed": "improved"}.get(there, there)
-
-
-@given(baseline=times, candidate=times, spread=st.floats(0, 10))
-def test_higher_is_better_is_the_mirror_of_lower_is_better(
-    baseline: list[float], candidate: list[float], spread: float
-) -> None:
-    lower = noisy(baseline, candidate, better="lower", spread=spread)[0]
-    higher = noisy(baseline, candidate, better="higher", spread=spread)[0]
-    assert higher == {"improved": "regressed", "regressed": "improved"}.get(lower, lower)
-
-
-@given(baseline=times, candidate=times, spread=st.floats(0, 10))
-def test_runs_that_overlap_and_single_runs_never_show_a_change(
-    baseline: list[float], candidate: list[float], spread: float
-) -> None:
-    overlap = max(baseline) >= min(candidate) and max(candidate) >= min(baseline)
-    if overlap or min(len(baseline), len(candidate)) < 3:
-        assert noisy(baseline, candidate, spread=spread)[0] in ("same", "unknown")
-
-
-@given(runs=times, spread=st.floats(0, 10))
-def test_equal_runs_never_differ(runs: list[float], spread: float) -> None:
-    assert noisy(runs, runs, spread=spread)[0] in ("same", "unknown")
 
 
 @given(a=st.floats(), b=st.floats(), better=st.sampled_from(BETTER), unit=st.sampled_from([0.0, 0.001, 0.1]))
