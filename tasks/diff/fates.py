@@ -68,7 +68,7 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         why = "does not show how the run ended"
         if coverage.truncated or run.reading.fate == "cut_off":
             why = "is cut off"
-        elif run.reading.fate == "finished":
+        elif run.reading.fate == "finished" and run.reading.exit_code is None:
             why = "shows every planned step, but not how the run ended"
         yield Observed(
             kind="incomplete-log",
