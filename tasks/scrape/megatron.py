@@ -75,6 +75,7 @@ class MegatronReader:
             ranks=self._ranks(summaries),
             schedule=tuple(self.schedule.events),
             facts=facts.facts,
+            sources=facts.sources,
             timers=tuple(facts.timers),
             span=span,
             coverage=self._coverage(ended=ended, truncated=self._is_truncated(in_flight=in_flight, ended=ended)),

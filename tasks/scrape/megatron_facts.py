@@ -60,6 +60,7 @@ class MegatronFacts:
 
     config: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)  # of config and environment, as in RunReading
     mesh: dict[str, int] = field(default_factory=dict)
     timers: list[dict[str, Any]] = field(default_factory=list)
     parameters_of: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
@@ -106,12 +107,14 @@ class MegatronFacts:
             if match.start() < window.limit:
                 value = match[2].decode("utf-8", "replace").strip()
                 self.config.setdefault(match[1].decode(), value)
+                self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
 
     def _note(self, name: str, match: re.Match[bytes], source: Source) -> None:
         place = {"line": source.line, "offset": source.offset}
         match name:
             case "world":
                 self._fact("world_size", int(match[1]), place)
+                self.sources.setdefault("num_devices", source)
             case "parallel":
                 axis = _MESH.get(match[1].decode())
                 if axis:

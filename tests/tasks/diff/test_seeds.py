@@ -268,3 +268,26 @@ def test_the_places_in_002(
         assert source is not None
         assert words in data[source.offset : source.offset + 260].decode()
         assert data[: source.offset].count(b"\n") + 1 == source.line
+
+
+# ---------------------------------------------------------------- 004: Megatron's table of arguments
+
+
+def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> None:
+    text = page("004").read_bytes()
+    assert text.count(b" seed ........") == 1
+    sides = []
+    for name, seed in (("a", b"1234"), ("b", b"1235")):
+        (tmp_path / name).mkdir()
+        sides.append(tmp_path / name / "log.txt")
+        sides[-1].write_bytes(re.sub(rb"( seed \.+ )\d+", rb"\g<1>" + seed, text))
+    pair = read_pair(sides)
+    record = compare_pair(archive(pair, Store(tmp_path / "out")), case="c", aa=True)
+    (finding,) = [finding for finding in record.findings if finding.kind == "seed"]
+    assert finding.message == "seed differs (1234 and 1235), and was not meant to"
+    for evidence, file in zip(finding.evidence, sides, strict=True):
+        assert evidence.source is not None
+        line = file.read_bytes().splitlines()[evidence.source.line - 1]
+        assert b" seed ...." in line
+        assert line.endswith(evidence.value.encode())
+        assert file.read_bytes()[evidence.source.offset :].startswith(b"seed ...")
