@@ -7,8 +7,11 @@ from pathlib import Path
 
 import polars as pl
 
+from tasks.launch.backend import CAUSE_PATTERN
+from tasks.launch.jobset import CAUSE_KINDS
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
+from tasks.scrape.causes import classify
 from tasks.store import RunDirectory
 
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
@@ -39,7 +42,12 @@ def build_record(
 
 def with_cause(reading: RunReading, log: Path) -> RunReading:
     """A reading whose end has a cause: without an exception its exit code is one, and the lack of an exit code too."""
-    if reading.error is not None or reading.exit_code == 0:
+    if reading.exit_code == 0:
+        return reading
+    ended = find_platform_cause(log, reading.span)
+    if ended is not None:  # whatever the trainer said when its machine went, that is why
+        return reading.model_copy(update={"error": ended, "fate": ended.kind})
+    if reading.error is not None:
         return reading
     code = reading.exit_code
     death: DeathKind
@@ -60,6 +68,20 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.model_copy(update={"error": error, "fate": death})
+
+
+def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
+    """What the cluster gave as the reason for which it ended a job, as its launcher noted it at the log's end."""
+    data = log.read_bytes()
+    begin, end = span if span[1] else (0, len(data))
+    found = list(CAUSE_PATTERN.finditer(data, begin, end))
+    if not found:
+        return None
+    kind, message = (text.decode("utf-8", "replace") for text in found[-1].groups())
+    offset = found[-1].start()
+    line = data.count(b"\n", 0, offset) + 1
+    death = CAUSE_KINDS.get(kind) or classify(f"{kind}: {message}")
+    return LogError(type=kind, message=message, line=line, offset=offset, kind=death)
 
 
 def name_signal(number: int) -> str:

@@ -59,10 +59,13 @@ class XpkHandle(Frozen):
 
     backend: Literal["xpk"]
     job_name: str  # of the workload, which is the name of its JobSet
+    family: str  # what the names of all attempts of the run begin with
     namespace: str
-    context: str | None  # of the kubeconfig; None: the current one
+    context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
     created: float  # when it was asked for, in seconds since the epoch
-    attempt: int = 1  # counted up whenever the platform took a run's machines away and it was started again
+    tries: int = 1  # counted up whenever the platform took the run's machines away and it was started again
+    extra_argv: tuple[str, ...] = ()  # what the trainer was told beyond the plan's words
+    grace_s: int = 60  # from SIGTERM to SIGKILL
     log: str  # where the log is gathered
 
 

@@ -1,5 +1,6 @@
 """The interface between what a flow wants of a job and whatever runs it: a process of this machine, or a cluster."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -9,6 +10,7 @@ from tasks.store import RunDirectory
 
 # what the log says of an end that the platform brought about, so that the run's record can lead back to it
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
+CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
 
 
 class Restarted(Frozen):

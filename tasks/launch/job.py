@@ -1,14 +1,14 @@
 """Turns a plan into a running job, or finds the one that an earlier flow left: started, attached to, or finished."""
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tasks.launch.backend import Backend, Restarted
+from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.supervised import Supervised
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
@@ -19,7 +19,15 @@ POLL_S = 0.2
 
 def backend_of(name: BackendName) -> Backend[Any]:
     """What runs the jobs of a plan or handle that names this backend."""
-    return cast(Backend[Any], {"local": Supervised, "replay": Supervised}[name]())
+    if name == "xpk":
+        try:
+            from tasks.launch.cluster import OnCluster  # its libraries take half a second to load
+        except ModuleNotFoundError as error:
+            raise LaunchError(
+                f"{error.name} is not installed, which runs on clusters need: uv sync --extra k8s"
+            ) from error
+        return OnCluster()
+    return Supervised()
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> RunHandle:
@@ -71,16 +79,3 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def config_text(plan: RunPlan) -> str:
-    """The resolved config as YAML, every value with its origin as a comment."""
-    lines = [f"# {plan.run_name}: every value of the run, and where it was set"]
-    lines += [f"{key}: {yaml_scalar(value)}  # {plan.origins.get(key, '')}" for key, value in plan.config.items()]
-    return "\n".join(lines) + "\n"
-
-
-def yaml_scalar(value: object) -> str:
-    """A JSON value in ASCII. JSON's own escapes will not do: YAML does not join its surrogate pairs."""
-    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
-    return text.encode("ascii", "backslashreplace").decode()

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import local
-from tasks.launch.job import LaunchError, config_text, launch_or_attach
+from tasks.launch.config import config_text
+from tasks.launch.job import LaunchError, launch_or_attach
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.records import LocalHandle, RunPlan
 from tasks.resolve import Request, resolve

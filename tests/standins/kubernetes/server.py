@@ -1,0 +1,505 @@
+"""A Kubernetes API server on loopback that runs the pods of JobSets as processes of this machine, with faults to order.
+
+    server.py PORT_FILE FOLDER [--pods N] [--python BIN_FOLDER]
+
+Serves what kubectl 1.32, xpk 1.16 and the Python client need: discovery, create, read, list, patch, delete, watch, pod
+logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to. What goes wrong is told by
+`POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet or to some requests:
+
+| kind | what happens |
+|---|---|
+| never_scheduled | the JobSet stays suspended |
+| pull_error | its pods wait with ErrImagePull |
+| preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended and says so |
+| node_gone | once its log has `when`: pod, log and node are gone |
+| cut_log | log streams break after every `bytes` bytes, `times` times |
+| error | `times` requests whose path holds `path` are answered with `code` |
+| slow | the same, but `seconds` late |
+"""
+
+import argparse
+import asyncio
+import contextlib
+import copy
+import datetime
+import json
+import os
+import random
+import signal
+import string
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+type Object = dict[str, Any]
+type Key = tuple[str, str, str, str]  # group, plural, namespace, name
+
+KINDS: dict[tuple[str, str], dict[str, str]] = {
+    ("", "v1"): {
+        "pods": "Pod", "configmaps": "ConfigMap", "serviceaccounts": "ServiceAccount", "namespaces": "Namespace",
+        "events": "Event", "secrets": "Secret", "nodes": "Node",
+    },
+    ("batch", "v1"): {"jobs": "Job"},
+    ("jobset.x-k8s.io", "v1alpha2"): {"jobsets": "JobSet"},
+    ("kueue.x-k8s.io", "v1beta1"): {"workloads": "Workload"},
+    ("rbac.authorization.k8s.io", "v1"): {"roles": "Role", "rolebindings": "RoleBinding"},
+}  # fmt: skip
+CLUSTER_WIDE = ("namespaces", "nodes")
+ENDINGS = {
+    # kind: (the pod's reason, the reason of its condition DisruptionTarget)
+    "preempted": ("Preempted", "PreemptionByScheduler"),
+    "evicted": ("Evicted", "TerminationByKubelet"),
+    "node_shutdown": ("NodeShutdown", "TerminationByKubelet"),
+    "oom_killed": (None, None),
+}
+
+
+def now(*, fine: bool = False) -> str:
+    moment = datetime.datetime.now(datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f000Z" if fine else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(kind: str, reason: str, message: str) -> Object:
+    return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
+
+
+def failure(code: int, reason: str, message: str) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code}
+    return web.json_response(body | {"message": message, "reason": reason}, status=code)
+
+
+def merge(into: Object, patch: Object) -> None:
+    for key, value in patch.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def selector(query: Any) -> Callable[[Object], bool]:
+    wanted = [term.partition("=") for term in query.get("labelSelector", "").split(",") if term]
+    fields = [term.partition("=") for term in query.get("fieldSelector", "").split(",") if term]
+
+    def fits(item: Object) -> bool:
+        meta = item["metadata"]
+        return all(meta.get("labels", {}).get(key) == value.lstrip("=") for key, _, value in wanted) and all(
+            meta["name"] == value.lstrip("=") for key, _, value in fields if key == "metadata.name"
+        )
+
+    return fits
+
+
+class Pod:
+    """One pod's process, its log with the time of each line, and how it ended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: asyncio.subprocess.Process | None = None
+        self.lines: list[tuple[str, bytes]] = []
+        self.over = asyncio.Event()
+        self.grew = asyncio.Condition()
+
+    async def add(self, line: bytes) -> None:
+        async with self.grew:
+            self.lines.append((now(fine=True), line))
+            self.grew.notify_all()
+
+    def end(self, number: int) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                # SIGTERM reaches the first process of a container, SIGKILL all
+                (os.killpg if number == signal.SIGKILL else os.kill)(self.process.pid, number)
+
+
+class Cluster:
+    """The objects, the processes and the faults."""
+
+    def __init__(self, folder: Path, pods: int, python: str) -> None:
+        self.folder, self.most_pods, self.python = folder, pods, python
+        self.objects: dict[Key, Object] = {}
+        self.version = 1
+        self.watches: list[tuple[asyncio.Queue[Object], Callable[[Key, Object], bool]]] = []
+        self.pods: dict[str, Pod] = {}
+        self.faults: list[Object] = []
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    def put(self, key: Key, item: Object, event: str) -> None:
+        self.version += 1
+        item["metadata"]["resourceVersion"] = str(self.version)
+        self.objects[key] = item
+        if event == "DELETED":
+            del self.objects[key]
+        for queue, fits in list(self.watches):
+            if fits(key, item):
+                queue.put_nowait({"type": event, "object": copy.deepcopy(item)})
+
+    def create(self, group: str, version: str, plural: str, namespace: str, item: Object) -> Object:
+        meta = item.setdefault("metadata", {})
+        if "generateName" in meta and "name" not in meta:
+            meta["name"] = meta["generateName"] + "".join(random.choices(string.ascii_lowercase, k=5))
+        meta.update(uid=str(uuid.uuid4()), creationTimestamp=now(), generation=1)
+        if plural not in CLUSTER_WIDE:
+            meta["namespace"] = namespace
+        item |= {"apiVersion": f"{group}/{version}" if group else version, "kind": KINDS[group, version][plural]}
+        self.put((group, plural, namespace, meta["name"]), item, "ADDED")
+        if plural == "jobsets":
+            self.start(self.run_jobset(item))
+        return item
+
+    def start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def take_fault(self, *kinds: str) -> Object | None:
+        for fault in self.faults:
+            if fault["kind"] in kinds:
+                self.faults.remove(fault)
+                return fault
+        return None
+
+    # ------------------------------------------------------------ what the controllers of a cluster do
+
+    async def run_jobset(self, jobset: Object) -> None:
+        namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
+        (spec,) = jobset["spec"]["replicatedJobs"]
+        slices, workers = int(spec.get("replicas", 1)), int(spec["template"]["spec"]["completions"])
+        template = spec["template"]["spec"]["template"]
+        container = template["spec"]["containers"][0]
+        owner = {"apiVersion": jobset["apiVersion"], "kind": "JobSet", "name": name, "uid": jobset["metadata"]["uid"]}
+        pods_spec = {"containers": [{"resources": container.get("resources", {})}]}
+        workload = self.create(
+            "kueue.x-k8s.io", "v1beta1", "workloads", namespace,
+            {
+                "metadata": {"name": f"jobset-{name}-{owner['uid'][:5]}", "ownerReferences": [owner]},
+                "spec": {
+                    "podSets": [{"name": spec["name"], "count": slices * workers, "template": {"spec": pods_spec}}]
+                },
+                "status": {"conditions": []},
+            },
+        )  # fmt: skip
+        if self.take_fault("never_scheduled"):
+            workload["status"]["conditions"] = [
+                condition("QuotaReserved", "Pending", "couldn't assign flavors: insufficient unused quota")
+                | {"status": "False"}
+            ]
+            self.put(("kueue.x-k8s.io", "workloads", namespace, workload["metadata"]["name"]), workload, "MODIFIED")
+            return
+        workload["status"] = {
+            "conditions": [condition("Admitted", "Admitted", "The workload is admitted")],
+            "admission": {"podSetAssignments": [{"name": spec["name"], "count": slices * workers}]},
+        }
+        places = [(index, worker) for index in range(slices) for worker in range(workers)][: self.most_pods]
+        pull = self.take_fault("pull_error") is not None
+        fault = self.take_fault(*ENDINGS, "node_gone")
+        codes = await asyncio.gather(
+            *(
+                self.run_pod(jobset, template, container, spec["name"], place, pull=pull, fault=fault)
+                for place in places
+            )
+        )
+        key: Key = ("jobset.x-k8s.io", "jobsets", namespace, name)
+        if self.objects.get(key) is not jobset:
+            return
+        done = not any(codes)
+        end = (
+            condition("Completed", "AllJobsCompleted", "jobset completed successfully")
+            if done
+            else condition("Failed", "FailedJobs", "jobset failed due to one or more job failures")
+        )
+        jobset["status"] = {"conditions": [end], "terminalState": end["type"], "restarts": 0}
+        self.put(key, jobset, "MODIFIED")
+
+    async def run_pod(
+        self, jobset: Object, template: Object, container: Object, job: str, place: tuple[int, int], *,
+        pull: bool, fault: Object | None,
+    ) -> int:  # fmt: skip
+        namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
+        index, worker = place
+        pod = Pod(f"{name}-{job}-{index}-{worker}-" + "".join(random.choices(string.ascii_lowercase, k=5)))
+        node = f"node-{index}-{worker}"
+        if ("", "nodes", "", node) not in self.objects:
+            self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
+        labels = template["metadata"].get("labels", {}) | {
+            "jobset.sigs.k8s.io/jobset-name": name,
+            "jobset.sigs.k8s.io/replicatedjob-name": job,
+            "jobset.sigs.k8s.io/job-index": str(index),
+            "batch.kubernetes.io/job-completion-index": str(worker),
+        }
+        image = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+
+        def show(phase: str, state: Object, **more: Any) -> None:
+            item["status"] = {"phase": phase, "containerStatuses": [image | {"ready": False, "state": state}]} | more
+            if self.objects.get(key) is item:
+                self.put(key, item, "MODIFIED")
+
+        spec = {"nodeName": node, "containers": [{"name": container["name"], "image": container["image"]}]}
+        item = self.create(
+            "", "v1", "pods", namespace, {"metadata": {"name": pod.name, "labels": labels}, "spec": spec}
+        )
+        key: Key = ("", "pods", namespace, pod.name)
+        if pull:
+            waiting = {"reason": "ErrImagePull", "message": f"failed to pull and unpack image {container['image']!r}"}
+            show("Pending", {"waiting": waiting})
+            await pod.over.wait()
+            return 1
+        self.pods[pod.name] = pod
+        environ = {k: v for k, v in os.environ.items() if k != "KUBECONFIG"} | {
+            "JAX_PLATFORMS": "cpu", "JOB_COMPLETION_INDEX": str(worker), "PATH": f"{self.python}:{os.environ['PATH']}",
+        }  # fmt: skip
+        environ |= {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or []}
+        process = pod.process = await asyncio.create_subprocess_exec(
+            *container["command"], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environ,
+            start_new_session=True, limit=1 << 28,
+        )  # fmt: skip
+        (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
+        started = now()
+        show("Running", {"running": {"startedAt": started}})
+        happened = False
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            await pod.add(line)
+            if fault and not happened and fault["when"].encode() in line:
+                happened = True
+                self.start(self.strike(fault, pod, key, item, node))
+        code = await process.wait()
+        code = 128 - code if code < 0 else code
+        terminated = {"exitCode": code, "startedAt": started, "finishedAt": now()}
+        reason, disruption = ENDINGS.get(fault["kind"], (None, None)) if fault and happened else (None, None)
+        why = "OOMKilled" if happened and fault and fault["kind"] == "oom_killed" else "Error" if code else "Completed"
+        more: Object = {"reason": reason, "message": f"Pod was {fault['kind']}"} if reason and fault else {}
+        if disruption:
+            more["conditions"] = [condition("DisruptionTarget", disruption, f"the pod was {fault['kind']}")]  # type: ignore[index]
+        show("Failed" if code else "Succeeded", {"terminated": terminated | {"reason": why}}, **more)
+        entries = [{"timestamp": time, "textPayload": line.decode("utf-8", "replace")} for time, line in pod.lines]
+        (self.folder / f"{pod.name}.json").write_text(json.dumps(entries))  # what Cloud Logging would have
+        pod.over.set()
+        async with pod.grew:
+            pod.grew.notify_all()
+        return code
+
+    async def strike(self, fault: Object, pod: Pod, key: Key, item: Object, node: str) -> None:
+        """Let a pod's machine be taken away."""
+        if fault["kind"] in ("oom_killed", "node_gone"):
+            if fault["kind"] == "node_gone":
+                self.put(key, item, "DELETED")
+                self.pods.pop(pod.name, None)
+                gone: Key = ("", "nodes", "", node)
+                if gone in self.objects:
+                    self.put(gone, self.objects[gone], "DELETED")
+            pod.end(signal.SIGKILL)
+            return
+        pod.end(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(pod.over.wait(), float(fault.get("grace_s", 30)))
+        pod.end(signal.SIGKILL)
+
+    async def delete_jobset(self, name: str, grace_s: float) -> None:
+        """End the pods of a deleted JobSet as the kubelet does, then forget them."""
+        of_it = [
+            (key, item)
+            for key, item in self.objects.items()
+            if (key[1] == "pods" and item["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == name)
+            or (key[1] == "workloads" and item["metadata"]["ownerReferences"][0]["name"] == name)
+        ]
+
+        async def end(key: Key, item: Object) -> None:
+            pod = self.pods.get(key[3]) if key[1] == "pods" else None
+            if pod is not None:
+                pod.end(signal.SIGTERM)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(pod.over.wait(), grace_s)
+                pod.end(signal.SIGKILL)
+                await asyncio.sleep(0.5)  # the kubelet takes as long to tell the end of the container
+            if self.objects.get(key) is item:
+                self.put(key, item, "DELETED")
+
+        await asyncio.gather(*(end(key, item) for key, item in of_it))
+
+    # ------------------------------------------------------------ requests
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        with (self.folder / "requests.txt").open("a") as file:
+            file.write(f"{request.method} {request.path_qs}\n")
+        if request.path == "/_faults":
+            self.faults = await request.json()
+            return web.json_response({})
+        for fault in self.faults:
+            if fault["kind"] in ("error", "slow") and fault["path"] in request.path_qs and fault["times"] > 0:
+                fault["times"] -= 1
+                if fault["kind"] == "error":
+                    return failure(fault["code"], "InternalError", "the stand-in was told to fail")
+                await asyncio.sleep(fault["seconds"])
+        return await self.serve(request)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        words = [word for word in request.path.split("/") if word]
+        if words == ["version"]:
+            return web.json_response({"major": "1", "minor": "32", "gitVersion": "v1.32.4"})
+        if words in (["readyz"], ["healthz"], ["livez"]):
+            return web.Response(text="ok")
+        if words == ["api"]:
+            return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
+        if words == ["apis"]:
+            return web.json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": [
+                {"name": group, "versions": [{"groupVersion": f"{group}/{version}", "version": version}],
+                 "preferredVersion": {"groupVersion": f"{group}/{version}", "version": version}}
+                for group, version in KINDS if group
+            ]})  # fmt: skip
+        if request.path == "/openapi/v3":
+            return web.json_response({"paths": {}})
+        if request.path == "/openapi/v2":  # an empty one is valid, and kinds that it does not hold are not validated
+            kind = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+            return web.Response(body=b"", headers={"Content-Type": kind})
+        group, version, rest = ("", words[1], words[2:]) if words[0] == "api" else (words[1], words[2], words[3:])
+        kinds = KINDS.get((group, version))
+        if kinds is None:
+            return failure(404, "NotFound", "the server could not find the requested resource")
+        if not rest:
+            verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
+            return web.json_response({"kind": "APIResourceList", "apiVersion": "v1", "resources": [
+                {"name": plural, "singularName": kind.lower(), "namespaced": plural not in CLUSTER_WIDE, "kind": kind,
+                 "verbs": verbs} for plural, kind in kinds.items()
+            ], "groupVersion": f"{group}/{version}" if group else version})  # fmt: skip
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) > 2:
+            namespace, rest = rest[1], rest[2:]
+        plural, name, sub = rest[0], (rest[1] if len(rest) > 1 else ""), (rest[2] if len(rest) > 2 else "")
+        if plural not in kinds:
+            return failure(404, "NotFound", "the server could not find the requested resource")
+        key: Key = (group, plural, namespace, name)
+        if request.method == "POST":
+            item = await request.json()
+            if (group, plural, namespace, item["metadata"].get("name", "")) in self.objects:
+                return failure(409, "AlreadyExists", f'{plural} "{item["metadata"]["name"]}" already exists')
+            return web.json_response(self.create(group, version, plural, namespace, item), status=201)
+        if not name:
+            return await self.list(request, group, version, plural, namespace)
+        if key not in self.objects:
+            return failure(404, "NotFound", f'{plural}{"." + group if group else ""} "{name}" not found')
+        if sub == "log":
+            return await self.log(request, name)
+        item = self.objects[key]
+        if request.method == "PUT":
+            item = await request.json()
+            self.put(key, item, "MODIFIED")
+        elif request.method == "PATCH":
+            merge(item, json.loads(await request.text()))
+            self.put(key, item, "MODIFIED")
+        elif request.method == "DELETE":
+            self.put(key, item, "DELETED")
+            if plural == "jobsets":
+                spec = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+                self.start(self.delete_jobset(name, float(spec.get("terminationGracePeriodSeconds", 30))))
+            details = {"name": name, "uid": item["metadata"]["uid"]}
+            return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details})
+        return web.json_response(item)
+
+    async def list(
+        self, request: web.Request, group: str, version: str, plural: str, namespace: str
+    ) -> web.StreamResponse:
+        query = request.query
+        chosen = selector(query)
+
+        def fits(key: Key, item: Object) -> bool:
+            return key[:2] == (group, plural) and namespace in ("", key[2]) and chosen(item)
+
+        if query.get("watch") not in ("true", "1"):
+            items = [item for key, item in self.objects.items() if fits(key, item)]
+            return web.json_response({
+                "kind": KINDS[group, version][plural] + "List", "items": items,
+                "apiVersion": f"{group}/{version}" if group else version,
+                "metadata": {"resourceVersion": str(self.version)},
+            })  # fmt: skip
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        since, queue = int(query.get("resourceVersion") or 0), asyncio.Queue[Object]()
+        for key, item in list(self.objects.items()):
+            if fits(key, item) and int(item["metadata"]["resourceVersion"]) > since:
+                queue.put_nowait({"type": "ADDED" if since == 0 else "MODIFIED", "object": item})
+        self.watches.append((queue, fits))
+        try:
+            while True:
+                event = await asyncio.wait_for(queue.get(), float(query.get("timeoutSeconds") or 3600))
+                await response.write(json.dumps(event).encode() + b"\n")
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            self.watches = [watch for watch in self.watches if watch[0] is not queue]
+        return response
+
+    async def log(self, request: web.Request, name: str) -> web.StreamResponse:
+        pod, query = self.pods[name], request.query
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        cut = next((fault for fault in self.faults if fault["kind"] == "cut_log" and fault["times"] > 0), None)
+        sent = 0
+        async for line in self.lines(pod, query):
+            if cut is not None and sent + len(line) > cut["bytes"]:
+                cut["times"] -= 1
+                await response.write(line[: max(0, cut["bytes"] - sent)])
+                assert request.transport is not None
+                request.transport.abort()
+                return response
+            await response.write(line)
+            sent += len(line)
+        return response
+
+    async def lines(self, pod: Pod, query: Any) -> AsyncIterator[bytes]:
+        since = query.get("sinceTime", "")[:19]  # whole seconds, as the API server reads it
+        begin = next((n for n, (time, _) in enumerate(pod.lines) if time[:19] >= since), len(pod.lines))
+        if "tailLines" in query:
+            begin = max(begin, len(pod.lines) - int(query["tailLines"]))
+        while True:
+            for time, line in pod.lines[begin:]:
+                yield (time.encode() + b" " if query.get("timestamps") == "true" else b"") + line
+                begin += 1
+            if query.get("follow") != "true":
+                return
+            async with pod.grew:
+                if begin == len(pod.lines):
+                    if pod.over.is_set():
+                        return
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(pod.grew.wait(), 1.0)
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    cluster = Cluster(arguments.folder, arguments.pods, arguments.python)
+    app = web.Application(client_max_size=64 << 20)
+    app.router.add_route("*", "/{tail:.*}", cluster.answer)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    cluster.create("", "v1", "namespaces", "", {"metadata": {"name": "default"}})
+    partial = arguments.port_file.with_suffix(".tmp")
+    partial.write_text(str(port))
+    partial.rename(arguments.port_file)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await stopped.wait()
+    for pod in cluster.pods.values():
+        pod.end(signal.SIGKILL)
+    await runner.cleanup()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port_file", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pods", type=int, default=1)
+    parser.add_argument("--python", default="")
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""A cluster on loopback, plans for it, and nothing left running in it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from configs.launch import Xpk
+from configs.read import CONFIG_ROOT
+from tasks.records import RunPlan
+from tasks.scrape import scrape_run
+from tasks.store import RunDirectory, Store
+
+ROOT = CONFIG_ROOT.parent
+STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
+backend = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+kube = pytest.importorskip("tasks.launch.kube")
+
+
+class StandIn:
+    """A running API server, and its faults."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+
+    def order(self, *faults: dict[str, Any]) -> None:
+        """What shall go wrong from now on."""
+        httpx.post(f"{self.url}/_faults", json=list(faults)).raise_for_status()
+
+    def names(self, kind: str) -> list[str]:
+        group = "/apis/jobset.x-k8s.io/v1alpha2" if kind == "jobsets" else "/api/v1"
+        items = httpx.get(f"{self.url}{group}/namespaces/default/{kind}").json()["items"]
+        return [item["metadata"]["name"] for item in items]
+
+    def requests(self) -> list[str]:
+        return (self.folder / "requests.txt").read_text().splitlines()
+
+    def processes(self) -> list[psutil.Process]:
+        """The processes of pods that still run."""
+        found = []
+        for path in self.folder.glob("*.pid"):
+            with suppress(psutil.NoSuchProcess):
+                process = psutil.Process(int(path.read_text()))
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def delete_all(self) -> None:
+        for name in self.names("jobsets"):
+            httpx.delete(f"{self.url}/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{name}")
+
+
+def start_server(folder: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
+    port_file = folder / "port"
+    argv = [sys.executable, str(STANDINS / "server.py"), str(port_file), str(folder), *arguments]
+    process = subprocess.Popen([*argv, "--python", str(Path(sys.executable).parent)], cwd=ROOT)
+    wait_for(port_file.exists, 30.0)
+    return process, f"http://127.0.0.1:{port_file.read_text()}"
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def write_kubeconfig(path: Path, url: str) -> None:
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "loopback",
+        "clusters": [{"name": "loopback", "cluster": {"server": url}}],
+        "users": [{"name": "me", "user": {"token": "nothing-secret"}}],
+        "contexts": [{"name": "loopback", "context": {"cluster": "loopback", "user": "me", "namespace": "default"}}],
+    }  # fmt: skip
+    path.write_text(json.dumps(config))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    folder = tmp_path_factory.mktemp("cluster")
+    process, url = start_server(folder, "--pods", "2")
+    log = folder / "log.txt"
+    log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
+    scrape_run(log)  # its threads keep descriptors open, which the fixture that counts them is not about
+    yield StandIn(url, folder)
+    process.send_signal(signal.SIGTERM)
+    process.wait(30)
+
+
+@pytest.fixture
+def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """The cluster as the tools find it, quick to look at, and empty again after the test."""
+    write_kubeconfig(tmp_path / "kubeconfig", server.url)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("GCLOUD_STANDIN_LOGS", str(server.folder))
+    monkeypatch.setenv("PATH", f"{STANDINS / 'bin'}:{os.environ['PATH']}")
+    if shutil.which("kubectl") is None:
+        stub = tmp_path / "bin" / "kubectl"
+        stub.parent.mkdir()
+        stub.write_text("#!/bin/sh\n")
+        stub.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    # KUBECONFIG is read when the library is loaded
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+    monkeypatch.setattr(backend, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(backend, "SETTLE_S", 2.0)
+    monkeypatch.setattr(backend, "BLOCKED_S", 1.0)
+    monkeypatch.setattr("tasks.launch.podlog.AGAIN_S", 0.1)
+    opened: dict[tuple[str | None, str], Any] = {}
+
+    def connect(context: str | None, namespace: str) -> Any:
+        if (context, namespace) not in opened:
+            opened[context, namespace] = kube.connect.__wrapped__(context, namespace)
+        return opened[context, namespace]
+
+    monkeypatch.setattr(backend, "connect", connect)
+    server.order()
+    yield server
+    for api in opened.values():
+        api.close()
+    server.order()
+    server.delete_all()
+    wait_for(lambda: not server.names("pods") and not server.processes(), 60.0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return Store(tmp_path / "out").run("03_dropout-linen-r0-0123456789").create()
+
+
+@pytest.fixture
+def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
+    """make_plan(code, **settings of the cluster): a plan whose trainer is a piece of Python."""
+
+    def make(code: str, *, time_limit_s: int = 60, identity: str = "0123456789abcdef", **settings: Any) -> RunPlan:
+        place = {
+            "cluster": "loopback", "project": "p", "zone": "us-east5-b", "tpu_type": "v6e-32", "image": "gcr.io/p/t:1",
+            "context": "loopback", "grace_s": 5,
+        }  # fmt: skip
+        return RunPlan.model_validate({
+            "comparison": "c", "case": "03_dropout", "arm": "linen", "repeat": 0, "trainer": "maxview",
+            "target": "v6e-32", "backend": "xpk", "config": {"steps": 3}, "origins": {}, "commit": None,
+            "dirty": False, "versions": {}, "environment": {"GREETING": "it's \"me\" & $HOME\nsecond line"},
+            "argv": ("python", "-c", code, str(directory.path)), "time_limit_s": time_limit_s,
+            "run_name": directory.run_name, "directory": str(directory.path), "identity": identity,
+            "xpk": Xpk.model_validate(place | settings),
+        })  # fmt: skip
+
+    return make

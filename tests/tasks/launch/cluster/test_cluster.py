@@ -1,0 +1,341 @@
+"""Workloads from their creation to their end, with everything that can go wrong on the way: the state is right, so is
+the cause in the record, no line is lost or doubled, and nothing is left running."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from configs.launch import Xpk
+from tasks.launch import job
+from tasks.launch.backend import Restarted
+from tasks.launch.errors import LaunchError
+from tasks.record import with_cause
+from tasks.records import LogError, RunPlan, RunReading, XpkHandle
+from tasks.scrape import Ended, scrape_run
+from tasks.store import RunDirectory
+from tasks.watch import JobEvent, ProcessGone, watch
+
+backend = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+
+type MakePlan = Callable[..., RunPlan]
+
+SAY = """
+import os, signal, sys, time
+def say(n):
+    print(f"I0418 00:55:{n:02d}.221671 1 metric_logger.py:196] completed step: {n}, seconds: 0.500, "
+          f"TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: 3.{n:03d}", flush=True)
+"""
+THREE = SAY + "for n in range(3): say(n)\n"
+HANGS = THREE + "time.sleep(600)\n"
+# saves where it stands at SIGTERM and goes on from there, as the trainer does
+RESUMES = (
+    SAY
+    + """
+place = os.path.join(sys.argv[1], "place")
+first = int(open(place).read()) if os.path.exists(place) else 0
+def stop(*_):
+    open(place, "w").write(str(n + 1)); sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+for n in range(first, 6):
+    say(n); time.sleep(0.3)
+"""
+)
+
+
+def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
+    """Everything that a flow sees of a run."""
+    handle = job.launch_or_attach(plan, directory)
+    return list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+
+
+def steps_in(log: Path) -> list[int]:
+    return [int(found) for found in re.findall(r"completed step: (\d+)", log.read_text())]
+
+
+def exit_codes(events: list[JobEvent]) -> list[int]:
+    return [event.exit_code for event in events if isinstance(event, Ended)]
+
+
+def error_of(directory: RunDirectory) -> LogError:
+    error = with_cause(scrape_run(directory.log), directory.log).error
+    assert error is not None
+    return error
+
+
+def test_a_run_to_its_good_end(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    code = THREE + "print(repr(os.environ['GREETING'])); print(open('/tmp/maxview/config.yml').read())"
+    plan = make_plan(code)
+    events = run(plan, directory)
+    assert exit_codes(events) == [0]
+    log = directory.log.read_text()
+    assert steps_in(directory.log) == [0, 1, 2]
+    assert log.startswith("XPK Start:")
+    assert repr(plan.environment["GREETING"]) in log  # through YAML and two shells
+    assert f"# {plan.run_name}: every value" in log  # the config came along
+    handle = directory.read_handle()
+    assert isinstance(handle, XpkHandle)
+    status = job.status(handle)
+    assert (status.state, status.exit_code, status.cause) == ("ended", 0, None)
+    assert status.queued_s is not None
+    assert status.ran_s is not None
+    assert with_cause(scrape_run(directory.log), directory.log).error is None
+
+
+def test_the_trainers_own_exit_code_and_exception(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    events = run(make_plan(THREE + "raise ValueError('the mesh has no axis fsdp')"), directory)
+    assert exit_codes(events) == [1]
+    assert (error_of(directory).type, error_of(directory).message) == ("ValueError", "the mesh has no axis fsdp")
+    assert not any(isinstance(event, Restarted) for event in events)  # a user's error is not tried again
+    assert len(standin.names("jobsets")) == 1
+
+
+def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    assert exit_codes(run(make_plan(THREE + "os._exit(37)"), directory)) == [37]
+    assert error_of(directory).type == "ExitCode"
+
+
+def test_the_pod_that_failed_says_why_where_the_first_did_not(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    code = (
+        THREE + "\nif os.environ['JOB_COMPLETION_INDEX'] == '1': raise MemoryError('host 1 is full')\ntime.sleep(600)"
+    )
+    events = run(make_plan(code), directory)
+    assert exit_codes(events) == [1]
+    assert error_of(directory).type == "MemoryError"
+    assert steps_in(directory.log)[:3] == [0, 1, 2]
+    assert standin.names("jobsets") == []  # the other pod waited for its neighbour
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("preempted", "Preempted"), ("evicted", "Evicted"), ("node_shutdown", "NodeShutdown")]
+)
+def test_a_machine_that_is_taken_away_is_made_good(
+    kind: str, cause: str, standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    standin.order({"kind": kind, "when": "completed step: 2"})
+    events = run(make_plan(RESUMES), directory)
+    (restarted,) = [event for event in events if isinstance(event, Restarted)]
+    assert (restarted.attempt, restarted.cause.type) == (2, cause)
+    assert exit_codes(events) == [143, 0]
+    first, second = steps_in(directory.path / "log.1.txt"), steps_in(directory.log)
+    assert first[:3] == [0, 1, 2]
+    assert first + second == [0, 1, 2, 3, 4, 5]  # nothing lost, nothing trained twice
+    aside = directory.path / "log.1.txt"
+    error = with_cause(scrape_run(aside), aside).error
+    assert error is not None
+    assert (error.type, error.kind) == (cause, "preempted")
+    handle = directory.read_handle()
+    assert isinstance(handle, XpkHandle)
+    assert (handle.job_name, handle.tries) == (f"{handle.family}-a2", 2)
+
+
+def test_a_node_that_goes_takes_pod_and_log_along(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "node_gone", "when": "completed step: 2"})
+    events = run(make_plan("import time; time.sleep(1.5)\n" + HANGS, attempts=1), directory)
+    assert error_of(directory).type == "NodeGone"
+    assert error_of(directory).kind == "preempted"
+    assert steps_in(directory.log) == [0, 1, 2]
+    assert exit_codes(events) == []
+    assert any(isinstance(event, ProcessGone) for event in events)
+
+
+def test_a_run_is_not_begun_more_often_than_wanted(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "preempted", "when": "completed step: 2"}, {"kind": "evicted", "when": "completed step: 2"})
+    events = run(make_plan(THREE + "time.sleep(600)", attempts=2), directory)
+    assert [event.cause.type for event in events if isinstance(event, Restarted)] == ["Preempted"]
+    assert error_of(directory).type == "Evicted"
+
+
+def test_out_of_memory_is_the_users_to_mend(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "oom_killed", "when": "completed step: 2"})
+    events = run(make_plan(HANGS), directory)
+    assert exit_codes(events) == [137]
+    assert (error_of(directory).type, error_of(directory).kind) == ("OOMKilled", "host_oom")
+    assert not any(isinstance(event, Restarted) for event in events)
+
+
+def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "never_scheduled"})
+    plan = make_plan(THREE, start_limit_s=1)
+    handle = job.launch_or_attach(plan, directory)
+    assert job.status(handle).state == "queued"
+    events = list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    assert exit_codes(events) == [124]
+    error = with_cause(scrape_or_empty(directory.log), directory.log).error
+    assert error is not None
+    assert (error.type, error.kind) == ("StartLimit", "timeout")
+    assert "insufficient unused quota" in error.message
+    assert standin.names("jobsets") == []
+
+
+def scrape_or_empty(log: Path) -> Any:
+    return RunReading(name="r", format="maxtext", exit_code=124, span=(0, log.stat().st_size))
+
+
+def test_an_image_that_cannot_be_pulled(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "pull_error"})
+    plan = make_plan(THREE)
+    handle = job.launch_or_attach(plan, directory)
+    list(job.follow(plan, directory, handle, poll_s=0.05))
+    assert "maxview: the job was ended: ErrImagePull: failed to pull" in directory.log.read_text()
+    assert standin.names("jobsets") == []
+
+
+def test_the_time_limit_lets_the_trainer_save(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    events = run(make_plan(RESUMES.replace("range(first, 6)", "range(first, 60)"), time_limit_s=1), directory)
+    assert exit_codes(events) == [124]
+    assert error_of(directory).type == "TimeLimit"
+    assert (directory.path / "place").exists()
+    assert standin.names("jobsets") == []
+
+
+def test_a_log_stream_that_breaks_loses_and_doubles_nothing(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    code = SAY + "for n in range(60):\n    say(n); time.sleep(0.05)\n    print('x' * 3000, flush=True)\n"
+    standin.order({"kind": "cut_log", "bytes": 20_000, "times": 12})
+    assert exit_codes(run(make_plan(code), directory)) == [0]
+    assert steps_in(directory.log) == list(range(60))
+    assert directory.log.read_text().count("x" * 3000 + "\n") == 60
+
+
+def test_an_api_server_that_fails_for_a_while(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    plan = make_plan(RESUMES)
+    handle = job.launch_or_attach(plan, directory)
+    standin.order({"kind": "error", "path": "/", "code": 500, "times": 12})
+    events = list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    assert exit_codes(events) == [0]
+    assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_slow_api_server(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "slow", "path": "/", "seconds": 0.5, "times": 20})
+    assert exit_codes(run(make_plan(THREE), directory)) == [0]
+    assert steps_in(directory.log) == [0, 1, 2]
+
+
+def test_an_api_server_that_fails_for_good(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(HANGS)
+    handle = job.launch_or_attach(plan, directory)
+    monkeypatch.setattr(backend, "PATIENCE_S", 1.0)
+    standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
+    with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
+        list(job.follow(plan, directory, handle, poll_s=0.05))
+    standin.order()
+    job.stop(handle)
+    assert standin.names("pods") == []
+
+
+def test_cancellation_deletes_the_job(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    plan = make_plan(HANGS)
+    handle = job.launch_or_attach(plan, directory)
+    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        if isinstance(piece, bytes) and b"completed step: 2" in piece:
+            break
+    job.stop(handle)
+    assert standin.names("jobsets") == []
+    assert standin.names("pods") == []
+    assert standin.processes() == []
+
+
+def test_cancellation_while_xpk_creates_the_job_leaves_none(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XPK_STANDIN_SLEEPS", "60")
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        job.launch_or_attach(make_plan(HANGS), directory)
+    time.sleep(0.5)
+    assert standin.names("jobsets") == []
+
+
+def test_a_job_that_somebody_deletes(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    plan = make_plan(HANGS)
+    handle = job.launch_or_attach(plan, directory)
+    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        if isinstance(piece, bytes) and b"completed step: 2" in piece:
+            standin.delete_all()
+    assert (error_of(directory).type, error_of(directory).kind) == ("Deleted", "killed")
+    assert steps_in(directory.log) == [0, 1, 2]
+
+
+FLOW = """
+import os, sys
+from pathlib import Path
+from tasks.launch import job
+from tasks.records import RunPlan
+from tasks.store import RunDirectory
+plan = RunPlan.model_validate_json(sys.stdin.read())
+directory = RunDirectory(Path(plan.directory))
+handle = job.launch_or_attach(plan, directory)
+for piece in job.follow(plan, directory, handle, poll_s=0.05):
+    if b"completed step: 2" in piece:
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_after_kill_9_of_the_flow_the_next_one_attaches(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    plan = make_plan(SAY + "for n in range(9):\n    say(n); time.sleep(0.5)\n")
+    killed = subprocess.run([sys.executable, "-c", FLOW], input=plan.model_dump_json(), text=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert exit_codes(run(plan, directory)) == [0]
+    assert steps_in(directory.log) == list(range(9))
+    assert len([line for line in standin.requests() if line.startswith("POST /apis/jobset")]) >= 1
+    assert standin.names("jobsets") == [f"{read_handle(directory).family}"]  # one job, begun once
+    assert exit_codes(run(plan, directory)) == [0]  # it ended well: whoever comes later reads its log again
+    assert standin.names("jobsets") == [f"{read_handle(directory).family}"]
+
+
+def read_handle(directory: RunDirectory) -> XpkHandle:
+    handle = directory.read_handle()
+    assert isinstance(handle, XpkHandle)
+    return handle
+
+
+def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    plan = make_plan(THREE)
+    handle = job.launch_or_attach(plan, directory)
+    deadline = time.monotonic() + 20
+    while job.status(handle).state != "ended" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for name in standin.names("pods"):
+        httpx.delete(f"{standin.url}/api/v1/namespaces/default/pods/{name}")
+    assert exit_codes(run(plan, directory)) == [0]
+    assert steps_in(directory.log) == [0, 1, 2]
+
+
+def test_what_is_missing_is_told(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan = make_plan(THREE, argv=("no-such-xpk",))
+    with pytest.raises(LaunchError, match=r"no-such-xpk is not installed: `uv tool install xpk==1\.16\.0`"):
+        job.launch_or_attach(plan, directory)
+    monkeypatch.setenv("XPK_STANDIN_FAILS", "1")
+    with pytest.raises(LaunchError, match="log in with `gcloud auth login`"):
+        job.launch_or_attach(make_plan(THREE), directory)
+    assert standin.names("jobsets") == []
+    nowhere = make_plan(THREE, context="nowhere")
+    with pytest.raises(LaunchError, match="the kubeconfig cannot be used for nowhere"):
+        job.launch_or_attach(nowhere, directory)
+    settings = make_plan(THREE).xpk
+    assert settings is not None
+    unnamed = nowhere.model_copy(update={"xpk": Xpk.model_validate(settings.model_dump() | {"context": None})})
+    with pytest.raises(LaunchError, match="gcloud container clusters get-credentials loopback --location us-east5 "):
+        job.launch_or_attach(unnamed, directory)
