@@ -38,10 +38,17 @@ class Dialect:
 DIALECTS = (
     Dialect(
         "megatron",
-        (b"iteration ", b"elapsed time per", b"using world size", b" arguments -", b"model parallel rank"),
+        (
+            b"iteration ",
+            b"iteration=",
+            b"elapsed time per",
+            b"using world size",
+            b" arguments -",
+            b"model parallel rank",
+        ),
         re.compile(
-            rb"iteration +\d+/ *\d+ \||elapsed time per iteration \(m?s\)|using world size: \d+, data-parallel|"
-            rb"-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
+            rb"iteration[ =] *\d+ */ *(?:\d+|infinity) *\||elapsed time per iteration \(m?s\)|"
+            rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
         ),
         MegatronReader,
     ),

@@ -1,14 +1,16 @@
 """Reads the logs of Megatron-LM and its relatives (Megatron-DeepSpeed, MegatronDPP, Primus) into a RunReading."""
 
-import re
 from typing import Any
 
-from tasks.records import CheckpointEvent, Coverage, RunReading, UnreadLine
+import numpy as np
+import polars as pl
+
+from tasks.records import CheckpointEvent, Coverage, RunReading
 from tasks.scrape.megatron_facts import MegatronFacts
-from tasks.scrape.megatron_rows import KNOWN, LOOSE, VALIDATION, Row, parse_row, parse_validation
 from tasks.scrape.megatron_schedule import ScheduleLog
-from tasks.scrape.ranks import is_glued, time_before
-from tasks.scrape.row_table import frame_of, gaps_between, rewinds_in
+from tasks.scrape.megatron_table import RowTable
+from tasks.scrape.megatron_validation import ValidationRows
+from tasks.scrape.row_table import gaps_between, rewinds_in
 from tasks.scrape.stalls import find_stalls
 from tasks.scrape.tracebacks import RankTracebacks
 from tasks.scrape.window import Window
@@ -21,30 +23,19 @@ class MegatronReader:
     """Takes in the windows of one log; `finish` puts together what was found."""
 
     def __init__(self) -> None:
+        self.table = RowTable()
         self.facts = MegatronFacts()
         self.schedule = ScheduleLog()
+        self.validation = ValidationRows()
         self.tracebacks = RankTracebacks()
-        self.rows: list[dict[str, Any]] = []
-        self.evals: list[dict[str, Any]] = []
-        self.seen = 0
-        self.unread: list[UnreadLine] = []
-        self.glued: set[int] = set()
-        self._places: list[tuple[int, int]] = []  # (offset, iteration) of every row
-        self._keys: dict[str, None] = {}
-        self._before: Row | None = None
-        self._total: int | None = None
         self._cut = False
 
     def feed(self, window: Window) -> None:
         """Take in the next window."""
-        self.facts.take(window)
-        for match in LOOSE.finditer(window.data, window.start):
-            if match.start() < window.limit:
-                self._read_row(window, match.start())
-        for match in VALIDATION.finditer(window.data, window.start):
-            if match.start() < window.limit:
-                self._read_validation(window, match)
-        self.schedule.take(window, self._places)
+        gaps = self.table.add(window)
+        self.facts.take(window, gaps)
+        self.validation.take(window, self.table.step_before)
+        self.schedule.take(window, self.table.step_before)
         self.tracebacks.take(window)
         if window.last:
             self._cut |= bool(window.data) and not window.data.endswith(b"\n")
@@ -52,10 +43,11 @@ class MegatronReader:
     def finish(self, *, name: str, span: tuple[int, int]) -> RunReading:
         """The reading of the log that filled the byte range `span` of its file."""
         facts = self.facts
-        steps = frame_of(self.rows)
-        last_step = self._places[-1][0] if self._places else -1
-        error = self.tracebacks.cause(last_step=last_step, exit_code=facts.exit_code)
-        ended = facts.finished or error is not None or (self._total is not None and self._last() == self._total)
+        steps = _with_step_times(self.table.frame(), facts.step_times)
+        last_offset = int(steps["offset"][-1]) if steps.height else -1
+        last_step = int(steps["step"][-1]) if steps.height else None
+        error = self.tracebacks.cause(last_step=last_offset, exit_code=facts.exit_code)
+        ended = facts.finished or error is not None or (last_step is not None and last_step == self.table.total)
         summaries = self.schedule.by_rank()
         in_flight = any(summary["in_flight"] for summary in summaries.values())
         return RunReading(
@@ -66,11 +58,13 @@ class MegatronReader:
             ended=facts.ended,
             error=error,
             steps=steps,
-            evals=tuple(self.evals),
+            evals=tuple(self.validation.rows),
             environment=facts.environment(),
             parameters=facts.total,
             checkpoints=self._checkpoints(ended=ended),
-            stalls=find_stalls(steps, saving=self._saving, eval_offsets=[row["offset"] for row in self.evals]),
+            stalls=find_stalls(
+                steps, saving=self._saving, eval_offsets=[row["offset"] for row in self.validation.rows]
+            ),
             config=facts.config,
             ranks=self._ranks(summaries),
             schedule=tuple(self.schedule.events),
@@ -78,40 +72,8 @@ class MegatronReader:
             sources=facts.sources,
             timers=tuple(facts.timers),
             span=span,
-            coverage=self._coverage(ended=ended, truncated=self._is_truncated(in_flight=in_flight, ended=ended)),
+            coverage=self._coverage(steps, ended=ended, truncated=self._is_truncated(in_flight=in_flight, ended=ended)),
         )
-
-    def _read_row(self, window: Window, position: int) -> None:
-        self.seen += 1
-        source = window.source(position)
-        row = parse_row(window.data, position, last=window.last, before=self._before)
-        if row is None:
-            text = window.data[position : position + 200].split(b"\n")[0].decode("utf-8", "replace")
-            self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
-            self._cut |= window.last and b"\n" not in window.data[position:]
-            return
-        if row.glued or is_glued(window.data, position):
-            self.glued.add(source.line)
-        self._before, self._total = row, row.total or self._total
-        self._keys.update(dict.fromkeys(row.keys))
-        self._places.append((source.offset, row.step))
-        time = time_before(window, position)
-        self.rows.append(
-            {"step": row.step, "loss": None, **row.values, "time": time, "line": source.line, "offset": source.offset}
-        )
-
-    def _read_validation(self, window: Window, match: re.Match[bytes]) -> None:
-        last_step = self._last()
-        source = window.source(match.start())
-        if window.last and match.end() == len(window.data) and not match[0].rstrip().endswith(b"|"):
-            self._cut = True  # its last number may have lost digits
-            return
-        row = parse_validation(match, last_step=last_step)
-        time = time_before(window, match.start())
-        self.evals.append({**row, "time": time, "line": source.line, "offset": source.offset})
-
-    def _last(self) -> int | None:
-        return self._places[-1][1] if self._places else None
 
     def _saving(self, begin: int, end: int) -> bool:
         return any(begin <= event.offset < end for event in self.facts.saves.values())
@@ -140,21 +102,23 @@ class MegatronReader:
         return (*entries, *(_entry(None, key, facts.parameters_of[key]) for key in rest))
 
     def _is_truncated(self, *, in_flight: bool, ended: bool) -> bool:
-        return not ended and (self._cut or self.schedule.cut or in_flight)
+        cut = self._cut or self.table.cut or self.validation.cut or self.schedule.cut
+        return not ended and (cut or in_flight)
 
-    def _coverage(self, *, ended: bool, truncated: bool) -> Coverage:
-        numbers = [row["step"] for row in self.rows]
+    def _coverage(self, steps: pl.DataFrame, *, ended: bool, truncated: bool) -> Coverage:
+        table, numbers = self.table, steps["step"].to_list()
         every = self.facts.config.get("log_interval", "")
-        glued = self.glued | self.schedule.glued
-        unread = sorted((*self.unread, *self.schedule.unread), key=lambda line: line.offset)
+        glued = table.glued | self.schedule.glued
+        found = (*table.unread, *self.validation.unread, *self.schedule.unread)
+        unread = sorted(found, key=lambda line: line.offset)
         return Coverage(
-            step_lines_seen=self.seen,
-            step_lines_parsed=len(self.rows),
+            step_lines_seen=table.seen,
+            step_lines_parsed=steps.height,
             gaps=gaps_between(numbers, int(every) if every.isdigit() else None),
             rewinds=rewinds_in(numbers),
             glued_lines=len(glued),
             truncated=truncated,
-            unknown_keys=tuple(sorted(key for key in self._keys if key not in KNOWN)),
+            unknown_keys=table.unknown_keys,
             complete=ended and not unread and not truncated,
             unread=tuple(unread[:UNREAD_SHOWN]),
         )
@@ -164,3 +128,19 @@ def _entry(rank: int | None, place: tuple[int, int] | None, counted: dict[str, A
     tensor, pipeline = place or (None, None)
     found = counted or {"parameters": None, "parameters_source": None}
     return {"rank": rank, "tensor": tensor, "pipeline": pipeline, **found, "memory": [], "schedule": None}
+
+
+def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:
+    """The rows with the throughput that Megatron-Bridge prints before each, where both lines name the same time."""
+    if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
+        return steps
+    times = pl.DataFrame(printed, schema=["offset", "printed", "tflops"], orient="row")
+    after = np.searchsorted(steps["offset"].to_numpy(), times["offset"].to_numpy())
+    rows = times.with_columns(pl.Series("index", after)).filter(pl.col("index") < steps.height)
+    rows = rows.group_by("index").last()
+    found = (
+        steps.with_row_index("index").with_columns(pl.col("index").cast(pl.Int64)).join(rows, on="index", how="left")
+    )
+    # both are the same number, rounded to two decimals here and to less than a millisecond there
+    agree = (found["seconds"] - found["printed"]).abs() < 0.0051
+    return steps.with_columns(pl.when(agree).then(found["tflops"]).alias("tflops_per_device"))

@@ -1,13 +1,17 @@
 """Collects what a Megatron log says once: its arguments, parameters per rank, vocabulary, memory rows and timers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.records import CheckpointEvent, Environment, Parameters, Source
 from tasks.scrape.ranks import iso_of
 from tasks.scrape.window import Window
+
+type Span = tuple[int, int]
+
+TOGETHER_FROM = 64  # stretches
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -20,38 +24,56 @@ _PATTERNS = {
     rb"\s{0,64}-{5,80} end of arguments)",
     "table_end": rb"-{5,80} end of arguments -{5,80}",
     "world": rb"using world size: (\d+)",
-    "parallel": rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)-parallel size: (\d+)",
+    "parallel": rb"-parallel[ -]size: (\d{1,9})(?!\d)",  # the axis stands before it
     "vocabulary": rb"padded vocab \(size: (\d+)\) with (\d+) dummy tokens \(new size: (\d+)\)",
-    "rank_parameters": rb"number of parameters on \(tensor, pipeline\) model parallel rank "
-    rb"\((\d+), (\d+)\): (\d+)(?!\d)",
+    # before 2021 there was no pipeline: `model parallel rank 0: 178100224`
+    "rank_parameters": rb"number of parameters on (?:\(tensor, pipeline\) )?model parallel rank "
+    rb"(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))(?:: |=) ?(\d{1,18})(?=\s)",
     "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
     "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
-    "memory": rb"\[Rank (\d+)\] \(after (\d+) iterations\) memory \(MB\)"
-    rb"((?: \| [a-z][a-z ]*: *\d+(?:\.\d+)?)+)(?=\s|\Z)",
-    "timer": rb"(?<![\w/-])([a-z][\w/-]*) \.{2,}: \(%s, %s\)" % (_NUMBER, _NUMBER),
-    "saving": rb"(?<!successfully )saving checkpoint at iteration +(\d+) to (\S+)",
-    "saved": rb"successfully saved checkpoint (?:from|at) iteration +(\d+) to (\S+)",
-    "loaded": rb"successfully loaded checkpoint from (\S+)(?: \[[^\]\n]*\])? +at iteration (\d+)",
+    "memory": rb"\[Rank (\d{1,9})\] \(after (\d{1,15}) iterations\) memory \((MB|GB)\)"
+    rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)",
+    # the name and its dots stand before it
+    "timer": rb"\.\.: \(%s, %s\)" % (_NUMBER, _NUMBER),
+    # before 2023, and DeepSpeed: one rank's times in one line
+    "times": rb"time \(ms\)((?: \| [a-z1][\w/ -]{0,80}: \d{1,15}(?:\.\d{1,9})?)+)(?: \|)?(?=\s)",
+    # Megatron-Bridge prints this before each row
+    "step_time": rb"Step Time ?: (\d{1,9}\.\d{2})s GPU utilization: (\d{1,9}\.\d)MODEL_TFLOP/s/GPU",
+    "saving": rb"saving checkpoint at iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+    "scheduled": rb"scheduled an async checkpoint save at iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+    "saved": rb"successfully saved checkpoint (?:from|at) iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+    "loaded": rb"successfully loaded checkpoint from (\S{1,2000})(?: \[[^\]\n]{0,80}\])? {1,40}at iteration "
+    rb"(\d{1,15})(?!\d)",
+    "not_found": rb"could not find the metadata file (\S{1,2000})(?=\s)",
     "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,
-    "exiting": rb"\[?exiting program (?:at|after) [^\n]{1,80}",
+    "exiting": rb"exiting program (?:at|after) [^\n]{1,80}",
     "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
 }
 _ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
-_MEMORY = re.compile(rb"\| ([a-z][a-z ]*): *(\d+(?:\.\d+)?)")
+_MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
+_TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
+_TIMER_NAME = re.compile(rb"(?:\A|(?<=[\s\]:]))([a-z][\w/-]{0,100}) \.{0,100}\Z")
+_AXIS = re.compile(rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)\Z")
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
 
 
-def find_anchors(window: Window) -> Iterator[tuple[str, re.Match[bytes]]]:
-    """(name, match) of everything but rows and schedule events that starts in a window, ascending."""
-    hits: list[tuple[int, str, re.Match[bytes]]] = []
-    for name, pattern in _ANCHORS.items():
-        if name == "argument":
-            continue
-        hits += [(m.start(), name, m) for m in pattern.finditer(window.data, window.start) if m.start() < window.limit]
-    hits.sort(key=lambda hit: hit[:2])
-    for _, name, match in hits:
-        yield name, match
+def find_anchors(window: Window, gaps: Sequence[Span]) -> Iterator[tuple[str, re.Match[bytes]]]:
+    """(name, match) of everything but rows and schedule events that starts in these stretches, ascending.
+
+    Between many rows the stretches are looked through as one: no row holds what is looked for.
+    """
+    if len(gaps) > TOGETHER_FROM:
+        gaps = [(gaps[0][0], gaps[-1][1])]
+    for begin, end in gaps:
+        hits: list[tuple[int, str, re.Match[bytes]]] = []
+        for name, pattern in _ANCHORS.items():
+            if name != "argument":
+                found = pattern.finditer(window.data, begin, end)
+                hits += [(match.start(), name, match) for match in found if match.start() < window.limit]
+        hits.sort(key=lambda hit: hit[:2])
+        for _, name, match in hits:
+            yield name, match
 
 
 @dataclass
@@ -63,6 +85,7 @@ class MegatronFacts:
     sources: dict[str, Source] = field(default_factory=dict)  # of config and environment, as in RunReading
     mesh: dict[str, int] = field(default_factory=dict)
     timers: list[dict[str, Any]] = field(default_factory=list)
+    step_times: list[tuple[int, float, float]] = field(default_factory=list)  # offset, seconds, TFLOP/s per GPU
     parameters_of: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     memory_of: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     total: Parameters = field(default_factory=Parameters)
@@ -73,17 +96,17 @@ class MegatronFacts:
     saves: dict[int, CheckpointEvent] = field(default_factory=dict)
     _in_table: bool = False
 
-    def take(self, window: Window) -> None:
-        """Note everything that starts in a window."""
+    def take(self, window: Window, gaps: Sequence[Span]) -> None:
+        """Note everything that starts in these stretches of a window."""
         begin = window.start if self._in_table else None
-        for name, match in find_anchors(window):
+        for name, match in find_anchors(window, gaps):
             if name == "table":
                 begin = match.end()
             elif name == "table_end" and begin is not None:
                 self._read_arguments(window, begin, match.end())
                 begin = None
             else:
-                self._note(name, match, window.source(match.start()))
+                self._note(name, match, window)
         if begin is not None:
             self._read_arguments(window, begin, len(window.data))
         self._in_table = begin is not None
@@ -109,23 +132,24 @@ class MegatronFacts:
                 self.config.setdefault(match[1].decode(), value)
                 self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
 
-    def _note(self, name: str, match: re.Match[bytes], source: Source) -> None:
+    def _note(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
         place = {"line": source.line, "offset": source.offset}
         match name:
             case "world":
                 self._fact("world_size", int(match[1]), place)
                 self.sources.setdefault("num_devices", source)
             case "parallel":
-                axis = _MESH.get(match[1].decode())
-                if axis:
-                    self.mesh.setdefault(axis, int(match[2]))
+                axis = _AXIS.search(window.data, max(0, match.start() - 20), match.start())
+                if axis is not None:
+                    self.mesh.setdefault(_MESH[axis[1].decode()], int(match[1]))
             case "vocabulary":
                 self._fact("vocab_size", int(match[1]), place)
                 self._fact("dummy_tokens", int(match[2]), place)
                 self._fact("padded_vocab_size", int(match[3]), place)
             case "rank_parameters":
-                key = (int(match[1]), int(match[2]))
-                self.parameters_of.setdefault(key, {"parameters": int(match[3]), "parameters_source": place})
+                key = (int(match[1] or match[3]), int(match[2] or 0))
+                self.parameters_of.setdefault(key, {"parameters": int(match[4]), "parameters_source": place})
             case "total":
                 printed = match[1].decode()
                 count = round(float(printed) * 1e9)
@@ -133,17 +157,20 @@ class MegatronFacts:
             case "theory":
                 self._fact("theoretical_memory", match[1].decode("utf-8", "replace").strip(), place)
             case "memory":
+                unit = match[3].decode().lower()
                 values = {
-                    key.decode().strip().replace(" ", "_") + "_mb": float(value)
-                    for key, value in _MEMORY.findall(match[3])
+                    f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[4])
                 }
                 self.memory_of.setdefault(int(match[1]), []).append({"iterations": int(match[2]), **values, **place})
             case "timer":
-                low, high = float(match[2]), float(match[3])
-                self.timers.append({"timer": match[1].decode(), "min_ms": low, "max_ms": high, **place})
-                if match[1] == b"save-checkpoint" and self.saves:
-                    step = list(self.saves)[-1]
-                    self.saves[step] = self.saves[step].model_copy(update={"blocking_s": high / 1000})
+                name_before = _TIMER_NAME.search(window.data, max(0, match.start() - 220), match.start())
+                if name_before is not None:
+                    self._time(name_before[1], float(match[1]), float(match[2]), window.source(name_before.start(1)))
+            case "times":
+                for each in _TIME.finditer(window.data, *match.span(1)):
+                    self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
+            case "step_time":
+                self.step_times.append((source.offset, float(match[1]), float(match[2])))
             case "date":
                 date = iso_of(match[2])
                 self.started = self.started or date
@@ -153,17 +180,32 @@ class MegatronFacts:
                 self.finished = True
             case "exit_code":
                 self.exit_code, self.finished = int(match[1]), True
-            case "saving" | "saved":
+            case "saving" | "saved" | "scheduled":
                 self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
             case "loaded":
                 self._fact("restored_from", match[1].decode("utf-8", "replace"), place)
                 self._fact("restored_step", int(match[2]), place)
+            case "not_found":
+                self._fact("checkpoint_not_found", match[1].decode("utf-8", "replace"), place)
 
     def _fact(self, key: str, value: Any, place: dict[str, int]) -> None:
         self.facts.setdefault(key, {"value": value, **place})
+
+    def _time(self, name: bytes, low: float, high: float, source: Source) -> None:
+        timer = {"timer": name.decode("utf-8", "replace"), "min_ms": low, "max_ms": high}
+        self.timers.append({**timer, "line": source.line, "offset": source.offset})
+        if name == b"save-checkpoint" and self.saves:
+            step = list(self.saves)[-1]
+            self.saves[step] = self.saves[step].model_copy(update={"blocking_s": high / 1000})
 
     def _save(self, name: str, step: int, path: str, source: Source) -> None:
         event = self.saves.get(step) or CheckpointEvent(step=step, path=path, line=source.line, offset=source.offset)
         if name == "saved":
             event = event.model_copy(update={"committed": True, "committed_line": source.line})
         self.saves[step] = event
+
+
+def _memory_name(key: str) -> str:
+    """`max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes` by one name."""
+    words = key.strip().replace(" ", "-").split("-")
+    return "_".join(word for word in words if word not in ("mem", "gigabytes"))

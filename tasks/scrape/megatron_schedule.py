@@ -5,8 +5,7 @@ ranks, from a rank's first event to its last, the part in which that rank had no
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +26,8 @@ class ScheduleLog:
     unread: list[UnreadLine] = field(default_factory=list)
     cut: bool = False
 
-    def take(self, window: Window, rows: Sequence[tuple[int, int]]) -> None:
-        """Read the events that start in a window. `rows`: (offset, iteration) of the rows read so far, ascending."""
+    def take(self, window: Window, step_before: Callable[[int], int | None]) -> None:
+        """Read the events that start in a window. `step_before`: the iteration of the last row before an offset."""
         data = window.data
         for loose in _LOOSE.finditer(data, window.start):
             position = loose.start()
@@ -50,7 +49,7 @@ class ScheduleLog:
                     "direction": match[2].decode(),
                     "event": match[3].decode(),
                     "tensor": int(match[4]),
-                    "after_iteration": _before(rows, source.offset),
+                    "after_iteration": step_before(source.offset),
                     "line": source.line,
                     "offset": source.offset,
                 }
@@ -92,9 +91,3 @@ class ScheduleLog:
 
 def _nothing() -> dict[str, Any]:
     return {"forward": {"started": 0, "finished": 0}, "backward": {"started": 0, "finished": 0}}
-
-
-def _before(rows: Sequence[tuple[int, int]], offset: int) -> int | None:
-    """The iteration of the last row before an offset; None before the first."""
-    index = bisect_left(rows, (offset, 0))
-    return rows[index - 1][1] if index else None

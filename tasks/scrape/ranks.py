@@ -4,15 +4,18 @@ import re
 
 from tasks.scrape.window import Window
 
-_DATE = rb"\d{4}-?\d\d-?\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
+DATE = rb"\d{4}-?\d\d-?\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 # torchrun `[default3]:` and `[rank3]:`; SLURM's `srun -l` `1: `; Primus `[20250528 09:03:28][rank-31/32][INFO ] : `;
-# DeepSpeed's launcher `node1: `; torchtitan `[titan] 2025-06-01 10:00:00,123 - root - INFO - `
+# DeepSpeed's launcher `node1: ` and logger `[2024-06-21 10:50:42,168] [INFO] [logging.py:96:log_dist] [Rank 0] `;
+# Argonne's `[2024-06-21 10:50:42][INFO][training:1609] - `; nemo-run `ain_fp8_mx/0 `;
+# torchtitan `[titan] 2025-06-01 10:00:00,123 - root - INFO - `
 _PART = (
-    rb"\[(?:default|rank|node|titan|%s|[\w.-]+:\d+|rank-\d+/\d+|[A-Z]+ *|-*[\w.-]+\.py:\d+)\d*\]:? ?|"
-    rb"%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)" % (_DATE, _DATE)
+    rb"\[(?:default|rank|Rank |node|titan|%s|[\w.-]+:\d+|rank-\d+/\d+|[A-Z]+ *|-*[\w.-]+\.py:\d+(?::\w+)?)\d*\]"
+    rb"(?: - (?=[ \[i])|:? ?)|%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)|"
+    rb"[\w.-]{1,60}/\d{1,6} (?= )" % (DATE, DATE)
 )
 PREFIX = re.compile(rb"(?:%s)*" % _PART)
-_TIME = re.compile(rb"\[(%s)\]|(?:^|[\]:] ?)(%s) - " % (_DATE, _DATE))
+_TIME = re.compile(rb"\[(%s)\]|(?:^|[\]:] ?)(%s) - " % (DATE, DATE))
 _RANK = re.compile(rb"\[?(?:rank-?|default|[\w.-]+:)?(\d+)(?:/\d+)?\]?:")
 LOOK_BACK = 400
 

@@ -1,0 +1,149 @@
+"""Knows the forms in which a Megatron log prints its rows, and so tells a row that lost text from one of another form.
+
+A form is the keys of a row with the way their numbers are printed. Rows of a form that came at more than one iteration
+are believed. The only row of its form is held against those: a key they do not have, a number printed otherwise, or a
+key that is missing without the row saying why, is text that was lost.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tasks.records import UnreadLine
+from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape
+
+# what training_log in megatron/training/training.py prints where nothing in the log shows how
+_USUAL = {
+    "lm loss": Shape("exponent", (6,)),
+    "loss scale": Shape("fixed", (1,)),
+    "grad norm": Shape("fixed", (3,)),
+    "elapsed time per iteration (ms)": Shape("fixed", (1,)),
+}
+_SKIPPED = ("number of skipped iterations", "number_of_skipped_iterations")
+_NAN = ("number of nan iterations", "number_of_nan_iterations")
+# left out where the iteration was skipped or its loss is no number
+_OPTIONAL = frozenset({"grad norm", "num zeros", "params norm", "grad_norm", "num_zeros", "params_norm"})
+TRUSTED_FROM = 2  # iterations
+
+
+@dataclass(frozen=True)
+class Form:
+    """What rows that are printed alike have in common."""
+
+    total: int | None
+    step: Shape
+    fields: tuple[tuple[str, Shape], ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in order."""
+        return tuple(key for key, _ in self.fields)
+
+
+def form_of(row: Row) -> Form:
+    """The form of a row."""
+    return Form(row.total, row.step_field.shape, tuple((field.key, _shape(field)) for field in row.fields))
+
+
+def _shape(printed: Field) -> Shape:
+    return Shape("free") if printed.key in FREE else printed.shape
+
+
+@dataclass
+class Seen:
+    """The rows of one form: one of them, how many, at which iterations and where, as long as it is not believed."""
+
+    row: Row
+    count: int = 0
+    steps: set[int] = field(default_factory=set)
+    places: list[UnreadLine] = field(default_factory=list)
+
+
+@dataclass
+class RowForms:
+    """The forms of the rows that were read so far."""
+
+    seen: dict[Form, Seen] = field(default_factory=dict)
+
+    def add(self, form: Form, row: Row, steps: Sequence[int], places: Sequence[UnreadLine]) -> None:
+        """Note rows of a form, of which `row` is one."""
+        seen = self.seen.setdefault(form, Seen(row))
+        seen.count += len(steps)
+        if len(seen.steps) < TRUSTED_FROM:
+            seen.steps.update(steps)
+            seen.places = [] if len(seen.steps) >= TRUSTED_FROM else [*seen.places, *places]
+
+    def usual(self) -> Seen | None:
+        """The form of most rows."""
+        return max(self.seen.values(), key=lambda seen: (seen.count, len(seen.row.fields)), default=None)
+
+    def odd(self) -> list[Seen]:
+        """The forms whose rows lost text. They are forgotten."""
+        trusted = {form: seen for form, seen in self.seen.items() if len(seen.steps) >= TRUSTED_FROM}
+        rare = {form: seen for form, seen in self.seen.items() if form not in trusted}
+        found = {form: seen for form, seen in rare.items() if _is_odd(form, seen, trusted or _others(self.seen, form))}
+        self.seen = {form: seen for form, seen in self.seen.items() if form not in found}
+        return list(found.values())
+
+
+def _others(seen: dict[Form, Seen], form: Form) -> dict[Form, Seen]:
+    """Where no form came twice, those that print their numbers as Megatron does, if this one does not."""
+    if _is_usual(form):
+        return {}
+    return {other: each for other, each in seen.items() if other is not form and _is_usual(other)}
+
+
+def _is_usual(form: Form) -> bool:
+    return all(shape == _USUAL.get(key, shape) or shape.kind == "open" for key, shape in form.fields)
+
+
+def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
+    if not trusted:
+        return False
+    row = seen.row
+    totals = {other.total for other in trusted}
+    if row.total not in totals:
+        return True
+    if not _fits(row.step_field, {other.step for other in trusted}):
+        return True
+    shapes: dict[str, set[Shape]] = {}
+    for other in trusted:
+        for key, shape in other.fields:
+            shapes.setdefault(key, set()).add(shape)
+    for printed in row.fields:
+        if printed.key not in shapes:
+            if printed.key not in KNOWN or printed.shape != _USUAL.get(printed.key, printed.shape):
+                return True
+        elif not _fits(printed, shapes[printed.key]):
+            return True
+    usual = Counter({form: seen.count for form, seen in trusted.items()}).most_common(1)[0][0]
+    missing = set(usual.keys) - set(form.keys)
+    return bool(missing) and not (all(map(_may_miss, missing)) and _says_why(row))
+
+
+def _may_miss(key: str) -> bool:
+    return key in _OPTIONAL or key.removesuffix("s").endswith("los") or " loss " in f" {key} "
+
+
+def _says_why(row: Row) -> bool:
+    values = row.values
+    if any(values.get(key) for key in (*_SKIPPED, *_NAN)):
+        return True
+    norm = values.get("grad norm", values.get("grad_norm"))
+    return isinstance(norm, float) and not math.isfinite(norm)
+
+
+def _fits(printed: Field, shapes: set[Shape]) -> bool:
+    """Whether a number is printed as others of its key are."""
+    if printed.key in FREE or printed.shape.kind == "open" or printed.shape in shapes:
+        return True
+    kinds = {shape.kind for shape in shapes}
+    if kinds <= {"open", "free"}:
+        return True
+    if printed.shape.kind == "whole" and "whole" in kinds:
+        # a number that fills or outgrows its column has no padding left
+        widths = {shape.digits[0] for shape in shapes if shape.kind == "whole"} - {0}
+        padded = bool(printed.shape.digits[0])
+        return not widths or (not padded and len(printed.text) >= min(widths))
+    return False

@@ -1,0 +1,238 @@
+# ruff: noqa: E501 – the lines of these logs are long
+"""Every shape of line that Megatron and its relatives are known to print: short lines as public logs show them."""
+
+import math
+
+import pytest
+
+from tasks.records import RunReading
+from tasks.scrape import scrape_text
+from tasks.scrape.megatron_table import RowTable
+from tasks.scrape.window import windows
+
+# microsoft/Megatron-DeepSpeed before 2.0 and NVIDIA's first versions: no colons, no samples
+FIRST = " iteration      100/  320000 | elapsed time per iteration (ms): 1203.4 | learning rate 1.500E-04 | lm loss 7.123456E+00 | loss scale 65536.0 |"
+# NVIDIA/nccl issue 743: BERT, Megatron-LM 2.x
+BERT = " iteration       20/ 1000000 | consumed samples:           80 | elapsed time per iteration (ms): 140.6 | learning rate: 2.020E-08 | global batch size:     4 | lm loss: 1.005022E+01 | sop loss: 8.174902E-01 | loss scale: 32768.0 | grad norm: 217.199 | number of skipped iterations:   8 | number of nan iterations:   0 |"
+# deepspeedai/Megatron-DeepSpeed pull request 434: a loss that is no number is left out, and counted nowhere
+NO_LOSS = " iteration        9/      10 | consumed samples:          108 | consumed tokens:       442368 | elapsed time per iteration (ms): 1979.2 | learning rate: 4.219E-07 | global batch size:    12 | loss scale: 1.0 | actual seqlen:  4096 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 6.063 | tokens per gpu per second (tgs): 2069.506 | TFLOPs: 127.00 |"
+# bigscience-workshop/Megatron-DeepSpeed issue 396
+NAN_NORM = " iteration     5426/  250000 | consumed samples:        43408 | consumed tokens:     88899584 | elapsed time per iteration (ms): 4247.9 | learning rate: 2.999E-04 | global batch size:     8 | loss scale: 1.0 | grad norm: nan | actual seqlen:  2048 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 1.883 | TFLOPs: 78.36 |"
+# OpenGPT-X on JUWELS: seconds with four decimals
+SECONDS = "[default3]: iteration       10/ 3125000 | consumed samples:          960 | elapsed time per iteration (s): 7.2310 | learning rate: 4.438E-07 | global batch size:    96 | lm loss: 1.010967E+01 | loss scale: 4096.0 | grad norm: 178.553 | number of skipped iterations:   0 | number of nan iterations:   0 | samples per second: 13.276 | TFLOPs: 101.54 |"
+# argonne-lcf/Megatron-DeepSpeed, megatron/training_log.py
+ARGONNE = "[2024-06-21 10:50:42][INFO][training:1609] -  iteration=       1/  317892 | consumed_samples=         768 | consumed_tokens=     3145728 | elapsed_time_per_iteration_ms=108893.2 | learning_rate=1.88743e-08 | global_batch_size=  768 | lm loss=11.133188 | loss_scale=1.0 | actual_seqlen= 4096 | number_of_skipped_iterations=  0 | number_of_nan_iterations=  0 | samples_per_second=7.053 | tokens_per_gpu_per_second_tgs=1203.674 | [LM]-TFLOPs=49.66 | [DS]-TFLOPs=73.32 |"
+# Megatron-Bridge under NeMo-Run, NVIDIA/cloudai
+BRIDGE = "ain_fp8_mx/0  [2025-12-22 15:18:33] iteration       50/      50 | consumed samples:        25600 | elapsed time per iteration (ms): 9089.0 | learning rate: 3.000000E-05 | global batch size:   512 | lm loss: 8.114214E+00 | load_balancing_loss: 1.000000E+00 | loss scale: 1.0 | grad norm: 0.042 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+# NVIDIA/cloudai, MegatronRun
+CORE = "[2026-01-16 07:32:24] iteration        5/     100 | consumed samples:        10240 | elapsed time per iteration (ms): 15800.0 | throughput per GPU (TFLOP/s/GPU): 490.0 | learning rate: 4.134000E-07 | global batch size:  2048 | lm loss: 1.344240E+01 | seq_load_balancing_loss: 1.000203E+00 | loss scale: 1.0 | grad norm: 2.870 | num zeros: 1174412544.0 | params norm: 8660.607 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+# AMD-AGI/Primus, as its log collector hands it on: the padding collapsed
+PRIMUS = "[20251202 06:56:28][rank-7/8][INFO ] [--------trainer.py:2560] : iteration 4408/ 5000 | consumed samples: 564224 | elapsed time per iteration (ms): 13100.0/13240.9 | hip mem usage/free/total/usage_ratio: 153.81GB/102.17GB/255.98GB/60.09% | throughput per GPU (TFLOP/s/GPU): 579.4/573.6 | tokens per GPU (tokens/s/GPU): 10005.5/9903.7 | learning rate: 3.421949E-07 | global batch size: 128 | lm loss: 4.142716E-03 | loss scale: 1.0 | grad norm: 0.003 | number of skipped iterations: 0 | number of nan iterations: 0 |"
+# aws-samples, Megatron under `srun -l`: more iterations than the column is wide
+SRUN = "1:  iteration       25/73242187 | consumed samples:           50 | elapsed time per iteration (ms): 87.0 | learning rate: 1.638E-08 | global batch size:     2 | lm loss: 1.086954E+01 | loss scale: 4294967296.0 | grad norm: 0.000 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+# a fork that logs what each codebook loses
+CODEBOOKS = "  iteration  100/  100 | consumed samples: 1600 | elapsed time per iteration (ms): 87.0 | lm loss: 1.32E+01 | text loss: 8.42E+00 | audio loss mean: 5.00E+00 | audio loss k0: 4.79E+00 | loss scale: 1.0 | grad norm: 5.7 |"
+# Megatron-LM's megatron/rl: there is no last iteration
+ENDLESS = " iteration       12/infinity | consumed samples:          384 | elapsed time per iteration (ms): 0.0 | learning rate: 1.000E-06 | global batch size:    32 | lm loss: 1.217154E-02 | loss scale: 1.0 | grad norm: 0.173 | number of nan iterations:   0 |"
+
+
+def read(*lines: str) -> RunReading:
+    """The reading of these lines."""
+    return scrape_text("".join(f"{line}\n" for line in lines).encode(), name="x").runs[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "seconds", "loss", "tflops", "tokens"),
+    [
+        (FIRST, 100, 1.2034, 7.123456, None, None),
+        (BERT, 20, 0.1406, 10.05022, None, None),
+        (NO_LOSS, 9, 1.9792, None, 127.0, 2069.506),
+        (NAN_NORM, 5426, 4.2479, None, 78.36, None),
+        (SECONDS, 10, 7.231, 10.10967, 101.54, None),
+        (ARGONNE, 1, 108.8932, 11.133188, 49.66, 1203.674),
+        (BRIDGE, 50, 9.089, 8.114214, None, None),
+        (CORE, 5, 15.8, 13.4424, 490.0, None),
+        (PRIMUS, 4408, 13.1, 0.004142716, 579.4, 10005.5),
+        (SRUN, 25, 0.087, 10.86954, None, None),
+        (CODEBOOKS, 100, 0.087, 13.2, None, None),
+        (ENDLESS, 12, 0.0, 0.01217154, None, None),
+    ],
+)
+def test_a_row(
+    line: str, step: int, seconds: float, loss: float | None, tflops: float | None, tokens: float | None
+) -> None:
+    run = read(line)
+    row = run.steps.row(0, named=True)
+    found = (row["step"], row["seconds"], row["loss"], row["tflops_per_device"], row["tokens_per_s_per_device"])
+    assert found == (step, seconds, loss, tflops, tokens)
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed, run.coverage.glued_lines) == (1, 1, 0)
+    # every bar of the line but that of the head ends one field
+    assert len([key for key in row if row[key] is not None]) >= line.count("|")
+
+
+def test_what_only_some_print() -> None:
+    assert read(BERT).steps["sop loss"].to_list() == [0.8174902]
+    assert math.isnan(read(NAN_NORM).steps["grad norm"][0])
+    assert read(ARGONNE).steps["time"].to_list() == ["2024-06-21T10:50:42"]
+    assert read(BRIDGE).steps["time"].to_list() == ["2025-12-22T15:18:33"]
+    assert read(PRIMUS).steps["tflops_per_device (average)"].to_list() == [573.6]
+    assert read(CODEBOOKS).coverage.unknown_keys == ("audio loss k0", "audio loss mean", "text loss")
+
+
+def test_throughput_of_the_line_before() -> None:
+    # NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/training/utils/train_utils.py
+    printed = "ain_fp8_mx/0 Step Time : 9.09s GPU utilization: 663.5MODEL_TFLOP/s/GPU"
+    assert read(printed, BRIDGE).steps["tflops_per_device"].to_list() == [663.5]
+    other = printed.replace("9.09", "7.11")  # of a row that is not there
+    assert read(other, BRIDGE).steps["tflops_per_device"].to_list() == [None]
+
+
+def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
+    # Megatron-LM core 0.11, log interval 10: the last of the ten was skipped, so there is no norm
+    rows = [
+        " [2025-04-13 23:41:20] iteration       20/    1000 | consumed samples:          320 | elapsed time per iteration (ms): 820.7 | learning rate: 4.000000E-05 | global batch size:    16 | lm loss: 1.072453E+01 | loss scale: 131072.0 | grad norm: 3.874 | num zeros: 71.0 | number of skipped iterations:   6 | number of nan iterations:   0 |",
+        " [2025-04-13 23:41:28] iteration       30/    1000 | consumed samples:          480 | elapsed time per iteration (ms): 821.8 | learning rate: 9.000000E-05 | global batch size:    16 | lm loss: 1.038769E+01 | loss scale: 4096.0 | number of skipped iterations:   5 | number of nan iterations:   0 |",
+        " [2025-04-13 23:41:37] iteration       40/    1000 | consumed samples:          640 | elapsed time per iteration (ms): 849.8 | learning rate: 9.998165E-05 | global batch size:    16 | lm loss: 9.992319E+00 | loss scale: 4096.0 | grad norm: 2.357 | num zeros: 881.0 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+    ]
+    run = read(*rows)
+    assert run.steps["grad norm"].to_list() == [3.874, None, 2.357]
+    assert run.coverage.step_lines_parsed == 3
+    # without a skipped iteration, a norm that is not there was lost
+    lost = read(rows[0], rows[1].replace("iterations:   5", "iterations:   0"), rows[2])
+    assert (lost.steps["step"].to_list(), [line.line for line in lost.coverage.unread]) == ([20, 40], [2])
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        ("lm loss: 1.038769E+01 | loss scale: 4096.0", "lm loss: 1.0396.0"),  # two numbers became one
+        ("lm loss: 1.038769E+01", "lm loss: 1.08769E+01"),
+        ("lm loss: 1.038769E+01 | loss scale", "lm lo scale"),
+        ("         480 |", "         40 |"),
+        ("      30/    1000", "      3/    1000"),
+        ("    1000 | consumed", "    100 | consumed"),
+        ("| lm loss: 1.038769E+01 ", ""),
+        ("iteration       30/", "iter       30/"),
+    ],
+)
+def test_a_damaged_row_is_no_row(whole: str, damaged: str) -> None:
+    row = " [2025-04-13 23:41:28] iteration {step:8d}/    1000 | consumed samples: {samples:12d} | elapsed time per iteration (ms): 821.8 | learning rate: 9.000000E-05 | global batch size:    16 | lm loss: 1.038769E+01 | loss scale: 4096.0 | grad norm: 2.357 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+    rows = [row.format(step=step, samples=step * 16) for step in (20, 30, 40, 50)]
+    assert whole in rows[1]
+    run = read(rows[0], rows[1].replace(whole, damaged), *rows[2:])
+    assert run.steps["step"].to_list() == [20, 40, 50]
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (4, 3)
+    assert [line.line for line in run.coverage.unread] == [2]
+
+
+def test_memory_timers_and_parameters() -> None:
+    run = read(
+        " > number of parameters on model parallel rank 0: 178100224",  # Megatron-LM before 2021
+        "> number of parameters on (tensor, pipeline) model parallel rank (1, 0)=5933109248",  # Argonne
+        CORE,
+        "[Rank 0] (after 5 iterations) memory (GB) | mem-allocated-gigabytes: 10.5 | mem-max-allocated-gigabytes: 20.25 | mem-max-reserved-gigabytes: 30.0 |",
+        "[2024-06-21 10:50:42][INFO][utils:190] - [Rank 1] (after 1 iterations) memory (MB) | allocated: 18243.64111328125 | max allocated: 50664.2548828125 | reserved: 54556.0 | max reserved: 54556.0",
+        "time (ms) | forward-compute: 193.77 | backward-compute: 73.02 | optimizer: 63.01 | batch-generator: 25.27",
+        "(min, max) time across ranks (ms):",
+        "    train/valid/test-data-iterators-setup ..........: (114.59, 115.60)",
+    )
+    ranks = {entry["rank"]: entry for entry in run.ranks}
+    assert ranks[0]["memory"][0]["max_allocated_gb"] == 20.25
+    assert ranks[1]["memory"][0]["max_reserved_mb"] == 54556.0
+    assert {(entry["tensor"], entry["pipeline"]): entry["parameters"] for entry in run.ranks if entry["parameters"]} == {
+        (0, 0): 178100224, (1, 0): 5933109248,
+    }  # fmt: skip
+    assert [(timer["timer"], timer["min_ms"], timer["max_ms"]) for timer in run.timers] == [
+        ("forward-compute", 193.77, 193.77), ("backward-compute", 73.02, 73.02), ("optimizer", 63.01, 63.01),
+        ("batch-generator", 25.27, 25.27), ("train/valid/test-data-iterators-setup", 114.59, 115.6),
+    ]  # fmt: skip
+
+
+def test_checkpoints() -> None:
+    run = read(
+        "WARNING: could not find the metadata file /ckpt/GPT2/latest_checkpointed_iteration.txt",
+        "    will not load any checkpoints and will start from random",
+        CORE,
+        "saving checkpoint at iteration     100 to /ckpt/GPT2 in torch_dist format",
+        "  scheduled an async checkpoint save at iteration     100 to /ckpt/GPT2",
+        CORE.replace("5/", "6/"),
+        "  successfully saved checkpoint from iteration     100 to /ckpt/GPT2 [ t 1/1, p 1/1 ]",
+        "saving checkpoint at iteration     200 to /ckpt/GPT2 in torch_dist format",
+    )
+    assert run.facts["checkpoint_not_found"]["value"].endswith("latest_checkpointed_iteration.txt")
+    assert [(event.step, event.path, event.committed, event.line) for event in run.checkpoints] == [
+        (100, "/ckpt/GPT2", True, 4), (200, "/ckpt/GPT2", None, 8),
+    ]  # fmt: skip
+    loaded = read("  successfully loaded checkpoint from /ckpt [ t 1/2, p 1/4 ] at iteration 500", CORE)
+    assert (loaded.facts["restored_from"]["value"], loaded.facts["restored_step"]["value"]) == ("/ckpt", 500)
+
+
+def test_validation_rows() -> None:
+    run = read(
+        CORE,
+        " validation loss at iteration 5 | lm loss value: 8.889540E+00 | lm loss PPL: 7.255679E+03 | ",
+        " validation loss at iteration 5 on validation set | lm loss value: 2.922429E+00 | lm loss PPL: 1.858637E+01 | ",
+        " validation loss at the end of training for test data | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 | ",
+        " validation loss at iteration 5 | lm loss value: 8.8897.255679E+03 | ",
+        " validation loss at iteration 5 | lm loss value: 8.88940E+00 | lm loss PPL: 7.255679E+03 | ",
+    )
+    assert [(row["step"], row["loss"], row["set"]) for row in run.evals] == [
+        (5, 8.88954, None), (5, 2.922429, "validation set"), (5, 2.9, "the end of training for test data"),
+    ]  # fmt: skip
+    assert [line.line for line in run.coverage.unread] == [5, 6]
+
+
+WATCHDOG = "[rank3]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
+CHILD = [
+    "Traceback (most recent call last):",
+    '  File "/usr/bin/torchrun", line 8, in <module>',
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    "============================================================",
+    "pretrain_gpt.py FAILED",
+    "------------------------------------------------------------",
+    "Root Cause (first observed failure):",
+    "[0]:",
+    "  time      : 2025-05-21_15:43:03",
+    "  rank      : 0 (local_rank: 0)",
+    "  exitcode  : -9 (pid: 14750)",
+    "  error_file: <N/A>",
+    "  traceback : Signal 9 (SIGKILL) received by PID 14750",
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "line"),
+    [
+        ([WATCHDOG, *CHILD], "NCCL", 2),
+        (CHILD, "SIGKILL", 12),
+        # NVIDIA/Megatron-LM issue 1880
+        (["E1223 05:18:02.971000 3304089 site-packages/torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: -11) local_rank: 0 (pid: 3304209) of binary: python3.12"], "SIGSEGV", 2),
+        (["terminate called after throwing an instance of 'c10::AcceleratorError'", "  what():  CUDA error: misaligned address", *CHILD], "c10::AcceleratorError", 2),
+        (["slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0. Some of the step tasks have been OOM Killed."], "slurmstepd", 2),
+        (["slurmstepd: error: *** JOB 123 ON node1 CANCELLED AT 2024-05-01T10:00:00 DUE TO TIME LIMIT ***"], "slurmstepd", 2),
+        (["[rank1]: Traceback (most recent call last):", '[rank1]:   File "a.py", line 1', "[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", WATCHDOG, *CHILD], "RuntimeError", 4),
+    ],
+)  # fmt: skip
+def test_cause_of_death(lines: list[str], kind: str, line: int) -> None:
+    error = read(CORE, *lines).error
+    assert error is not None
+    assert (error.type, error.line) == (kind, line)
+
+
+def test_what_a_step_followed_was_no_death() -> None:
+    assert read(WATCHDOG, CORE).error is None
+
+
+@pytest.mark.parametrize("line", [CORE, PRIMUS, BERT, SECONDS, ARGONNE, NO_LOSS])
+def test_rows_read_together_are_those_read_one_by_one(line: str) -> None:
+    text = "".join(f"{line.replace('7.', f'{number}.')}\n" for number in range(300)).encode()
+    frames = []
+    for template_from in (100, 10**9):
+        table = RowTable(template_from=template_from)
+        for window in windows([text[:50_000], text[50_000:]]):
+            table.add(window)
+        frames.append(table.frame())
+    together, single = frames
+    assert together.height == 300
+    for one, other in zip(together.iter_rows(named=True), single.iter_rows(named=True), strict=True):
+        assert one == other
