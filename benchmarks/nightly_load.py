@@ -3,9 +3,10 @@
     uv run python -m benchmarks.nightly_load [--comparisons 250] [--database sqlite|postgresql] [--slices 2]
 
 The runs are jobs like others: half of a nightly's cells compare the two implementations, half two commits of a
-repository that is made here. Their trainer only prints its log, so that what is timed is the flow. Everything is in one
-temporary folder: a copy of the packages with that many cases, the server's database, the store. PostgreSQL is a cluster
-of its own (`initdb`, `postgres` on PATH), on a loopback port, run by a user that is not root.
+repository that is made here. The two implementations are trained once; every run plays one of these logs, much
+faster, with its two checkpoints, which are verified. Everything is in one temporary folder: a copy of the packages
+with that many cases, the database, the store. PostgreSQL is a cluster of its own (`initdb`, `postgres` on PATH), on
+a loopback port, run by a user that is not root.
 """
 
 import argparse
@@ -27,20 +28,13 @@ import httpx
 import psutil
 
 from benchmarks.machine import describe_machine
-from flows.processes import Kept, session_of
+from flows.processes import Kept
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("configs", "flows", "tasks", "model", "deployments")
-STEPS = 30
+SPEED = "1000"
 SAMPLE_S = 5.0
-TRAINER = '''"""A trainer that only prints."""
-for step in range({steps}):
-    seconds = 0.1 + (step * 7919 % 13) / 1000
-    print(
-        f"completed step: {{step}}, seconds: {{seconds:.3f}}, TFLOP/s/device: 1.000, Tokens/s/device: 30.000, "
-        f"total_weights: 8, loss: {{{loss} / (step + 1):.3f}}"
-    )
-'''
+ARMS = {"linen": "linen", "nnx": "nnx", "baseline": "linen", "branch": "nnx"}  # arm -> the stored run that it plays
 
 
 def free_port() -> int:
@@ -51,44 +45,54 @@ def free_port() -> int:
         return port
 
 
-def make_tree(folder: Path, comparisons: int, slices: int, repository: Path) -> Path:
-    """A copy of the packages whose nightly has `comparisons` cells, and whose trainer only prints."""
-    tree = folder / "tree"
+def make_tree(folder: Path, cases: list[str], slices: int) -> Path:
+    """A copy of the packages with these cases, and the two refs of main-vs-branch in a clone beside it."""
+    tree, repository = folder / "tree", folder / "repository"
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tree)
-    (tree / "model" / "train.py").write_text(TRAINER.format(steps=STEPS, loss="3.0"))
-    for number in range(-(-comparisons // 2)):
-        (tree / "configs" / "cases" / f"load_{number:03}.yml").write_text(f"# Case {number}.\ndtype: bfloat16\n")
-    cases = [f"load_{number:03}" for number in range(-(-comparisons // 2))]
-    (tree / "night.yml").write_text(
-        f"target: cpu\nslices: {{cpu: {slices}}}\ncomparisons:\n"
+    for case in cases:
+        (tree / "configs" / "cases" / f"{case}.yml").write_text("# One of many.\ndtype: bfloat16\n")
+    (tree / "configs" / "nightly.yml").write_text(
+        f"target: replay\nslices: {{replay: {slices}}}\ncomparisons:\n"
         "  - {name: linen-vs-nnx, repeats: 1}\n"
         f"  - {{name: main-vs-branch, repository: {repository}, branch: branch, baseline: main, repeats: 1}}\n"
     )
-    (tree / "cases.json").write_text(json.dumps(cases))
-    return tree
-
-
-def make_repository(folder: Path) -> Path:
-    """A clone with two commits of a trainer that only prints."""
-    repository = folder / "repository"
-    (repository / "model").mkdir(parents=True)
-    (repository / "configs").mkdir()
-    shutil.copy(ROOT / "configs" / "base.yml", repository / "configs")
 
     def git(*words: str) -> None:
         identity = ["-c", "user.name=load", "-c", "user.email=load@localhost"]
         subprocess.run(["git", *identity, *words], cwd=repository, check=True, capture_output=True)
 
+    for package in ("model", "configs"):
+        shutil.copytree(tree / package, repository / package)
     git("init", "-q", "-b", "main")
-    for branch, loss in (("main", "3.0"), ("branch", "3.0 + 0.0")):
+    for branch in ("main", "branch"):
         git("checkout", "-q", "-B", branch)
-        (repository / "model" / "__init__.py").write_text('"""A trainer."""')
-        (repository / "model" / "train.py").write_text(TRAINER.format(steps=STEPS, loss=loss))
+        (repository / "model" / "__init__.py").write_text(f'"""The trainer of {branch}."""\n')
         git("add", "-A")
         git("commit", "-q", "-m", branch)
-    return repository
+    return tree
+
+
+def store_runs(folder: Path, cases: list[str]) -> Path:
+    """Both implementations trained once, for real, and stored as the run of every case and arm."""
+    trained, stored = folder / "trained", folder / "stored"
+    words = ["compare", "linen-vs-nnx", "--out", str(trained), "--json", "--set", "steps=20"]
+    subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words], cwd=ROOT, check=True, capture_output=True,
+        env=without_prefect() | {"PREFECT_HOME": str(folder / "home")},
+    )  # fmt: skip
+    (stored / "runs").mkdir(parents=True)
+    for case in cases:
+        for arm, name in ARMS.items():
+            run = next(trained.glob(f"runs/01_base-{name}-r0-*"))
+            (stored / "runs" / f"{case}-{arm}-r0-stored").symlink_to(run)
+    return stored
+
+
+def without_prefect() -> dict[str, str]:
+    """The caller's environment without settings of Prefect."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
 
 
 @contextmanager
@@ -130,12 +134,12 @@ def _has_user(name: str) -> bool:
 
 
 def memory_mb(state: Path, name: str) -> float:
-    """The resident memory of a program of `maxview up`, and of everything in its session."""
-    kept = Kept.model_validate_json((state / f"{name}.json").read_text())
+    """The resident memory of a program of `maxview up` and of the flows that it runs, without their jobs."""
+    process = psutil.Process(Kept.model_validate_json((state / f"{name}.json").read_text()).pid)
     total = 0
-    for process in session_of(kept):
+    for member in (process, *process.children()):
         try:
-            total += process.memory_info().rss
+            total += member.memory_info().rss
         except psutil.NoSuchProcess:
             continue
     return total / 2**20
@@ -200,11 +204,15 @@ def main() -> int:
     print(describe_machine(("prefect", "polars")))
     with tempfile.TemporaryDirectory(prefix="maxview-load-") as name:
         folder = Path(name)
-        tree = make_tree(folder, arguments.comparisons, arguments.slices, make_repository(folder))
+        cases = [f"load_{number:03}" for number in range(-(-arguments.comparisons // 2))]
+        tree, stored = make_tree(folder, cases, arguments.slices), store_runs(folder, cases)
         state, out, port = folder / "state", folder / "out", free_port()
-        clean = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
-        environment = clean | {"MAXVIEW_CACHE": str(folder / "cache"), "PYTHONPATH": str(tree)}
-        shutil.copy(tree / "night.yml", tree / "configs" / "nightly.yml")
+        environment = without_prefect() | {
+            "MAXVIEW_CACHE": str(folder / "cache"),
+            "MAXVIEW_REPLAY": str(stored),
+            "MAXVIEW_REPLAY_SPEED": SPEED,
+            "PYTHONPATH": str(tree),
+        }
         with postgresql(folder) if arguments.database == "postgresql" else _sqlite() as database:
             if database:
                 environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database
@@ -214,10 +222,9 @@ def main() -> int:
                 subprocess.run(up, cwd=tree, env=environment, check=True)
                 url = f"http://127.0.0.1:{port}/api"
                 deployment = httpx.get(f"{url}/deployments/name/nightly/all-cases", timeout=60).json()["id"]
-                parameters = {"cases": json.loads((tree / "cases.json").read_text())}
                 night = httpx.post(
                     f"{url}/deployments/{deployment}/create_flow_run",
-                    json={"parameters": parameters, "state": {"type": "SCHEDULED"}},
+                    json={"parameters": {"cases": cases}, "state": {"type": "SCHEDULED"}},
                     timeout=60,
                 ).json()["id"]
                 said, samples = watch(url, night, state)

@@ -10,6 +10,7 @@ from tasks.git import GitError, run_git
 SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
+SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")
 LONGEST_NAME = 244  # git itself cannot keep longer ones in files
 SHOWN = 80
 # where a name is looked for, in this order; the first two together are ambiguous if they differ
@@ -53,6 +54,10 @@ def is_address(repository: str) -> bool:
 
 def check_repository(repository: str) -> str:
     """The repository as it is, or as an absolute folder. Raises ConfigError if it is neither address nor clone."""
+    if SECRET.match(repository):  # it would be written into plans, pages and logs
+        raise ConfigError(
+            ["repository: leave user and password out of the address: git asks a credential helper for them"]
+        )
     if is_address(repository):
         return repository
     folder = Path(repository).expanduser()
