@@ -12,6 +12,7 @@ from configs.schema import Frozen
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # xpk puts these into YAML and into a shell's command line: nothing but plain words
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
+Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
 Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
@@ -43,7 +44,7 @@ class Xpk(Frozen):
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # how often a run begins, where its machines are taken from it
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
     argv: Lines = ("xpk",)  # how xpk is called, for example [uvx, xpk==1.16.0]
-    extra: tuple[Word, ...] = ()  # further words for `xpk workload create`
+    extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
 
 
 def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:

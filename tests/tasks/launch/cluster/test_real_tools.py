@@ -1,0 +1,71 @@
+"""The real xpk and the real kubectl against the cluster on loopback."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.launch import job
+from tasks.records import RunPlan, XpkHandle
+from tasks.scrape import Ended
+from tasks.store import RunDirectory
+from tasks.watch import watch
+
+XPK = os.environ.get("MAXVIEW_XPK") or shutil.which("xpk")  # before the stand-ins are put on the path
+KUBECTL = shutil.which("kubectl")
+needs_xpk = pytest.mark.skipif(XPK is None, reason="xpk is not installed: uv tool install xpk==1.16.0, or $MAXVIEW_XPK")
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+SHOWS = (
+    "import os, sys; print('completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0'); "
+    "print(repr(os.environ['GREETING']), sys.argv[1:]); sys.exit(37)"
+)
+
+
+def kubectl(*words: str) -> str:
+    assert KUBECTL is not None
+    argv = [KUBECTL, "--context", "loopback", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@needs_xpk
+@needs_kubectl
+def test_xpk_creates_what_runs_the_trainer(
+    standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory
+) -> None:
+    assert XPK is not None
+    extra = ("--project-number=1",)  # else it asks the cloud for it
+    plan = make_plan(SHOWS, argv=(XPK,), extra=extra, num_slices=2, priority="high")
+    handle = job.launch_or_attach(plan, directory, continue_from=Path("/a b/it's"))
+    assert isinstance(handle, XpkHandle)
+    jobset = json.loads(kubectl("get", "jobset", handle.job_name, "-o", "json"))
+    (spec,) = jobset["spec"]["replicatedJobs"]
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 0
+    assert (spec["replicas"], spec["template"]["spec"]["completions"]) == (2, 8)
+    pod = spec["template"]["spec"]["template"]["spec"]
+    assert pod["priorityClassName"] == "high"
+    assert pod["terminationGracePeriodSeconds"] == 5
+    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x8"
+    assert pod["containers"][0]["resources"]["limits"] == {"google.com/tpu": 4}
+    events = list(watch(job.follow(plan, directory, handle, poll_s=0.1), handle.job_name))
+    assert [event.exit_code for event in events if isinstance(event, Ended)] == [37]
+    log = directory.log.read_text()
+    assert repr(plan.environment["GREETING"]) in log
+    assert "'--continue-from', \"/a b/it's\"]" in log
+    job.stop(handle)
+    assert kubectl("get", "jobsets,pods", "-o", "name") == ""
+
+
+@needs_kubectl
+def test_kubectl_shows_what_runs(standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:
+    handle = job.launch_or_attach(make_plan("print('up', flush=True); import time; time.sleep(600)"), directory)
+    assert handle.job_name in kubectl("get", "jobsets")
+    pods = kubectl("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={handle.job_name}", "-o", "name").split()
+    assert len(pods) == 2
+    kubectl("wait", "--for=jsonpath={.status.phase}=Running", pods[0], "--timeout=30s")
+    kubectl("delete", "jobset", handle.job_name)
+    assert job.status(handle).state == "ended"
