@@ -5,11 +5,21 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, NoisePrior, fit_prior, neighbour_differences
 from tasks.diff.time_rows import QUICK_STEPS, STEP_TIME
 from tasks.history.groups import noise_groups
+from tasks.history.rows import folder_name
+from tasks.history.table import load_history
+from tasks.store import Store
 
 METRICS = (STEP_TIME.name, QUICK_STEPS)
+
+
+def read_priors(case: CaseRuns, store: Store) -> dict[str, NoisePrior]:
+    """What the history of the store knows of the noise that a case is judged by, its own runs left out."""
+    runs = [folder_name(run) for run in case.runs]
+    return noise_priors(load_history(store.files), target=case.target, case=case.case, but=runs)
 
 
 def noise_priors(history: pl.DataFrame, *, target: str, case: str, but: Sequence[str] = ()) -> dict[str, NoisePrior]:

@@ -10,13 +10,11 @@ import polars as pl
 
 from configs.comparison import load_comparison
 from configs.load import ConfigError
+from configs.schema import Frozen
 from tasks.diff.arms import step_table
 from tasks.diff.maxview_rows import READERS
-from tasks.diff.rows import Metric
-from tasks.diff.state_rows import MEMORY
 from tasks.diff.steady import Steady, steady
-from tasks.diff.time_rows import FIRST_STEP, STALLS, STEP_TIME
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records import Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]
 
@@ -46,7 +44,17 @@ HISTORY_SCHEMA: dict[str, Any] = {
 }
 
 type CommitTime = Callable[[str], datetime | None]
-type Value = tuple[Metric, float, int, float | None]  # metric, value, samples, spread
+
+
+class Value(Frozen):
+    """One number of one run, under the name that its row in a comparison has."""
+
+    metric: str
+    unit: str
+    better: Better
+    value: float
+    samples: int = 1
+    spread: float | None = None
 
 
 def history_rows(
@@ -101,32 +109,33 @@ def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -
         "run": folder_name(run),
         "jax": run.reading.environment.jax,
     }
-    for metric, value, samples, spread in run_values(run):
-        yield of_run | {
-            "metric": metric.name,
-            "unit": metric.unit,
-            "better": metric.better,
-            "value": value,
-            "samples": samples,
-            "spread": spread,
-        }
+    for value in run_values(run):
+        yield of_run | value.model_dump()
 
 
 def run_values(run: RunRecord) -> Iterator[Value]:
     """Every number that one run alone gives: what the rows of a comparison are made of."""
     table = step_table(run)
     state: Steady | None = steady(run, table)
+    memory = run.reading.memory.total_gb
     if state is not None:
-        yield STEP_TIME, state.median_s, state.steps, state.spread_s
-        yield STALLS, state.stall_s, state.steps, None
+        yield Value(
+            metric="step_time_s",
+            unit="s",
+            better="lower",
+            value=state.median_s,
+            samples=state.steps,
+            spread=state.spread_s,
+        )
+        yield Value(metric="stall_s", unit="s", better="lower", value=state.stall_s, samples=state.steps)
     if table.height and table["seconds"][0] is not None:
-        yield FIRST_STEP, table["seconds"][0], 1, None
-    if run.reading.memory.total_gb is not None:
-        yield MEMORY, run.reading.memory.total_gb, 1, None
+        yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])
+    if memory is not None:
+        yield Value(metric="program_memory_gb", unit="GB", better="lower", value=memory)
     for reader in READERS:
-        value = reader.read(run.reading).value
+        value, metric = reader.read(run.reading).value, reader.metric
         if value is not None:
-            yield reader.metric, value, 1, None
+            yield Value(metric=metric.name, unit=metric.unit, better=metric.better, value=value)
 
 
 def folder_name(run: RunRecord) -> str:

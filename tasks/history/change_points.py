@@ -1,0 +1,275 @@
+"""Turns a series of values, one per night, into the places where its level changed for good.
+
+The method is that of Hunter, now Apache Otava: E-divisive means finds the candidates in windows, a two-sided t-test
+decides, and a second pass takes the weakest away until all that are left hold (M. Fleming, P. Kołaczkowski et al.,
+"Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE 2023). Added to it: nights that stand
+alone are set aside first, a slope is told from a staircase, and a series that does not vary is compared exactly.
+`docs/decisions/0009-change-points.md` says why it is written here, and what was measured.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from configs.schema import Frozen
+from tasks.history.energy import Array, best_split, pair_sums
+
+MOST_CHANCE = 0.001  # Hunter's p-value
+WEAK = 10  # the first pass lets through what is this much less certain
+LEAST_NIGHTS = 3  # on each side of a change
+WINDOW = 50  # nights looked at together; Hunter's
+OUTLIER = 5.0  # robust standard deviations
+NEIGHBOURS = 4  # nights on each side that an outlier is seen against
+CONFIDENCE = 0.95
+MOST_MEMORY = 0.9
+CONSTANT_SHARE = 0.8  # of neighbours that are equal, from which on a series counts as exact
+SQRT_2 = 2.0**0.5
+MAD_TO_SIGMA = float(stats.norm.ppf(0.75))
+
+
+class Change(Frozen):
+    """The level is `before` up to night `index` − 1 and `after` from night `index` on."""
+
+    index: int
+    before: float  # mean of the nights since the change before
+    after: float
+    low: float  # 95 % interval of after − before
+    high: float
+    p: float  # 0 in a series without noise
+
+    @property
+    def relative(self) -> float | None:
+        """(after − before) / before; None for a level of 0."""
+        return (self.after - self.before) / abs(self.before) if self.before else None
+
+
+class Drift(Frozen):
+    """A slope that explains the series better than steps do: per night, with its 95 % interval."""
+
+    slope: float
+    low: float
+    high: float
+    p: float
+
+
+class Trend(Frozen):
+    """What a series shows. `outliers` are nights that stand alone; they are part of no level."""
+
+    nights: int
+    changes: tuple[Change, ...] = ()
+    drift: Drift | None = None
+    outliers: tuple[int, ...] = ()
+    exact: bool = False  # the series does not vary, so every other value is a change
+    too_few: bool = False  # not enough nights for any answer
+
+
+def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, least_change: float = 0.0) -> Trend:
+    """The level changes of a series of finite values, oldest first.
+
+    `least_change` is the least relative change that is told of. Raises ValueError for values that are not finite.
+    """
+    series = np.asarray(values, dtype=float)
+    if not np.isfinite(series).all():
+        raise ValueError("a series has values that are no finite numbers: leave those nights out")
+    if is_exact(series):
+        return Trend(nights=len(series), changes=tuple(_exact_changes(series, least_change)), exact=True)
+    outliers = find_outliers(series)
+    kept = np.setdiff1d(np.arange(len(series)), outliers)
+    calm = series[kept]
+    too_few = len(calm) < 2 * LEAST_NIGHTS
+    points = [] if too_few else _merge(calm, _split(calm, most_chance * WEAK), most_chance, least_change)
+    drift = find_drift(calm, points, most_chance)
+    if drift is not None:
+        points = []
+    memory = find_memory(calm, points) if points else 0.0
+    return Trend(
+        nights=len(series),
+        changes=tuple(
+            _change(calm, left, point, right, memory, index=int(kept[point]))
+            for left, point, right in _sides(points, len(calm))
+        ),
+        drift=drift,
+        outliers=tuple(int(i) for i in outliers),
+        too_few=too_few,
+    )
+
+
+def is_exact(series: Array) -> bool:
+    """Whether most nights repeat the one before to the last bit: a count, a compiler's forecast, a seeded loss."""
+    return len(series) >= 2 and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
+
+
+def find_outliers(series: Array) -> NDArray[np.intp]:
+    """The nights that lie far from their neighbours while fewer than LEAST_NIGHTS in a row do so on one side.
+
+    A Hampel identifier: distance from the median of the neighbours over their median absolute deviation (L. Davies and
+    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). What begins a new level is no outlier.
+    """
+    far = np.zeros(len(series))
+    noise = _noise(series)
+    for i, value in enumerate(series):
+        around = np.delete(series, i)[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
+        if len(around) < 2 * LEAST_NIGHTS - 1 or noise == 0:
+            continue
+        middle = float(np.median(around))
+        spread = max(float(np.median(np.abs(around - middle))) / MAD_TO_SIGMA, noise)
+        far[i] = np.sign(value - middle) if abs(value - middle) > OUTLIER * spread else 0
+    found: list[int] = []
+    edges = np.flatnonzero(np.diff(far)) + 1
+    for run in np.split(np.arange(len(series)), edges):
+        if len(run) and far[run[0]] and len(run) < LEAST_NIGHTS and run[-1] < len(series) - 1:
+            found += run.tolist()
+    return np.asarray(found, dtype=np.intp)
+
+
+def _noise(series: Array) -> float:
+    """The night-to-night noise as a standard deviation, whatever the level does: from neighbouring differences."""
+    if len(series) < 2:
+        return 0.0
+    return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
+
+
+def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drift | None:
+    """The slope of a series that a straight line explains better than its steps do; None if there is none.
+
+    Better by Schwarz's criterion (BIC), with a slope that Kendall's rank correlation does not put down to chance
+    (Mann–Kendall); the slope and its interval are Theil and Sen's.
+    """
+    n = len(series)
+    if n < 4 * LEAST_NIGHTS:  # a line through fewer nights is a matter of taste
+        return None
+    nights = np.arange(n, dtype=float)
+    p = float(stats.kendalltau(nights, series).pvalue)
+    if not p < most_chance:
+        return None
+    line = stats.linregress(nights, series)
+    straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
+    levels = np.split(series, list(points))
+    stepped = float(sum(np.sum((level - level.mean()) ** 2) for level in levels))
+    # parameters: slope and intercept; a level and the place of its beginning for each change
+    if _bic(straight, n, 2) >= _bic(stepped, n, 1 + 2 * len(points)):
+        return None
+    sen = stats.theilslopes(series, nights, CONFIDENCE)
+    return Drift(slope=float(sen.slope), low=float(sen.low_slope), high=float(sen.high_slope), p=p)
+
+
+def _bic(squares: float, n: int, parameters: int) -> float:
+    return n * float(np.log(max(squares, np.finfo(float).tiny) / n)) + parameters * float(np.log(n))
+
+
+def _split(series: Array, most_chance: float) -> list[int]:
+    """Hunter's first pass: windows that overlap by half, each split as long as a weak t-test agrees."""
+    points: set[int] = set()
+    start = 0
+    while start < len(series):
+        end = min(start + WINDOW, len(series))
+        found = _split_window(series, start, end, most_chance)
+        points |= set(found)
+        if end == len(series):
+            break
+        start = max([start + WINDOW // 2, *found])
+    return sorted(points)
+
+
+def _split_window(series: Array, start: int, end: int, most_chance: float) -> list[int]:
+    sums = pair_sums(series[start:end])
+    points: list[int] = []
+    while True:
+        edges = [0, *points, end - start]
+        splits = [
+            (split[1], left, split[0], right)
+            for left, right in pairwise(edges)
+            if (split := best_split(sums, left, right, least=LEAST_NIGHTS)) is not None
+        ]
+        if not splits:
+            break
+        _, left, point, right = max(splits)
+        if not _test(series[start + left : start + point], series[start + point : start + right])[0] < most_chance:
+            break
+        points = sorted([*points, point])
+    return [start + point for point in points]
+
+
+def _merge(series: Array, points: list[int], most_chance: float, least_change: float) -> list[int]:
+    """Hunter's second pass: the least certain point goes, then the smallest, until all that are left hold."""
+    points = list(points)
+    while points:
+        memory = find_memory(series, points)
+        judged = [_change(series, left, point, right, memory) for left, point, right in _sides(points, len(series))]
+        worst = max(range(len(points)), key=lambda i: judged[i].p)
+        if judged[worst].p < most_chance:
+            worst = min(range(len(points)), key=lambda i: _size(judged[i]))
+            if _size(judged[worst]) >= least_change:
+                return points
+        del points[worst]
+    return points
+
+
+def find_memory(series: Array, points: Sequence[int]) -> float:
+    """How much a night resembles the night before, from 0 to 0.9: the correlation within the levels at lag 1.
+
+    Corrected for what a short level hides of it (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
+    Biometrika 41 (1954)).
+    """
+    levels = [level - level.mean() for level in np.split(series, list(points))]
+    squares = sum(float(level @ level) for level in levels)
+    if squares == 0:
+        return 0.0
+    seen = sum(float(level[1:] @ level[:-1]) for level in levels) / squares
+    share = len(levels) / len(series)
+    return float(np.clip((seen + share) / max(1 - 3 * share, 0.5), 0.0, MOST_MEMORY))
+
+
+def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:
+    edges = [0, *points, length]
+    return list(zip(edges, points, edges[2:], strict=False))
+
+
+def _change(series: Array, left: int, point: int, right: int, memory: float, *, index: int | None = None) -> Change:
+    before, after = series[left:point], series[point:right]
+    p, low, high = _test(before, after, memory)
+    return Change(
+        index=point if index is None else index,
+        before=float(before.mean()),
+        after=float(after.mean()),
+        low=low,
+        high=high,
+        p=p,
+    )
+
+
+def _test(before: Array, after: Array, memory: float = 0.0) -> tuple[float, float, float]:
+    """(p, low, high) of Student's two-sided t-test: the noise is the machine's and taken to be one, so that three
+    nights can tell. Nights that resemble each other count as fewer: n(1 − ρ)/(1 + ρ) of them (G. V. Bayley and
+    J. M. Hammersley, "The 'Effective' Number of Independent Observations", JRSS 8 (1946))."""
+    difference = float(after.mean() - before.mean())
+    squares = float(np.sum((before - before.mean()) ** 2) + np.sum((after - after.mean()) ** 2))
+    if squares == 0:
+        return (0.0 if difference else 1.0), difference, difference
+    share = (1 - memory) / (1 + memory)
+    freedom = max((len(before) + len(after)) * share - 2, 1.0)
+    variance = squares / (len(before) + len(after) - 2)
+    error = float(np.sqrt(variance * (1 / len(before) + 1 / len(after)) / share))
+    p = 2 * float(stats.t.sf(abs(difference) / error, freedom))
+    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
+    return p, difference - reach, difference + reach
+
+
+def _size(change: Change) -> float:
+    return float("inf") if change.relative is None else abs(change.relative)
+
+
+def _exact_changes(series: Array, least_change: float) -> list[Change]:
+    """Every value that differs from the one of the night before."""
+    points = (np.flatnonzero(series[1:] != series[:-1]) + 1).tolist()
+    found = []
+    for point in points:
+        before, after = float(series[point - 1]), float(series[point])
+        difference = after - before
+        change = Change(index=point, before=before, after=after, low=difference, high=difference, p=0.0)
+        if _size(change) >= least_change:
+            found.append(change)
+    return found

@@ -1,0 +1,159 @@
+"""Turns a series into what it means: which line changed when, between which commits, and whose doing it can be."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.history.change_points import Change, Drift, Trend, find_trend
+from tasks.history.series import Night, Series
+
+type Line = Literal["baseline", "candidate", "ratio"]
+type Cause = Literal["candidate", "shared", "baseline", "both"]
+
+LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
+NEAR_NIGHTS = 2  # two lines' changes this close are one event: the place of a change is not known to the night
+LEAST_CHANGE = 0.005  # relative: smaller steps of a noisy metric are true, and nobody's trouble
+
+
+class Event(Frozen):
+    """One change of level of one line, with the nights around it."""
+
+    line: Line
+    change: Change
+    before: Night  # the last night of the old level
+    after: Night  # the first of the new one
+    worse: bool | None  # None: the metric has no better direction
+    cause: Cause
+    meaning: str  # one sentence
+
+
+class LineTrend(Frozen):
+    """The trend of one line and the indices of its nights in the series (nights without a value are left out)."""
+
+    line: Line
+    trend: Trend
+    nights: tuple[int, ...]
+
+
+class Judged(Frozen):
+    """A series with everything that was found in it."""
+
+    series: Series
+    lines: tuple[LineTrend, ...]
+    events: tuple[Event, ...]
+    notes: tuple[str, ...]  # drifts, and why there may be no answer yet
+
+    def line(self, name: Line) -> LineTrend:
+        return next(line for line in self.lines if line.line == name)
+
+
+def judge(series: Series) -> Judged:
+    """Find the changes of the baseline, the candidate and their ratio, and tell what they mean together."""
+    lines = tuple(_trend(series, line) for line in LINES)
+    by_name = {line.line: line for line in lines}
+    events = [event for line in lines for event in _events(series, line, by_name)]
+    events.sort(key=lambda event: (series.nights.index(event.after), LINES.index(event.line)))
+    return Judged(series=series, lines=lines, events=tuple(events), notes=tuple(_notes(series, by_name)))
+
+
+def _trend(series: Series, line: Line) -> LineTrend:
+    read: Callable[[Night], float | None] = {
+        "baseline": lambda night: night.baseline,
+        "candidate": lambda night: night.candidate,
+        "ratio": lambda night: night.ratio,
+    }[line]
+    found = [(i, value) for i, night in enumerate(series.nights) if (value := read(night)) is not None]
+    trend = find_trend([value for _, value in found], least_change=LEAST_CHANGE)
+    return LineTrend(line=line, trend=trend, nights=tuple(i for i, _ in found))
+
+
+def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> list[Event]:
+    events = []
+    for change in line.trend.changes:
+        place = line.nights[change.index]
+        before, after = series.nights[line.nights[change.index - 1]], series.nights[place]
+        cause, meaning = _explain(series, line.line, change, place, lines)
+        events.append(
+            Event(
+                line=line.line,
+                change=change,
+                before=before,
+                after=after,
+                worse=_is_worse(series.better, change),
+                cause=cause,
+                meaning=meaning,
+            )
+        )
+    return events
+
+
+def _explain(series: Series, line: Line, change: Change, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
+    """Who can have done it: what moves both arms alike is not the candidate's doing."""
+    near = {other: _has_change_near(lines[other], place) for other in LINES}
+    base, candidate = series.baseline_arm, series.candidate_arm
+    if line == "ratio":
+        if near["baseline"] and near["candidate"]:
+            return "both", f"{base} and {candidate} both moved, by different amounts"
+        if near["baseline"]:
+            return "baseline", f"{base} moved and {candidate} did not: the change is in {base}"
+        return "candidate", f"{candidate} moved against {base}: the change is in {candidate}"
+    if near["ratio"]:
+        cause: Cause = "both" if near["baseline"] and near["candidate"] else line
+        return cause, f"{base if line == 'baseline' else candidate} moved, and the ratio of the two with it"
+    before, after = series.nights[max(0, place - 1)], series.nights[place]
+    return (
+        "shared",
+        f"{_what_drifted(series, line, before, after)} drifted, not your branch: the ratio of the two is stable",
+    )
+
+
+def _what_drifted(series: Series, line: Line, before: Night, after: Night) -> str:
+    """The machine alone where commit and JAX are the ones of the night before; else they may have done it too."""
+    if line == "baseline":
+        commits, versions = (before.baseline_commit, after.baseline_commit), (before.baseline_jax, after.baseline_jax)
+    else:
+        commits, versions = (
+            (before.candidate_commit, after.candidate_commit),
+            (before.candidate_jax, after.candidate_jax),
+        )
+    suspects = ["the machine"]
+    if commits[0] != commits[1]:
+        suspects.append("what both arms share")
+    if versions[0] != versions[1]:
+        suspects.append(f"JAX ({versions[0]} became {versions[1]})")
+    return " or ".join(suspects)
+
+
+def _has_change_near(line: LineTrend, place: int) -> bool:
+    return any(abs(line.nights[change.index] - place) <= NEAR_NIGHTS for change in line.trend.changes)
+
+
+def _is_worse(better: str, change: Change) -> bool | None:
+    if better == "equal":
+        return None
+    return (change.after > change.before) == (better == "lower")
+
+
+def _notes(series: Series, lines: dict[Line, LineTrend]) -> list[str]:
+    notes = []
+    names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm, "ratio": "the ratio"}
+    for name, line in lines.items():
+        if line.trend.drift is not None:
+            notes.append(f"{names[name]} drifts: {_show_drift(line.trend.drift, series, name)}")
+    base, ratio = lines["baseline"].trend, lines["ratio"].trend
+    if base.drift is not None and ratio.drift is None and not ratio.changes:
+        notes.append(f"machine or {series.baseline_arm} drifted, not your branch: the ratio of the two is stable")
+    if lines["ratio"].trend.too_few:
+        notes.append(f"{len(lines['ratio'].nights)} nights: a change of level needs three before and three after it")
+    return notes
+
+
+def _show_drift(drift: Drift, series: Series, line: Line) -> str:
+    unit = "" if line == "ratio" or not series.unit else f" {series.unit}"
+    return f"{drift.slope:+.3g}{unit} a night, 95 % from {drift.low:+.3g} to {drift.high:+.3g}"
+
+
+def last_time(series: Series) -> datetime | None:
+    """When the latest night with a known time began."""
+    return max((night.time for night in series.nights if night.time is not None), default=None)
