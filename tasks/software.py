@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -71,9 +72,7 @@ def _build(folder: Path, checkout: Path, overrides: Sequence[str]) -> None:
         wanted.write_text("".join(f"{word}\n" for word in overrides))
         environment = unfinished / "environment"
         # uv reads the settings of the folder it runs in: of the checkout, whose pins may have a date
-        _run(
-            [uv, "venv", "--quiet", "--relocatable", "--python", platform.python_version(), str(environment)], checkout
-        )
+        _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], checkout)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
         # what is asked for comes by itself too: the project may not depend on it
         _run([*install, "--requirements", "pyproject.toml", *overrides], checkout, {"UV_OVERRIDE": str(wanted)})
