@@ -34,4 +34,4 @@ class Ahead:
             before, found = self._queue.popleft()
             yield before, found.result()
         if window.last:
-            self._pool.shutdown()
+            self._pool.shutdown(wait=False)

@@ -1,26 +1,29 @@
-"""Reads exports of Cloud Logging (JSON, JSON lines, CSV) and of container runtimes into entries, in their true order.
-
-Entries are ordered by timestamp and then by insertId, as Cloud Logging itself does; exports are often newest first.
-"""
+"""Turns the objects of an export, of Cloud Logging or a container runtime, into entries: when, whose, which text."""
 
 import codecs
 import csv
-import heapq
 import json
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import IO, Any
+from itertools import batched
+from typing import Any
 
-BLOCK = 100_000  # entries that are ordered in memory at a time
+import polars as pl
+
+BLOCK = 50_000  # entries that are taken at a time where they come one by one
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
-type Entry = tuple[str, str, int, str, str]  # timestamp, insertId, number, source, text
+# `stamp`, then `order` (the insertId), then `number` is the order in which Cloud Logging itself shows entries;
+# what follows an `open` text continues its line
+ENTRIES = pl.Schema({
+    "stamp": pl.String, "order": pl.String, "number": pl.Int64, "source": pl.String, "text": pl.String,
+    "open": pl.Boolean,
+})  # fmt: skip
+type Entry = tuple[str, str, int, str, str, bool]
 
 
 def read_json(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -74,17 +77,38 @@ def _closed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield b""
 
 
-def entry_of(value: dict[str, Any], number: int) -> Entry | None:
+def frames_of(values: Iterable[dict[str, Any]], first: int = 0) -> Iterator[pl.DataFrame]:
+    """Exported objects as frames of `ENTRIES`; those without text are left out. `first`: the number of the first."""
+    entries = (entry for number, value in enumerate(values, first) if (entry := _entry_of(value, number)) is not None)
+    for block in batched(entries, BLOCK):
+        yield pl.DataFrame(block, schema=ENTRIES, orient="row")
+
+
+def _entry_of(value: dict[str, Any], number: int) -> Entry | None:
     """An exported object as an entry; None if it holds no text."""
     payload = value.get("jsonPayload")
     fields = payload if isinstance(payload, dict) else value
-    text = value.get("textPayload") or next((fields[key] for key in PAYLOADS if isinstance(fields.get(key), str)), None)
+    text, key = value.get("textPayload"), "textPayload"
+    if not text:
+        text, key = next(((fields[key], key) for key in PAYLOADS if isinstance(fields.get(key), str)), (text, key))
     if not isinstance(text, str):
         return None
     labels = (value.get("resource") or {}).get("labels") if isinstance(value.get("resource"), dict) else None
     source = labels.get("pod_name", "") if isinstance(labels, dict) else ""
     stamp = value.get("timestamp") or value.get("time") or value.get("receiveTimestamp") or ""
-    return (sortable(str(stamp)), str(value.get("insertId") or ""), number, str(source or ""), text)
+    order, is_open = str(value.get("insertId") or ""), False
+    split = value.get("split")
+    if isinstance(split, dict) and split.get("uid"):  # one text in several entries
+        index, total = int(split.get("index") or 0), int(split.get("totalSplits") or 0)
+        order, is_open = f"{split['uid']}/{index:09d}", index + 1 < total
+    elif key == "log" and fields is value:  # docker cuts lines that are longer than 16 KiB
+        is_open = not text.endswith("\n")
+    return (sortable(str(stamp)), _sound(order), number, _sound(str(source or "")), _sound(text), is_open)
+
+
+def _sound(text: str) -> str:
+    """The text without lone halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def sortable(stamp: str) -> str:
@@ -96,48 +120,3 @@ def sortable(stamp: str) -> str:
         return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000")
     except ValueError:
         return ""
-
-
-class OrderedEntries:
-    """All entries of an export, in order, as often as asked; more than a block are kept in temporary files."""
-
-    def __init__(self, values: Iterable[dict[str, Any]], stack: ExitStack) -> None:
-        self.sources: dict[str, None] = {}
-        self._files: list[IO[str]] = []
-        block: list[Entry] = []
-        for number, value in enumerate(values):
-            entry = entry_of(value, number)
-            if entry is None:
-                continue
-            self.sources.setdefault(entry[3])
-            block.append(entry)
-            if len(block) >= BLOCK:
-                block.sort()
-                file = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))  # noqa: SIM115
-                file.writelines(json.dumps(row) + "\n" for row in block)
-                self._files.append(file)
-                block = []
-        block.sort()
-        self._block = block
-
-    def text(self, source: str) -> Iterator[bytes]:
-        """The text of one source in chunks; every entry ends its line."""
-        for file in self._files:
-            file.seek(0)
-        parts: list[bytes] = []
-        size = 0
-        for entry in heapq.merge(*(_load(file) for file in self._files), self._block):
-            if entry[3] == source:
-                line = entry[4].rstrip("\n").encode("utf-8", "surrogatepass") + b"\n"
-                parts.append(line)
-                size += len(line)
-                if size > 1 << 20:
-                    yield b"".join(parts)
-                    parts, size = [], 0
-        yield b"".join(parts)
-
-
-def _load(file: IO[str]) -> Iterator[Entry]:
-    for line in file:
-        stamp, insert_id, number, source, text = json.loads(line)
-        yield (stamp, insert_id, number, source, text)

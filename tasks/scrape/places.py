@@ -11,7 +11,8 @@ from tasks.scrape.rows import read_rows, read_run
 from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.window import Window
 
-LEAST_ROWS = 8  # fewer are read faster one by one
+LEAST_ROWS = 8  # with which a layout is worth to be remembered
+WORTH_ROWS = 64  # of one width in a window; fewer are read faster whatever their widths
 RUN_TRIES = 8  # layouts that are tried where a run may begin
 SHORT_RUN = 200  # rows: shorter runs cost more than they save
 MISSES = 4  # after so many short runs, or lines that belong to none, no more runs are looked for
@@ -111,7 +112,7 @@ def _read_marked(window: Window, places: Sequence[Place], position: int) -> list
         counts = np.bincount(rooms, minlength=LONGEST + 2)
         free = np.ones(len(marks), np.bool_)
         for place in some:
-            if counts[place.room] < LEAST_ROWS:
+            if counts[place.room] < WORTH_ROWS:
                 continue
             chosen = np.flatnonzero((rooms == place.room) & free)
             records = marks[chosen] + place.at

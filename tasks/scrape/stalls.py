@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tasks.records import Stall
@@ -33,6 +34,8 @@ TIMES = 3.0
 SECONDS_MORE = 0.1
 NEIGHBOURS = 21
 PAID_BACK = 0.5
+AT_A_TIME = 20_000  # steps whose neighbours are sorted at once
+_NEEDED = {"step", "seconds", "line", "offset", "total_weights"}
 LATE = 2  # lines by which a deferred step line is behind its time
 
 
@@ -50,26 +53,25 @@ def find_stalls(
 
     starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
     """
-    timed = steps.filter(pl.col("seconds").is_finite())
+    timed = steps.select(key for key in steps.columns if key in _NEEDED).filter(pl.col("seconds").is_finite())
     if timed.height < 2:
         return ()
     seconds = timed["seconds"].to_numpy()
     step = timed["step"].to_numpy()
-    offsets = timed["offset"].to_numpy()
+    offsets, lines = timed["offset"].to_numpy(), timed["line"].to_numpy()
     first = np.concatenate([[True], np.diff(step) <= 0])
     first[1:] |= np.diff(np.searchsorted(np.asarray(sorted(starts), dtype=np.int64), offsets)) > 0
     resized = _resized(timed)
     calm = np.where(first, np.nan, seconds)
     least = _least_around(calm)
     # the median is never less than the least: only steps that are long against that need their median
-    maybe = np.flatnonzero((seconds > TIMES * least) & (seconds > least + SECONDS_MORE)).tolist()
+    maybe = np.flatnonzero((seconds > TIMES * least) & (seconds > least + SECONDS_MORE))
+    medians = _usual_at(calm, maybe)
+    long = seconds[maybe] > np.maximum(TIMES * medians, medians + SECONDS_MORE)
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
     stalls = []
-    for index in maybe:
-        usual = _usual(calm, index)
-        if seconds[index] <= max(TIMES * usual, usual + SECONDS_MORE):
-            continue
+    for index, usual in zip(maybe[long].tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
         # what is over can only explain the time that it was in; a save goes on in the background
@@ -90,9 +92,8 @@ def find_stalls(
             cause = "restart" if first[index - 1] and index > 1 else "compile"
         else:
             cause = "unexplained"
-        row = timed.row(index, named=True)
         stalls.append(
-            Stall(step=row["step"], seconds=row["seconds"], cause=cause, line=row["line"], offset=row["offset"])
+            Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=int(lines[index]), offset=end)
         )
     return tuple(stalls)
 
@@ -135,12 +136,19 @@ def _least_around(calm: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.repeat(np.nan_to_num(around, nan=np.inf), NEIGHBOURS)[: len(calm)]
 
 
-def _usual(calm: NDArray[np.float64], index: int) -> float:
-    """What a step would have taken: the median around it, without the first step of each process."""
-    half = NEIGHBOURS // 2
-    around = calm[max(0, index - half) : index + half + 1]
-    around = around[~np.isnan(around)]
-    return float(np.median(around)) if around.size else math.inf
+def _usual_at(calm: NDArray[np.float64], indexes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What these steps would have taken: the median around each, without the first step of each process."""
+    half = np.full(NEIGHBOURS // 2, np.nan)
+    around = sliding_window_view(np.concatenate([half, calm, half]), NEIGHBOURS)
+    usual = np.full(len(indexes), math.inf)
+    for begin in range(0, len(indexes), AT_A_TIME):
+        part = slice(begin, begin + AT_A_TIME)
+        ascending = np.sort(around[indexes[part]], axis=1)  # what is not known comes last
+        count = np.count_nonzero(~np.isnan(ascending), axis=1)
+        rows, known = np.arange(len(count)), count > 0
+        middle = (ascending[rows, (count - 1) // 2] + ascending[rows, count // 2]) / 2
+        usual[part][known] = middle[known]
+    return usual
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:

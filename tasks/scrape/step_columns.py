@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.scrape.digits import Positions, Rows
+from tasks.scrape.digits import Mask, Positions, Rows
 from tasks.scrape.layout import TIME
 
 type Column = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.str_]
@@ -29,6 +29,19 @@ class StepColumns:
     def kind(self) -> tuple[tuple[str, str], ...]:
         """The keys with the kinds of their values: columns that share it are of one piece."""
         return tuple((key, values.dtype.kind) for key, values in self.values.items())
+
+    def pick(self, kept: Mask) -> "StepColumns":
+        """Some of the lines."""
+        return StepColumns(
+            keys=self.keys,
+            record=self.record[kept],
+            start=self.start[kept],
+            end=self.end[kept],
+            line=self.line[kept],
+            step=self.step[kept],
+            values={key: values[kept] for key, values in self.values.items()},
+            times=None if self.times is None else self.times[kept],
+        )
 
 
 def merge(columns: Sequence[StepColumns]) -> list[StepColumns]:

@@ -49,13 +49,13 @@ def columns_of(window: Window, columns: StepColumns) -> FrameColumns:
 
 
 def frame_of_columns(columns: FrameColumns, first_day: datetime | None) -> pl.DataFrame:
-    """The table of columns; `time` is as the log prints it if the first day is None."""
+    """The table of columns; `time`, if there are any, is as the log prints it if the first day is None."""
     times = columns.times
     if times is None:
-        time = pl.Series("time", [None], dtype=pl.String).new_from_index(0, len(columns.data["step"]))
-    else:
-        text = times if first_day is None else _iso_rows(times, first_day)
-        time = _text_of(text).set(pl.Series(times[:, 0] == 0), None) if not times[:, 0].all() else _text_of(text)
+        return pl.DataFrame(columns.data)
+    time = _text_of(times if first_day is None else _iso_rows(times, first_day))
+    if not times[:, 0].all():
+        time = time.set(pl.Series(times[:, 0] == 0), None)
     return pl.DataFrame({**columns.data, "time": time})
 
 

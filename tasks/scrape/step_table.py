@@ -29,6 +29,7 @@ from tasks.scrape.step_frames import (
     with_iso_times,
 )
 from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
+from tasks.scrape.widths import read_widths, template_of
 from tasks.scrape.window import CONTEXT, Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
@@ -36,7 +37,8 @@ _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
 COLUMNS_FROM = 32
-LAYOUTS_PER_WINDOW = 64
+LAYOUTS = 16  # of a sample
+TEMPLATES = 4
 # with more bytes than these left, the layouts of the first lines there are looked for in the whole window
 LEARN_FROM = 64 << 10
 SAMPLE = 64
@@ -80,15 +82,23 @@ class StepTable:
         for _ in range(ROUNDS):
             if _size(gaps, window) < LEARN_FROM:
                 break
-            more = read_places(window, self._learn(window, gaps))
-            if not more:
+            taken = [some.record for some in columns]
+            learned = read_places(window, self._learn(window, gaps))
+            fresh = [some.pick(~np.isin(some.record, np.concatenate(taken))) if taken else some for some in learned]
+            if not any(len(some.record) for some in fresh):
                 break
-            columns = merge([*columns, *more])
+            columns = merge([*columns, *(some for some in fresh if len(some.record))])
             gaps = _gaps(_spans(columns), window)
         rest = np.array(list(_loose_in(window, gaps)), np.int64)
         found: list[StepColumns] = []
-        if rest.size >= self.columns_from:
-            found, _, rest = self._discover(window, rest)
+        for _ in range(TEMPLATES):
+            if rest.size < self.columns_from:
+                break
+            more, rest = self._read_any_width(window, rest)
+            if not more:
+                break
+            found += more
+        if found:
             columns = merge([*columns, *found])
         for some in columns:
             self._account(window, some)
@@ -113,36 +123,36 @@ class StepTable:
 
     def _learn(self, window: Window, gaps: list[tuple[int, int]]) -> list[Place]:
         """Where lines like the first ones in the gaps stand."""
-        sample = np.array(list(islice(_loose_in(window, gaps), SAMPLE)), np.int64)
-        if sample.size < max(LEAST_ROWS, self.columns_from):
-            return []
-        _, places, _ = self._discover(window, sample)
-        return places
-
-    def _discover(self, window: Window, rest: Positions) -> tuple[list[StepColumns], list[Place], Positions]:
-        """Of the lines at these positions: those that share layouts with others, where such stand, and the others."""
-        found: list[StepColumns] = []
+        rest = np.array(list(islice(_loose_in(window, gaps), SAMPLE)), np.int64)
         places: list[Place] = []
-        alone: list[int] = []
-        for _ in range(LAYOUTS_PER_WINDOW):
-            if len(rest) < min(self.columns_from, LEAST_ROWS):
+        for _ in range(LAYOUTS):
+            if len(rest) < max(LEAST_ROWS, self.columns_from):
                 break
             line = parse_step(window.data, int(rest[0]), last=window.last, before=self._before)
             layout = layout_of(window.data, line) if line else None
             if line is None or layout is None:
-                alone.append(int(rest[0]))
                 rest = rest[1:]
                 continue
             columns, used = read_rows(window, layout, rest - layout.head)
             self._note(window, line)
-            found.append(columns)
             rest = rest[~used]
             place = find_place(window, layout, columns)
             if place is not None:
                 places.append(place)
                 if len(self._places) < PLACES:
                     self._places.setdefault(place.key, place)
-        return found, places, np.concatenate([np.array(alone, np.int64), rest])
+        return places
+
+    def _read_any_width(self, window: Window, rest: Positions) -> tuple[list[StepColumns], Positions]:
+        """The lines with keys and decimals like the longest of the first lines, and the positions of the others."""
+        lines = (parse_step(window.data, p, last=window.last, before=self._before) for p in rest[:20].tolist())
+        longest = max((line for line in lines if line), key=lambda line: len(line.fields), default=None)
+        template = template_of(window.data, longest) if longest else None
+        if longest is None or template is None:
+            return [], rest
+        self._note(window, longest)
+        columns, used = read_widths(window, template, rest)
+        return ([columns] if len(columns.start) else []), rest[~used]
 
     def _keep(self, window: Window, columns: list[StepColumns], rows: list[dict[str, Any]]) -> None:
         """Add what was read in a window to the table."""

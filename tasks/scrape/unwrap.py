@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tasks.scrape.clean import clean
-from tasks.scrape.entries import MARKS, OrderedEntries, read_csv, read_json
+from tasks.scrape.entries import MARKS, frames_of, read_csv
+from tasks.scrape.json_blocks import read_json_blocks
+from tasks.scrape.ordered import OrderedEntries
 from tasks.scrape.unpack import GZIP, ZSTD, gunzip, unzstd
 
 type Chunks = Callable[[], Iterator[bytes]]
@@ -50,18 +52,21 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
         found = Unwrapped({}, wrappings)
         for source, text in _sources(head, chunks, found, stack).items():
             found.logs[source] = _piped(text, partial(clean, note=found.note))
-        yield found
+        try:
+            yield found
+        finally:
+            found.logs.clear()  # they hold `found`, and entries that need much memory
 
 
 def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) -> dict[str, Chunks]:
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first[:1] in (b"{", b"[") and first.lstrip(b"[ \t\r\n").startswith(b"{") and MARKS.search(head):
         found.note("JSON export")
-        return _ordered(OrderedEntries(read_json(chunks()), stack))
+        return _ordered(OrderedEntries(read_json_blocks(chunks()), stack))
     header = first.split(b"\n", 1)[0]
     if b"timestamp" in header and (b"textPayload" in header or b"jsonPayload." in header) and b"," in header:
         found.note("CSV export")
-        return _ordered(OrderedEntries(read_csv(chunks()), stack))
+        return _ordered(OrderedEntries(frames_of(read_csv(chunks())), stack))
     if _starts_most_lines(_POD, head):
         found.note("kubectl prefixes")
         pods = dict.fromkeys(pod for lines in _whole_lines(chunks()) for pod in _POD.findall(lines))

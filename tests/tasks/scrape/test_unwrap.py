@@ -14,8 +14,9 @@ import pytest
 import zstandard
 
 from tasks.records import RunReading
-from tasks.scrape import LogFormatError, scrape, scrape_text
+from tasks.scrape import LogFormatError, json_blocks, ordered, read, scrape, scrape_text
 from tasks.scrape import entries as entries_module
+from tasks.scrape.unwrap import unwrap
 
 TRACEBACK = """Traceback (most recent call last):
   File "/deps/src/maxtext/train.py", line 744, in <module>
@@ -164,12 +165,22 @@ def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
     assert named == {"first": 40, "second": 10}
 
 
-def test_more_entries_than_fit_in_memory(log: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries_module, "BLOCK", 10)
-    found = exported(log)
-    random.Random(2).shuffle(found)
-    run = scrape_text("\n".join(map(json.dumps, found)).encode(), name="log").runs[0]
-    assert content(run) == content(scrape_text(log, name="log").runs[0])
+def test_more_entries_than_fit_in_memory(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_blocks, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(entries_module, "BLOCK", 3)
+    monkeypatch.setattr(ordered, "IN_MEMORY", 5000)
+    monkeypatch.setattr(ordered, "MERGED_ROWS", 8)
+    monkeypatch.setattr(ordered, "SAMPLE_EVERY", 2)
+    expected = content(scrape_text(log, name="log").runs[0])
+    shuffled = exported(log)
+    random.Random(2).shuffle(shuffled)
+    for found in (shuffled, exported(log), exported(log)[::-1]):
+        for form in ("\n".join(map(json.dumps, found)), json.dumps(found, indent=2), json.dumps(found)):
+            path = tmp_path / "log"
+            path.write_text(form, encoding="utf-8")
+            monkeypatch.setattr(read, "CHUNK", 700)
+            (run,) = scrape(path).runs
+            assert content(run) == expected
 
 
 def test_a_damaged_entry_costs_itself_only(log: bytes) -> None:
@@ -202,3 +213,37 @@ def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
 def test_what_is_no_log(data: bytes, message: str) -> None:
     with pytest.raises(LogFormatError, match=message):
         scrape_text(data, name="log")
+
+
+@pytest.mark.parametrize("form", ["lines", "array", "pretty"])
+def test_what_polars_reads_otherwise_is_read_with_care(form: str) -> None:
+    """Numbers and objects instead of texts, lone halves of surrogate pairs, texts in several entries."""
+    entries: list[dict[str, Any]] = [
+        {"textPayload": "XPK Start: Sat Apr 18 00:00:00 UTC 2026", "insertId": "a"},
+        {"textPayload": "", "jsonPayload": {"message": "lone \ud83d half"}, "insertId": "b"},
+        {"textPayload": 3, "insertId": "c"},
+        {"jsonPayload": {"message": {"nested": 1}, "log": "from log"}, "insertId": "d"},
+        {"textPayload": "one ", "split": {"uid": "e", "index": 0, "totalSplits": 2}, "insertId": "x"},
+        {"textPayload": "text\n", "split": {"uid": "e", "index": 1, "totalSplits": 2}, "insertId": "w"},
+        {"textPayload": "EXIT_CODE=0", "insertId": "f", "timestamp": "2026-04-18T02:00:01.000+02:00"},
+    ]
+    for entry in entries:
+        entry.setdefault("timestamp", "2026-04-18T00:00:00Z")
+    kept = entries[:1] + entries[3:] if form == "array" else entries  # one of the objects asks for care alone
+    text = {
+        "lines": "\n".join(map(json.dumps, kept)),
+        "array": json.dumps(kept),
+        "pretty": json.dumps(kept, indent=1),
+    }[form]
+    with unwrap(lambda: iter([text.encode()]), "x") as found:
+        (chunks,) = found.logs.values()
+        lines = b"".join(chunks()).decode().split("\n")
+    expected = ["XPK Start: Sat Apr 18 00:00:00 UTC 2026", "lone \ufffd half", "from log", "one text", "EXIT_CODE=0", ""]
+    assert lines == [line for line in expected if form != "array" or "half" not in line]
+
+
+def test_dockers_parts_of_a_long_line_are_joined() -> None:
+    parts = ["XPK Start: long ", "line\n", "EXIT_CODE=0\n"]
+    data = "\n".join(json.dumps({"log": part, "time": f"2026-04-18T00:00:0{n}Z"}) for n, part in enumerate(parts))
+    with unwrap(lambda: iter([data.encode()]), "x") as found:
+        assert b"".join(found.logs[""]()) == b"XPK Start: long line\nEXIT_CODE=0\n"
