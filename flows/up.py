@@ -78,7 +78,8 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
         "PREFECT_API_URL": f"{place.url}/api",
-        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "INFO",
+        # the lines of the trainers are in the UI; drawn a second time here they would cost a run a second
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
         # slots outlive a restart of the server, and go back when their holder is gone
