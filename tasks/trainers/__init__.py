@@ -1,0 +1,1 @@
+"""Translates our configs into the commands of trainers that are not ours."""

@@ -1,0 +1,183 @@
+"""Turns a config of ours into the command that trains it with MaxText, in the words of the version that is installed.
+
+Our keys are MaxText's, so most of them go through as they are. What a version calls otherwise, needs besides, or cannot
+do is decided by what its own `base.yml` holds and which decoders it has, never by its number alone: a git checkout has
+none that means anything.
+"""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.errors import ConfigError, Problems, suggest
+from configs.read import read_yaml
+from configs.schema import Frozen, TrainConfig
+
+PROBE_TIMEOUT_S = 120.0
+# where versions keep their trainer: folder of the package, module to run, decoders
+_LAYOUTS = (
+    ("maxtext", "maxtext.trainers.pre_train.train", "trainers/pre_train/train.py"),
+    ("MaxText", "MaxText.train", "train.py"),
+)
+_SOURCES = ("src", "")  # folders of a checkout that hold the package
+# what chooses the dialect, in versions that have both (0.2.2 to 0.2.4: all three; before: some)
+DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
+_DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
+# our key -> what it was called before
+_OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
+# this machine trains alone, and its log goes nowhere else
+_ALONE = {"skip_jax_distributed_system": "true"}
+METRICS = "maxtext-metrics.jsonl"
+# finds the package without importing it, which would take half a minute
+_PROBE = """
+import importlib.metadata as metadata, importlib.util as util, json
+found = {}
+for name in ("maxtext", "MaxText"):
+    spec = util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations:
+        found[name] = list(spec.submodule_search_locations)[0]
+versions = {}
+for name in ("maxtext", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "libtpu"):
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps({"packages": found, "versions": versions}))
+"""
+
+
+class MaxText(Frozen):
+    """One MaxText: the Python that runs it, and what it can do."""
+
+    python: str
+    package: str  # the folder with its base.yml
+    module: str
+    versions: dict[str, str]  # as installed beside it; of a checkout without "maxtext"
+    keys: frozenset[str]  # of its base.yml
+    dialects: frozenset[bool]  # which values pure_nnx may have
+    source: str | None = None  # folder to put on the path, for a checkout
+
+    @property
+    def base_config(self) -> str:
+        """The file that every run starts from."""
+        return str(Path(self.package) / "configs" / "base.yml")
+
+    @property
+    def title(self) -> str:
+        """How messages call it."""
+        version = self.versions.get("maxtext")
+        return f"MaxText {version}" if version and self.source is None else f"MaxText at {self.source or self.package}"
+
+
+class MaxTextRun(Frozen):
+    """One training by MaxText: what to start, and where it writes."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    metrics_file: str
+    checkpoints: str
+
+
+def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
+    """The MaxText in an environment, or the one in a git checkout run by that environment's Python.
+
+    Raises ConfigError if there is none, or none of a kind that is known.
+    """
+    facts = _probe(python)
+    places: list[tuple[Path, Path | None]]
+    if checkout is None:
+        places = [(Path(folder), None) for folder in facts["packages"].values()]
+        missing = f"{python}: has no MaxText (uv pip install -p {python} --resolution=lowest 'maxtext[tpu]==0.2.4')"
+    else:
+        places = [(checkout / base / name, checkout / base) for base in _SOURCES for name, _, _ in _LAYOUTS]
+        missing = f"{checkout}: is no checkout of MaxText: neither src/maxtext, src/MaxText nor MaxText is in it"
+    for folder, source in places:
+        for name, module, trainer in _LAYOUTS:
+            base = folder / "configs" / "base.yml"
+            if folder.name == name and (folder / trainer).is_file() and base.is_file():
+                return MaxText(
+                    python=str(python),
+                    package=str(folder),
+                    module=module,
+                    versions={k: v for k, v in facts["versions"].items() if source is None or k != "maxtext"},
+                    keys=frozenset(map(str, read_yaml(base))),
+                    dialects=frozenset(nnx for nnx, file in _DECODERS.items() if (folder / file).is_file()) or {False},
+                    source=None if source is None else str(source),
+                )
+    raise ConfigError([missing])
+
+
+def plan_maxtext(
+    config: TrainConfig, maxtext: MaxText, directory: Path, environment: Mapping[str, str] | None = None
+) -> MaxTextRun:
+    """The command that trains `config` and writes into `directory`, whose last part is the run's name.
+
+    environment: what the target sets. Raises ConfigError with every value that this MaxText cannot do.
+    """
+    words = translate(config, maxtext, directory)
+    argv = (maxtext.python, "-m", maxtext.module, maxtext.base_config, *(f"{k}={v}" for k, v in words.items()))
+    own = {"PYTHONPATH": maxtext.source} if maxtext.source is not None else {}
+    if config.hardware == "cpu":
+        # without them it asks Google Cloud who it is, for minutes
+        own |= {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"}
+    return MaxTextRun(
+        argv=argv,
+        environment={**own, **(environment or {})},
+        metrics_file=str(directory / METRICS),
+        checkpoints=str(directory / "checkpoints"),
+    )
+
+
+def translate(config: TrainConfig, maxtext: MaxText, directory: Path) -> dict[str, str]:
+    """MaxText's key for every key of ours, with the value as its command line reads it. Raises ConfigError."""
+    problems = Problems()
+    values: dict[str, Any] = config.model_dump(exclude={"pure_nnx", "run_name", "base_output_directory"})
+    values["metrics_file"] = str(directory / METRICS)
+    words = {"run_name": directory.name, "base_output_directory": str(directory.parent)}
+    for key, value in values.items():
+        name = key if key in maxtext.keys else _OLD_NAMES.get(key, key)
+        if name in maxtext.keys:
+            words[name] = show_value(value)
+        else:
+            problems.lines.append(f"{maxtext.title}: has no key '{key}'{suggest(key, sorted(maxtext.keys))}")
+    words |= {key: value for key, value in _ALONE.items() if key in maxtext.keys}
+    words |= problems.attempt(lambda: choose_dialect(config.pure_nnx, maxtext)) or {}
+    for key, text in words.items():
+        # its reader would take them for a reference, and for the end of the value
+        if "${" in text or "\n" in text:
+            problems.lines.append(f"{key}={text!r}: MaxText cannot read a value with '${{' or a line break in it")
+    problems.raise_any()
+    return words
+
+
+def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
+    """The words that choose Linen or NNX; none where there is only one. Raises ConfigError if it is the other."""
+    if pure_nnx not in maxtext.dialects:
+        has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
+        raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
+    return {key: show_value(pure_nnx) for key in DIALECT_KEYS if key in maxtext.keys}
+
+
+def show_value(value: object) -> str:
+    """A value as MaxText's command line reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _probe(python: Path) -> dict[str, dict[str, str]]:
+    try:
+        found = subprocess.run(
+            [str(python), "-c", _PROBE], capture_output=True, text=True, check=True, timeout=PROBE_TIMEOUT_S
+        )
+        facts: dict[str, dict[str, str]] = json.loads(found.stdout.splitlines()[-1])
+    except OSError as error:
+        raise ConfigError([f"{python}: cannot be run: {error.strerror or error}; name a Python"]) from error
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError([f"{python}: did not answer within {PROBE_TIMEOUT_S:.0f} s"]) from error
+    except (subprocess.CalledProcessError, ValueError, IndexError) as error:
+        tail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
+        raise ConfigError([f"{python}: is no Python that can say what it has installed: {''.join(tail)}"]) from error
+    return facts

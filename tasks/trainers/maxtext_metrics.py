@@ -1,0 +1,43 @@
+"""Turns the JSON lines that MaxText writes into the columns of our own trainer's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+# MaxText's name -> ours; the others keep their own
+COLUMNS = {
+    "step": "step",
+    "learning/loss": "loss",
+    "learning/grad_norm": "grad_norm",
+    "learning/param_norm": "param_norm",
+    "learning/total_weights": "total_weights",
+    "perf/step_time_seconds": "step_time_s",
+}
+WHOLE = ("step", "total_weights")  # MaxText writes every number as a float
+
+
+def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
+    """One row per training step, ascending, the last of a step that was done again; None if there are none.
+
+    Evaluations have lines of their own, and are left out, as is a last line that a crash cut off. Raises ValueError
+    naming a line that is no JSON object.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    rows: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        try:
+            values = json.loads(line)
+            if "learning/loss" in values:
+                row = {COLUMNS.get(key, key): value for key, value in values.items() if key != "run_name"}
+                row |= {key: int(row[key]) for key in WHOLE if key in row}
+                rows[row["step"]] = row
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path}:{number}: not a JSON object with a step: {line[:40]!r}") from error
+    if not rows:
+        return None
+    return pl.DataFrame([rows[step] for step in sorted(rows)], infer_schema_length=None)
