@@ -95,6 +95,7 @@ class Target(Frozen):
     name: Name
     backend: Literal["local", "replay", "xpk"]
     devices: Count
+    dollars_per_chip_hour: Size | None = None  # what more runs would cost is told with it
     model: Name
     time_limit_s: Count
     environment: dict[str, str] = {}

@@ -46,6 +46,9 @@ def compare(
     repository: str | None = None,
     with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
     aa: Annotated[bool, Parameter(negative="")] = False,
+    until_decided: Annotated[bool, Parameter(negative="")] = False,
+    budget: str | None = None,
+    max_repeats: int | None = None,
     out: Out = DEFAULT_OUT,
     fresh: Annotated[bool, Parameter(negative="")] = False,
     json_: Json = False,
@@ -73,9 +76,16 @@ def compare(
         branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.
     aa
         Both arms are meant to be the same commit: a control that measures the noise.
+    until_decided
+        Go on with more repeats, interleaved, until every judged row is decided or the budget ends.
+    budget
+        The time for that: 90s, 10m, 2h.
+    max_repeats
+        The runs per arm for that; 30 by default.
     fresh
         Train again even if equal runs have finished before.
     """
+    from configs.durations import read_budget
     from tasks.arms import ArmWishes
     from tasks.resolve import Request, resolve
 
@@ -89,6 +99,7 @@ def compare(
         overrides=tuple(set_ or ()),
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
     )
+    budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
     resolve(request, out)
     _check_out(out)
 
@@ -107,6 +118,9 @@ def compare(
             repository=repository,
             software=list(with_ or []),
             aa=aa,
+            until_decided=until_decided,
+            budget_s=budget_s,
+            max_repeats=max_repeats,
             out=str(out.absolute()),
             fresh=fresh,
             return_state=True,

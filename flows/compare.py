@@ -1,5 +1,6 @@
 """The flow `compare`: resolve → launch → watch and verify → scrape → diff → publish."""
 
+import time
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +23,7 @@ from flows.slices import slice_of
 from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
+from tasks.diff.until import MOST_REPEATS, Patience
 from tasks.launch import job
 from tasks.launch.replay import holds_checkpoints
 from tasks.record import is_finished, unverified_steps
@@ -34,6 +36,7 @@ from tasks.steps import (
     forget_step,
     launch_step,
     publish_step,
+    repeat_step,
     resolve_step,
     scrape_step,
     summarise_step,
@@ -103,11 +106,18 @@ def compare(
         list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")
     ] = [],  # noqa: B006
     aa: Annotated[bool, Field(description="A control: both arms are meant to be the same commit")] = False,
+    until_decided: Annotated[
+        bool, Field(description="Go on with more repeats until every judged row is decided or the budget ends")
+    ] = False,
+    budget_s: Annotated[float | None, Field(gt=0, description="Seconds for that; empty: no limit")] = None,
+    max_repeats: Annotated[
+        int | None, Field(ge=1, le=100, description=f"Runs per arm at most for that; empty: {MOST_REPEATS}")
+    ] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
-    report, jobs = current_report(), current_jobs()
+    report, jobs, began = current_report(), current_jobs(), time.monotonic()
     store = open_store(out)
     request = Request(
         comparison=comparison,
@@ -119,13 +129,22 @@ def compare(
         fresh=uuid4().hex if fresh else "",
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
     )
+    patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
     plans = resolve_step(request, store)
+    # a ref may move meanwhile: what may be needed later is resolved now
+    spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
     report.planned(plans)
     comparisons = []
+    cases_in_all = len({plan.case for plan in plans})
     for case, group in groupby(plans, key=lambda plan: plan.case):
         records = list(run_all(list(group), store, report, jobs))
-        runs = CaseRuns(comparison=comparison, case=case, target=plans[0].target, runs=tuple(records))
-        result = diff_step(runs)
+        runs = CaseRuns(
+            comparison=comparison, case=case, target=plans[0].target, runs=tuple(records), cases=cases_in_all
+        )
+        if patience is None:
+            result = diff_step(runs, store)
+        else:
+            result = run_until_decided(runs, spare, store, report, jobs, patience=patience, began=began)
         report.compared(result, publish_step(result, store))
         comparisons.append(result)
     summarise_step(comparisons, comparison)
@@ -134,12 +153,45 @@ def compare(
 
 
 def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> Iterator[RunRecord]:
-    """Run the plans of a case one after another; each restores a checkpoint of the other arm before it, as a proof."""
+    """The records of the plans of a case: those that have finished before are read, the others run one after another.
+
+    They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
+    restores a checkpoint of the other arm before it, as a proof.
+    """
     before: RunPlan | None = None
-    for plan in plans:
-        other = store.run(before.run_name).path if before is not None and before.arm != plan.arm else None
-        yield run_one(plan, store, report, jobs=jobs, continue_from=other)
-        before = plan
+    holding = False
+    with ExitStack() as held:
+        for plan in plans:
+            other = store.run(before.run_name).path if before is not None and before.arm != plan.arm else None
+            before = plan
+            finished = store.run(plan.run_name).read_record()
+            if finished is not None and is_finished(finished):
+                report.reused(plan)
+                yield finished
+                continue
+            if not holding:
+                held.enter_context(slice_of(plan.target))
+                holding = True
+            yield run_one(plan, store, report, jobs=jobs, continue_from=other)
+
+
+def run_until_decided(
+    runs: CaseRuns, spare: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, patience: Patience, began: float
+) -> ComparisonRecord:
+    """Look, and as long as more repeats may decide and are allowed: run them, interleaved, and look again."""
+    look = 1
+    while True:
+        result: ComparisonRecord = diff_step(runs.model_copy(update={"look": look}), store)
+        repeats, spent_s = len(runs.runs) // 2, time.monotonic() - began
+        following = repeat_step(result, patience, repeats, spent_s)
+        numbers = range(repeats, following.repeats or repeats)
+        plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]
+        report.extended(plans, following.why)
+        if not plans:
+            return result
+        more = run_all(plans, store, report, jobs)
+        runs = runs.model_copy(update={"runs": (*runs.runs, *more)})
+        look += 1
 
 
 def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:

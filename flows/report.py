@@ -30,6 +30,9 @@ class Report:
     def verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         """The run is over and its checkpoints were looked at."""
 
+    def extended(self, plans: Sequence[RunPlan], why: str) -> None:
+        """Further runs of a case that is not decided; without plans: why it stays so."""
+
     def compared(self, record: ComparisonRecord, page: Path) -> None:
         """A case has its verdict and its page."""
 

@@ -72,7 +72,9 @@ class TerminalReport(Report):
         if self._waiting is not None:
             self._progress.remove_task(self._waiting)
             self._waiting = None
-        several = len({plan.repeat for plan in plans}) > 1
+        self._add_rows(plans, several=len({plan.repeat for plan in plans}) > 1)
+
+    def _add_rows(self, plans: Sequence[RunPlan], *, several: bool) -> None:
         for plan in plans:
             name = f"{plan.case} {plan.arm}" + (f" #{plan.repeat + 1}" if several else "")
             steps = int(plan.config["steps"])
@@ -138,6 +140,11 @@ class TerminalReport(Report):
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.ok for proof in proofs)
         self._say(f"{plan.run_name}: over after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
+
+    def extended(self, plans: Sequence[RunPlan], why: str) -> None:
+        self._add_rows(plans, several=True)
+        if why:
+            self.console.print(escape(why), soft_wrap=True)
 
     def compared(self, record: ComparisonRecord, page: Path) -> None:
         self.comparisons.append((record, page))

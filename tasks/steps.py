@@ -19,6 +19,8 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.until import NextLook, Patience, next_look
+from tasks.history.prior import read_priors
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
@@ -67,6 +69,7 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     for event in watch(job.follow(plan, directory, handle), handle.job_name):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
+            continue  # nobody waits for these, and every event that a task yields costs milliseconds
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:
@@ -116,9 +119,17 @@ def diff_pair_step(records: Sequence[RunRecord], case: str, aa: bool) -> Compari
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
-def diff_step(runs: CaseRuns) -> ComparisonRecord:
-    """The comparison of a case's two arms."""
-    return compare_case(runs)
+def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
+    """The comparison of a case's two arms, with what the store's history knows of the noise."""
+    return compare_case(runs, priors=read_priors(runs, store))
+
+
+@task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)
+def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
+    """Whether to go on with a comparison that is not decided, and why."""
+    look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
+    get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
+    return look
 
 
 @task(

@@ -2,14 +2,16 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import Comparison, load_comparison, load_effects, load_target, load_tolerances
 from configs.load import COMMAND_LINE
 from configs.schema import Frozen
 from tasks.diff.comparison import diff
-from tasks.diff.decide import LEAST_REPEATS
+from tasks.diff.decide_noisy import chance_of
+from tasks.diff.noise import NoisePrior
+from tasks.diff.time_rows import Circumstances
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 
 DEFAULT_OUT = "maxview-out"  # of the command line
@@ -22,10 +24,15 @@ class CaseRuns(Frozen):
     case: str
     target: str
     runs: tuple[RunRecord, ...]
+    cases: int = 1  # of the comparison, which share its chance of a false alarm
+    look: int | None = None  # the how-manyeth, of a comparison that goes on until it is decided
 
 
-def compare_case(case: CaseRuns) -> ComparisonRecord:
-    """The comparison of a case's two arms with the tolerances and declared differences of its comparison."""
+def compare_case(case: CaseRuns, *, priors: Mapping[str, NoisePrior] | None = None) -> ComparisonRecord:
+    """The comparison of a case's two arms with the tolerances and declared differences of its comparison.
+
+    `priors`: what equal runs on the target differ by, of each noisy metric that the history knows.
+    """
     spec = load_comparison(case.comparison)
     baseline, candidate = ([run for run in case.runs if run.arm == arm.name] for arm in spec.arms)
     record = diff(
@@ -39,9 +46,21 @@ def compare_case(case: CaseRuns) -> ComparisonRecord:
         declared=declared_keys(spec),
         effects=load_effects(spec.comparability, case.comparison),
         aa=is_control(spec, case.runs),
+        given=circumstances_of(case, priors or {}),
     )
     return record.model_copy(
         update={"next_command": suggest_next(record, [baseline[0].plan, candidate[0].plan], repeats=len(baseline))}
+    )
+
+
+def circumstances_of(case: CaseRuns, priors: Mapping[str, NoisePrior]) -> Circumstances:
+    """What the noise of a case is judged with; chips count where a target is paid by them."""
+    target = load_target(case.target)
+    return Circumstances(
+        priors=priors,
+        chance=chance_of(cases=case.cases, look=case.look),
+        chips=target.devices if target.backend == "xpk" else None,
+        price=target.dollars_per_chip_hour,
     )
 
 
@@ -64,7 +83,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan | None], *, r
     words = ["maxview", "compare", record.comparison]
     wishes = ["--target", record.target, *(wishes_of(plans[0]) if plans[0] else []), *arm_wishes(plans)]
     if record.verdict == "unknown":
-        more = ["--repeats", str(max(LEAST_REPEATS, repeats * 2))]
+        wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
+        more = ["--repeats", str(wanted)] if wanted > repeats else ["--until-decided"]
         return shlex.join([*words, "--case", record.case, *wishes, *more])
     return shlex.join([*words, "--case", "all", *wishes])
 

@@ -10,7 +10,7 @@ from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wa
 from tasks.records import Better, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
-MOST_SHOWN = 5.0  # of a logarithm: 150 times as much
+MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
 LOOKS = 2  # at one measurement: its quick and its middle steps
 
@@ -80,7 +80,8 @@ def decide_noisy(
         used = used or unsure
         wanted = runs_wanted(unsure, least=least, within=within, chance=chance / LOOKS)
         also = "" if open_name == "quick steps" else f", {open_name} {show_effect(unsure)}"
-        reason = f"{shown}{also}: neither inside {allowed} nor surely different; {ask_for_more(repeats, wanted, cost)}"
+        asked = ask_for_more(repeats, wanted, cost)
+        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
     return Decision(
         verdict=verdict,
         reason=reason,

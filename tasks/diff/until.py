@@ -1,14 +1,57 @@
-"""Says whether more repeats would help a comparison to a decision, and how many to try next."""
+"""Says whether more repeats would help a comparison to a decision, how many to try next, and why."""
 
+from math import inf
+
+from configs.schema import Frozen
+from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.rows import NOT_JUDGED
 from tasks.records import ComparisonRecord, MetricDiff
 
 AT_MOST_TIMES = 2  # as many repeats as before: what is asked for is a guess out of few runs
+MOST_REPEATS = 30  # where neither a budget nor a number is given
+
+
+class Patience(Frozen):
+    """How long a comparison may go on: seconds since it began, and repeats of each arm."""
+
+    budget_s: float | None = None
+    most: int = MOST_REPEATS
+
+
+class NextLook(Frozen):
+    """The repeats of each arm to look at next (None: stop here), and why, as a sentence."""
+
+    repeats: int | None
+    why: str
+
+
+def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spent_s: float) -> NextLook:
+    """What to do after a look at `repeats` runs of each arm, `spent_s` seconds after the comparison began."""
+    rows = undecided_rows(record)
+    if not rows:
+        return NextLook(repeats=None, why="")
+    titles = " and ".join(f"{row.title} ({row.effect_text or 'noise not known'})" for row in rows)
+    wanted = max((row.runs_wanted for row in rows if row.runs_wanted is not None), default=None)
+    following = next_repeats(repeats, wanted, most=patience.most)
+    if following <= repeats:
+        return NextLook(repeats=None, why=f"{titles} is not decided after {repeats} repeats: no more are allowed")
+    each = _seconds_of_pair(record)
+    left = inf if patience.budget_s is None else patience.budget_s - spent_s
+    if each is not None and left < inf:
+        following = min(following, repeats + int(left // each))
+    if left <= 0 or following <= repeats:
+        allowed = show_duration(patience.budget_s or 0.0)
+        return NextLook(
+            repeats=None, why=f"{titles} is not decided, and {allowed} allow no more"
+        )
+    more = following - repeats
+    price = "" if each is None else f", about {show_duration(more * each)}"
+    return NextLook(repeats=following, why=f"{titles} is not decided: {more} more of each{price}")
 
 
 def next_repeats(repeats: int, wanted: int | None, *, most: int) -> int:
     """The repeats for the next look: what is asked for, within reason and one at least; `most` is the end."""
-    reasonable = AT_MOST_TIMES * repeats
+    reasonable = max(AT_MOST_TIMES * repeats, LEAST_REPEATS)
     return min(most, max(repeats + 1, min(wanted or reasonable, reasonable)))
 
 
@@ -24,3 +67,12 @@ def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
         and row.threshold_text != NOT_JUDGED
         and (row.runs_wanted is not None or row.effect is not None)
     ]
+
+
+def _seconds_of_pair(record: ComparisonRecord) -> float | None:
+    """What one more run of each arm takes, by the logs of those that were made."""
+    known = [
+        [account.total_s for account in record.times if account.arm == arm.name]
+        for arm in (record.baseline, record.candidate)
+    ]
+    return sum(sum(times) / len(times) for times in known) if all(known) else None

@@ -127,6 +127,7 @@ def run_values(run: RunRecord) -> Iterator[Value]:
             samples=state.steps,
             spread=state.spread_s,
         )
+        yield Value(metric="step_time_quick_s", unit="s", better="lower", value=state.quick_s, samples=state.steps)
         yield Value(metric="stall_s", unit="s", better="lower", value=state.stall_s, samples=state.steps)
     if table.height and table["seconds"][0] is not None:
         yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])

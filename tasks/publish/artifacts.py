@@ -12,6 +12,7 @@ from tasks.publish.words import (
     GROUPS,
     VERDICTS,
     cell_text,
+    difference_text,
     facts_of,
     is_dead,
     name_verdict,
@@ -78,7 +79,7 @@ def _table_row(record: ComparisonRecord, row: MetricDiff) -> dict[str, str]:
         "metric": visible(row.title),
         "baseline": cell_text(row.baseline_text, record.baseline),
         "candidate": cell_text(row.candidate_text, record.candidate),
-        "difference": visible(row.difference_text) or "—",
+        "difference": difference_text(row),
         "threshold": threshold_text(row) or "—",
         "why": shorten(visible(row.reason), LONGEST_TEXT),
     }
@@ -151,7 +152,7 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
         _md(row.title),
         _md(cell_text(row.baseline_text, record.baseline)),
         _md(cell_text(row.candidate_text, record.candidate)),
-        _md(row.difference_text) or "—",
+        _md(difference_text(row)),
         _md(threshold_text(row)) or "—",
     ]
 

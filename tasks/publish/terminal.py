@@ -19,6 +19,7 @@ from tasks.publish.words import (
     VERDICTS,
     cell_text,
     describe_coverage,
+    difference_text,
     facts_of,
     is_dead,
     name_side,
@@ -128,7 +129,7 @@ def _table(record: ComparisonRecord) -> Table:
                 _plain(row.title),
                 _plain(cell_text(row.baseline_text, record.baseline)),
                 _plain(cell_text(row.candidate_text, record.candidate)),
-                _plain(row.difference_text or "—"),
+                _plain(difference_text(row)),
                 Text(name_verdict(row.verdict), style=VERDICTS[row.verdict].style),
             )
     return table

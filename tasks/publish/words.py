@@ -62,6 +62,12 @@ def cell_text(text: str, arm: ArmSummary) -> str:
     return "died" if is_dead(arm) else "not in the log"
 
 
+def difference_text(row: MetricDiff) -> str:
+    """The difference as the record words it, and the effect behind it; MaxView's rows share that of another row."""
+    words = visible(row.difference_text) or "—"
+    return f"{words}: {visible(row.effect_text)}" if row.effect_text and row.group == "ours" else words
+
+
 def threshold_text(row: MetricDiff) -> str:
     """The threshold as the record words it, or in the metric's own unit when it only has the number."""
     if row.threshold_text or row.threshold is None:

@@ -1,9 +1,10 @@
-"""docs/verdict.md says what the code does: its findings, its tolerances, and its two examples worked out by hand."""
+"""docs/verdict.md says what the code does: its findings, its tolerances, and its examples worked out by hand."""
 
 import ast
 import os
 import re
 from collections.abc import Callable
+from math import log
 from pathlib import Path
 from statistics import mean, median
 
@@ -12,7 +13,11 @@ import pytest
 from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from tasks.diff.decide import LEAST_REPEATS, show_duration
+from tasks.diff.decide_noisy import CHANCE, LOOKS, chance_of, show_effect
+from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
+from tasks.diff.levels import QUICK
+from tasks.diff.noise import NoisePrior, small_sample
 from tasks.ingest import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -72,6 +77,38 @@ def test_the_tolerances_are_those_of_the_file() -> None:
 
 def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
     assert f"r < {LEAST_REPEATS}" in DOC
+    assert f"the {100 * QUICK:.0f} % quantile" in DOC
+    least = load_tolerances("default")["step_time_s"].least
+    assert least is not None
+    assert f"the least that is told of ({100 * least:g} %)" in DOC
+    assert f"α is {100 * CHANCE:g} % for a whole comparison" in DOC
+    assert f"p ≤ α ÷ {LOOKS} →" in DOC
+    assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (k (k + 1))
+    assert f"its interval that of Student's t at {100 * CONFIDENCE:g} %" in DOC
+    for runs, factor, degrees, variance in table_rows("r"):
+        small = small_sample(int(runs))
+        assert variance == f"{small.location_variance:.2f}" or (runs, variance) == ("1", "1")
+        assert degrees == f"{small.df:.1f}" or (runs, degrees) == ("1", "0")
+        assert factor == f"{small.scale_factor:.2f}" or (runs, factor) == ("1", "–")
+
+
+def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
+    section = DOC[DOC.index("**A candidate that is 5 % slower.**") :]
+    _, baseline, candidate, differences = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|(?!--).*\|$", section, re.M)
+    )
+    sides = [tuple(float(text) for text in row[1:]) for row in (baseline, candidate)]
+    for first, second, shown in zip(*sides, differences[1:], strict=True):
+        assert f"{log(second / first):.4f}" == shown
+    scale, degrees, pairs = re.findall(r"s₀ = ([\d.]+) % and d₀ = (\d+) from (\d+) pairs", section)[0]
+    prior = NoisePrior(scale=float(scale) / 100, df=float(degrees), pairs=int(pairs))
+    effect = measure_effect(Sample(baseline=sides[0], candidate=sides[1], prior=prior))
+    assert effect is not None
+    assert f"s = {100 * effect.scale:.2f} %" in section
+    assert f"= {100 * effect.error:.2f} %, with 0.9 + 14 × 2 = {effect.df:.1f} degrees" in section.replace("\n", " ")
+    assert f"{effect.estimate:.4f} ± {effect.interval()[1] - effect.estimate:.4f}" in section
+    assert show_effect(effect) in section
+    assert f"÷ 0.0071 = {effect.estimate / effect.error:.1f}" in section
     assert f"more than {show_duration(FAR_APART_S)} between the starts" in DOC
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from configs.comparison import load_comparison
-from tasks.diff.case import CaseRuns, compare_case, declared_keys, wishes_of
+from tasks.diff.case import CaseRuns, circumstances_of, compare_case, declared_keys, wishes_of
+from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.until import undecided_rows
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
 
@@ -65,12 +67,23 @@ def test_the_next_command_after_a_dead_baseline_reads_its_log(make_run: MakeRun,
     assert record.next_command == "maxview scrape /out/runs/linen-r0/log.txt"
 
 
-def test_unclear_repeats_are_doubled(make_run: MakeRun) -> None:
+def test_what_is_not_clear_asks_for_as_many_repeats_as_the_noise_says(make_run: MakeRun) -> None:
     runs = []
     for repeat, slow in enumerate((1.2, 1.2, 0.9)):
         runs.append(make_run("linen", seconds=(3.0, 1.0, 1.0), losses=(9.0, 8.0, 7.0), plan={}, repeat=repeat))
         runs.append(make_run("nnx", seconds=(3.0, slow, slow), losses=(9.0, 8.0, 7.0), plan={}, repeat=repeat))
-    assert compare(*runs).next_command.endswith("--repeats 6")
+    record = compare(*runs)
+    (row,) = undecided_rows(record)
+    assert row.runs_wanted is not None
+    assert row.runs_wanted > 3
+    assert record.next_command.endswith(f"--repeats {row.runs_wanted}")
+
+
+def test_cases_and_looks_share_the_chance_of_a_false_alarm(pair: Callable[..., list[RunRecord]]) -> None:
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), cases=5, look=2)
+    given = circumstances_of(case, {})
+    assert given.chance == pytest.approx(CHANCE / 5 / 6)
+    assert given.chips is None  # nobody pays for this machine by the chip
 
 
 # ---------------------------------------------------------------- the wishes of a plan

@@ -1,0 +1,33 @@
+"""Reads a length of time as people type it: 90s, 10m, 2h."""
+
+import re
+
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MOST_REPEATS = 100  # of one arm
+
+
+def read_duration(text: str) -> float:
+    """Seconds. Raises ValueError that says what to type."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0
+    if not seconds:
+        raise ValueError(f"'{text}' is no length of time: type for example 90s, 10m or 2h")
+    return seconds
+
+
+def read_budget(budget: str | None, max_repeats: int | None, *, until_decided: bool) -> float | None:
+    """The seconds that --until-decided may take, None for no limit; raises ValueError with every problem."""
+    problems, seconds = [], None
+    if not until_decided:
+        problems += [f"{option} limits --until-decided: give both" for option, value in
+                     (("--budget", budget), ("--max-repeats", max_repeats)) if value is not None]  # fmt: skip
+    if max_repeats is not None and not 1 <= max_repeats <= MOST_REPEATS:
+        problems.append(f"--max-repeats must be 1 to {MOST_REPEATS}, got {max_repeats}")
+    if budget is not None:
+        try:
+            seconds = read_duration(budget)
+        except ValueError as error:
+            problems.append(f"--budget: {error}")
+    if problems:
+        raise ValueError("\n".join(problems))
+    return seconds

@@ -1,0 +1,58 @@
+"""Going on with repeats inside the flow, its steps played: what is run, how often it is looked at, and what is told."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flows import compare as module
+from flows.report import Report
+from tasks.diff.case import CaseRuns
+from tasks.diff.until import NextLook, Patience
+from tasks.store import Store
+
+
+class Notes(Report):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.extensions: list[tuple[int, str]] = []
+
+    def extended(self, plans: Any, why: str) -> None:
+        self.extensions.append((len(plans), why))
+
+
+def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spare: list[Any] = [
+        SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
+    ]
+    looks: list[tuple[int | None, int]] = []
+    ran: list[tuple[str, int, str]] = []
+
+    def look(runs: CaseRuns, store: Store) -> Any:
+        looks.append((runs.look, len(runs.runs)))
+        return SimpleNamespace(case=runs.case)
+
+    def decide(record: Any, patience: Patience, repeats: int, spent_s: float) -> NextLook:
+        return {
+            1: NextLook(repeats=3, why="not yet"),
+            3: NextLook(repeats=5, why="still not"),
+            5: NextLook(repeats=None, why=""),
+        }[repeats]
+
+    def run(plans: list[Any], *_: Any) -> Any:
+        ran.extend((plan.case, plan.repeat, plan.arm) for plan in plans)
+        return list(plans)
+
+    monkeypatch.setattr(module, "diff_step", look)
+    monkeypatch.setattr(module, "repeat_step", decide)
+    monkeypatch.setattr(module, "run_all", run)
+    notes = Notes()
+    first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
+    jobs: Any = None
+    result = module.run_until_decided(first, spare, Store(tmp_path), notes, jobs, patience=Patience(), began=0.0)
+    assert result.case == "b"
+    assert looks == [(1, 2), (2, 6), (3, 10)]
+    assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case
+    assert notes.extensions == [(4, "not yet"), (4, "still not"), (0, "")]

@@ -1,0 +1,67 @@
+"""The two levels of a run, and what its steps leave open of them."""
+
+import numpy as np
+import pytest
+
+from tasks.diff.levels import find_levels
+
+
+def test_disturbed_steps_move_the_quick_steps_less_than_the_middle() -> None:
+    calm = np.full(50, 0.1)
+    busy = calm.copy()
+    busy[10:40] = 0.17
+    levels = find_levels(busy)
+    assert levels is not None
+    assert (levels.quick.seconds, levels.middle.seconds) == (0.1, 0.17)
+
+
+def test_dispatch_artefacts_are_no_quick_steps_but_count_in_the_median() -> None:
+    levels = find_levels(np.array([0.006, 0.008, 0.070, 0.070, 0.071, 0.072, 0.424, 2.864, 9.285]))
+    assert levels is not None
+    assert levels.middle.seconds == 0.071
+    assert levels.quick.seconds == pytest.approx(0.070)
+
+
+@pytest.mark.parametrize("seconds", [[], [0.1], [np.nan, 0.1], [0.1, np.inf]])
+def test_fewer_than_two_steps_have_no_level(seconds: list[float]) -> None:
+    assert find_levels(np.array(seconds)) is None
+
+
+def test_equal_steps_leave_nothing_open_but_what_a_log_rounds() -> None:
+    steps = np.full(50, 0.031)
+    exact, printed = find_levels(steps), find_levels(steps, unit=0.001)
+    assert exact is not None
+    assert printed is not None
+    assert exact.quick.error == pytest.approx(0.0, abs=1e-12)
+    assert printed.quick.error == pytest.approx(0.001 / 12**0.5 / 0.031)  # of a uniform distribution
+
+
+def test_the_error_is_that_of_independent_steps_where_they_are() -> None:
+    rng = np.random.default_rng(1)
+    found = [find_levels(np.exp(rng.normal(0.0, 0.05, 400))) for _ in range(20)]
+    # the median of n normal values scatters by σ √(π / 2n)
+    mean = float(np.mean([levels.middle.error for levels in found if levels]))
+    assert mean == pytest.approx(0.05 * (np.pi / 800) ** 0.5, rel=0.15)
+
+
+def test_steps_that_wander_together_leave_more_open() -> None:
+    rng = np.random.default_rng(1)
+    shocks = rng.normal(0.0, 0.05, 400)
+    waves = np.repeat(rng.normal(0.0, 0.05, 20), 20)
+    alone, together = find_levels(np.exp(shocks)), find_levels(np.exp(waves))
+    assert alone is not None
+    assert together is not None
+    assert together.middle.error > 2 * alone.middle.error
+
+
+def test_equal_steps_have_equal_errors() -> None:
+    steps = np.exp(np.random.default_rng(3).normal(0.0, 0.1, 50))
+    assert find_levels(steps) == find_levels(steps.copy())
+
+
+def test_a_long_run_is_known_better_and_at_once() -> None:
+    rng = np.random.default_rng(2)
+    short, long = (find_levels(np.exp(rng.normal(0.0, 0.05, n))) for n in (5_000, 500_000))
+    assert short is not None
+    assert long is not None
+    assert long.middle.error == pytest.approx(short.middle.error / 10, rel=0.3)

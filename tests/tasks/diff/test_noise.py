@@ -1,0 +1,87 @@
+"""What equal runs differ by: fitted to differences that were drawn, and the constants of few values."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tasks.diff.effect import Sample, measure_effect, runs_wanted
+from tasks.diff.noise import NoisePrior, fit_prior, neighbour_differences, small_sample
+
+
+@pytest.mark.parametrize(("df", "scale"), [(3.0, 0.02), (8.0, 0.01)])
+def test_the_fit_finds_what_differences_were_drawn_from(df: float, scale: float) -> None:
+    drawn = stats.t.rvs(df, scale=scale, size=3000, random_state=1)
+    prior = fit_prior(drawn.tolist(), "drawn")
+    assert prior is not None
+    assert prior.scale == pytest.approx(scale, rel=0.06)
+    assert prior.df == pytest.approx(df, rel=0.25)
+    assert (prior.pairs, prior.source) == (3000, "drawn")
+
+
+def test_few_differences_know_little_and_too_few_nothing() -> None:
+    assert fit_prior([0.01, -0.02, 0.01]) is None
+    prior = fit_prior([0.01, -0.02, 0.01, 0.0, 0.015, -0.01])
+    assert prior is not None
+    assert prior.df <= 3
+
+
+def test_a_history_without_any_noise_is_not_believed_to_the_last_bit() -> None:
+    prior = fit_prior([0.0] * 50)
+    assert prior is not None
+    assert prior.scale > 0
+
+
+def test_neighbours_are_those_of_one_group() -> None:
+    found = neighbour_differences([(1.0, 2.0, 4.0), (100.0, 50.0), (3.0,)])
+    assert found == pytest.approx([np.log(2), np.log(2), -np.log(2)])
+
+
+def test_the_constants_of_few_values() -> None:
+    # one value is itself; of two the median is the mean, and their deviations are one number: variance × χ²(1)
+    assert small_sample(1).location_variance == 1.0
+    assert small_sample(2).location_variance == pytest.approx(0.5, rel=0.03)
+    assert small_sample(2).df == pytest.approx(1.0, rel=0.03)
+    # (the variance of the median of three normal values in closed form)
+    assert small_sample(3).location_variance == pytest.approx(1 - 3**0.5 / np.pi, rel=0.03)
+    # the limits for many values meet the simulation
+    assert small_sample(21).location_variance == pytest.approx(small_sample(20).location_variance * 20 / 21, rel=0.05)
+    assert small_sample(21).df == pytest.approx(small_sample(20).df * 21 / 20, rel=0.1)
+
+
+def test_of_equal_normal_runs_the_intervals_hold_the_truth() -> None:
+    rng = np.random.default_rng(5)
+    prior = NoisePrior(scale=0.01 * 2**0.5, df=50.0, pairs=1000)
+    for known, least in ((prior, 0.93), (None, 0.93)):
+        held = 0
+        for _ in range(1000):
+            a, b = np.exp(rng.normal(0.0, 0.01, (2, 3)))
+            effect = measure_effect(Sample(baseline=tuple(a), candidate=tuple(1.05 * b), prior=known))
+            assert effect is not None
+            low, high = effect.interval()
+            held += low <= np.log(1.05) <= high
+        assert held / 1000 >= least
+
+
+def test_one_pair_without_a_history_is_no_measurement() -> None:
+    assert measure_effect(Sample(baseline=(1.0,), candidate=(2.0,))) is None
+
+
+def test_runs_without_a_partner_wait_for_one() -> None:
+    prior = NoisePrior(scale=0.01, df=10.0, pairs=100)
+    effect = measure_effect(Sample(baseline=(1.0, 1.0, 9.0), candidate=(1.0, 1.0), prior=prior))
+    assert effect is not None
+    assert (effect.pairs, effect.estimate) == (2, 0.0)
+
+
+def test_more_noise_wants_more_runs() -> None:
+    def wanted(scale: float) -> int | None:
+        prior = NoisePrior(scale=scale, df=20.0, pairs=200)
+        effect = measure_effect(Sample(baseline=(1.0,), candidate=(1.03,), prior=prior))
+        assert effect is not None
+        return runs_wanted(effect, least=0.01, within=0.0488, chance=0.005)
+
+    counts = [wanted(scale) for scale in (0.005, 0.01, 0.02, 0.04)]
+    assert all(count is not None for count in counts)
+    assert counts == sorted(counts, key=lambda count: count or 0)
+    assert counts[0] != counts[-1]
+    assert wanted(1.0) is None

@@ -1,0 +1,75 @@
+"""Going on until it is decided: when, with how many more runs, and when not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tasks.diff.until import Patience, next_look, next_repeats, undecided_rows
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Compare = Callable[..., ComparisonRecord]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "wanted", "most", "expected"),
+    [
+        (1, 3, 30, 3),  # what is asked for
+        (1, None, 30, 3),  # with fewer nothing can be told
+        (3, 5, 30, 5),
+        (3, 40, 30, 6),  # a guess out of three runs: not at once
+        (3, None, 30, 6),
+        (6, 3, 30, 7),  # one at least
+        (20, 90, 30, 30),
+        (30, 90, 30, 30),
+    ],
+)
+def test_the_next_repeats(repeats: int, wanted: int | None, most: int, expected: int) -> None:
+    assert next_repeats(repeats, wanted, most=most) == expected
+
+
+@pytest.fixture
+def unsure(make_run: MakeRun, compare: Compare) -> ComparisonRecord:
+    runs: dict[str, list[RunRecord]] = {"linen": [], "nnx": []}
+    for repeat, slow in enumerate((1.2, 1.2, 0.9)):
+        for arm, seconds in (("linen", 1.0), ("nnx", slow)):
+            runs[arm].append(make_run(arm, seconds=(3.0, seconds, seconds), losses=(9.0, 8.0, 7.0), repeat=repeat))
+    return compare(runs["linen"], runs["nnx"])
+
+
+def test_a_row_that_is_not_decided_asks_for_more_and_says_why(unsure: ComparisonRecord) -> None:
+    assert [row.metric for row in undecided_rows(unsure)] == ["step_time_s"]
+    look = next_look(unsure, repeats=3, patience=Patience(), spent_s=100.0)
+    assert look.repeats == 6
+    assert look.why.startswith("Step time, steady (+20.0 % (")
+    assert look.why.endswith("is not decided: 3 more of each, about 3 minutes")  # two runs of 30 s, three times
+
+
+def test_the_budget_and_the_number_are_ends(unsure: ComparisonRecord) -> None:
+    def repeats(patience: Patience) -> int | None:
+        return next_look(unsure, repeats=3, patience=patience, spent_s=100.0).repeats
+
+    assert repeats(Patience(most=4)) == 4
+    assert repeats(Patience(most=3)) is None
+    assert repeats(Patience(budget_s=230.0)) == 5  # 130 s are left, for two of 60 s
+    assert repeats(Patience(budget_s=150.0)) is None
+    assert repeats(Patience(budget_s=90.0)) is None
+    stopped = next_look(unsure, repeats=3, patience=Patience(budget_s=150.0), spent_s=100.0)
+    assert stopped.why.endswith("is not decided, and 2 minutes allow no more")
+
+
+def test_what_is_decided_or_cannot_be_compared_needs_no_more(unsure: ComparisonRecord) -> None:
+    decided = tuple(row.model_copy(update={"verdict": "same"}) for row in unsure.rows)
+    assert undecided_rows(unsure.model_copy(update={"rows": decided})) == []
+    look = next_look(unsure.model_copy(update={"rows": decided}), repeats=3, patience=Patience(), spent_s=0.0)
+    assert (look.repeats, look.why) == (None, "")
+
+
+def test_rounding_is_not_helped_by_more_runs(make_run: MakeRun, compare: Compare) -> None:
+    record = compare(make_run("linen"), make_run("nnx", losses=(9.0, 8.5, 8.0, 7.5, 7.25, 7.001)))
+
+    def of(metric: str) -> MetricDiff:
+        return next(row for row in record.rows if row.metric == metric)
+
+    assert of("loss_per_step").verdict == "unknown"
+    assert [row.metric for row in undecided_rows(record)] == ["step_time_s"]
