@@ -1,6 +1,7 @@
 """Turns a YAML 1.2 file into a mapping that knows the line of every key."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,14 @@ def read_text(path: Path) -> str:
 
 def read_yaml(path: Path) -> CommentedMap:
     """The mapping in a file; empty for an empty file. Raises ConfigError with file:line."""
-    shown = display_path(path)
+    return _parse(display_path(path), read_text(path))
+
+
+@lru_cache(maxsize=512)
+def _parse(shown: str, text: str) -> CommentedMap:
+    """The mapping in a text. A night reads the same few files hundreds of times; nobody changes what is returned."""
     try:
-        data = YAML(typ="rt").load(read_text(path))
+        data = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:  # broken syntax, and keys that are given twice
         mark = error.problem_mark or error.context_mark
         where = f"{shown}:{mark.line + 1}" if mark else shown
