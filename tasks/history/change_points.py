@@ -25,6 +25,7 @@ OUTLIER = 5.0  # robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is seen against
 CONFIDENCE = 0.95
 MOST_MEMORY = 0.9
+MEMORY_NIGHTS = 8  # per level, from which on it can be told
 CONSTANT_SHARE = 0.8  # of neighbours that are equal, from which on a series counts as exact
 SQRT_2 = 2.0**0.5
 MAD_TO_SIGMA = float(stats.norm.ppf(0.75))
@@ -103,24 +104,24 @@ def is_exact(series: Array) -> bool:
 
 
 def find_outliers(series: Array) -> NDArray[np.intp]:
-    """The nights that lie far from their neighbours while fewer than LEAST_NIGHTS in a row do so on one side.
+    """The nights that lie far from those before and from those after, fewer than LEAST_NIGHTS in a row on one side.
 
-    A Hampel identifier: distance from the median of the neighbours over their median absolute deviation (L. Davies and
-    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). What begins a new level is no outlier.
+    A Hampel identifier on either side: distance from the median of the neighbours in robust standard deviations
+    (L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). What begins or ends a level
+    is no outlier; of the first and the last two nights nothing can be said.
     """
+    limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
-    noise = _noise(series)
-    for i, value in enumerate(series):
-        around = np.delete(series, i)[max(0, i - NEIGHBOURS) : i + NEIGHBOURS]
-        if len(around) < 2 * LEAST_NIGHTS - 1 or noise == 0:
-            continue
-        middle = float(np.median(around))
-        spread = max(float(np.median(np.abs(around - middle))) / MAD_TO_SIGMA, noise)
-        far[i] = np.sign(value - middle) if abs(value - middle) > OUTLIER * spread else 0
+    for i in range(2, len(series) - 2):
+        sides = series[max(0, i - NEIGHBOURS) : i], series[i + 1 : i + 1 + NEIGHBOURS]
+        distances = [float(series[i] - np.median(side)) for side in sides]
+        if min(distances) > limit > 0:
+            far[i] = 1
+        elif max(distances) < -limit < 0:
+            far[i] = -1
     found: list[int] = []
-    edges = np.flatnonzero(np.diff(far)) + 1
-    for run in np.split(np.arange(len(series)), edges):
-        if len(run) and far[run[0]] and len(run) < LEAST_NIGHTS and run[-1] < len(series) - 1:
+    for run in np.split(np.arange(len(series)), np.flatnonzero(np.diff(far)) + 1):
+        if len(run) and far[run[0]] and len(run) < LEAST_NIGHTS:
             found += run.tolist()
     return np.asarray(found, dtype=np.intp)
 
@@ -212,15 +213,15 @@ def find_memory(series: Array, points: Sequence[int]) -> float:
     """How much a night resembles the night before, from 0 to 0.9: the correlation within the levels at lag 1.
 
     Corrected for what a short level hides of it (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
-    Biometrika 41 (1954)).
+    Biometrika 41 (1954)); levels of fewer than MEMORY_NIGHTS nights hide all of it, and 0 is assumed.
     """
     levels = [level - level.mean() for level in np.split(series, list(points))]
     squares = sum(float(level @ level) for level in levels)
-    if squares == 0:
+    if squares == 0 or len(series) < MEMORY_NIGHTS * len(levels):
         return 0.0
     seen = sum(float(level[1:] @ level[:-1]) for level in levels) / squares
     share = len(levels) / len(series)
-    return float(np.clip((seen + share) / max(1 - 3 * share, 0.5), 0.0, MOST_MEMORY))
+    return float(np.clip((seen + share) / (1 - 3 * share), 0.0, MOST_MEMORY))
 
 
 def _sides(points: Sequence[int], length: int) -> list[tuple[int, int, int]]:
