@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,28 +196,23 @@ def run_until_decided(
 
 
 def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
-    """The record of one run: read if it has finished before, else launched, watched, verified and scraped."""
+    """The record of one run: launched, watched, verified and scraped."""
     directory = store.run(plan.run_name)
-    finished = directory.read_record()
-    if finished is not None and is_finished(finished):
-        report.reused(plan)
-        return finished
-    with slice_of(plan.target):
-        jobs.check()
-        handle = launch_step(plan, directory, continue_from, jobs.owners(flow_run.id), store)
-        report.launched(plan, handle)
-        proofs: list[PrefectFuture[CheckpointProof]] = []
+    jobs.check()
+    handle = launch_step(plan, directory, continue_from, jobs.owners(flow_run.id), store)
+    report.launched(plan, handle)
+    proofs: list[PrefectFuture[CheckpointProof]] = []
 
-        def stop(handle: RunHandle) -> None:
-            report.stopping(plan)
-            job.stop(handle)
+    def stop(handle: RunHandle) -> None:
+        report.stopping(plan)
+        job.stop(handle)
 
-        with jobs.holding(plan, handle, stop):
-            for event in watch_step(plan, directory, handle):
-                report.saw(plan, event)
-                if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                    path = directory.checkpoints / str(event.step)
-                    proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+    with jobs.holding(plan, handle, stop):
+        for event in watch_step(plan, directory, handle):
+            report.saw(plan, event)
+            if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
+                path = directory.checkpoints / str(event.step)
+                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
     report.verified(plan, done)
