@@ -14,6 +14,7 @@ from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunRead
 from tasks.scrape.causes import classify
 from tasks.store import RunDirectory
 
+REFUSED = 2
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
 
 
@@ -64,7 +65,9 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     elif code == CANNOT_START:
         kind, death, message = "CannotStart", "configuration", "the command could not be started"
     else:
-        kind, death, message = "ExitCode", "other", f"ended with exit code {code} and no exception in its log"
+        # 2 is what programs end with that refuse their input, our trainer and every argparse among them
+        death = "configuration" if code == REFUSED and reading.steps.is_empty() else "other"
+        kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.model_copy(update={"error": error, "fate": death})

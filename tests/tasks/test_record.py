@@ -58,6 +58,17 @@ def test_an_exit_code_is_a_cause_and_its_line_the_place(
     assert directory.log.read_bytes()[error.offset :].startswith(f"EXIT_CODE={code}".encode())
 
 
+@pytest.mark.parametrize(
+    ("code", "death"), [(137, "killed"), (124, "timeout"), (127, "configuration"), (2, "configuration"), (1, "other")]
+)
+def test_an_exit_code_has_a_class(
+    code: int, death: str, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    reading = with_cause(reading_of(code), directory.log)
+    assert reading.error is not None
+    assert (reading.error.kind, reading.fate) == (death, death)
+
+
 def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
     error = with_cause(reading_of(None, "XPK Start: x\ncompleted step: 0\ncompleted st"), directory.log).error
     assert error is not None

@@ -1,5 +1,7 @@
 """Which of the things that a log shows ended the run, and which ended nothing."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -205,3 +207,34 @@ def test_fates_of_runs_without_an_end(logs: Any) -> None:
     assert scrape_text(bare[: bare.rindex(b"I0418")], name="x").runs[0].fate == "cut_off"
     assert scrape_text(bare[:-9], name="x").runs[0].fate == "cut_off"
     assert scrape_text("\n".join(logs.steps(4)).encode() + b"\n", name="x").runs[0].fate == "unknown"
+
+
+WRAPPINGS: dict[str, Callable[[list[str]], str]] = {
+    "one single line": " ".join,
+    "kubectl --prefix": lambda lines: "".join(f"[pod/job-0-0/jax-tpu] {line}\n" for line in lines),
+    # whatever a pod writes to standard error is an ERROR there
+    "Cloud Logging JSON lines": lambda lines: "".join(
+        json.dumps({
+            "textPayload": line, "severity": "ERROR", "insertId": str(n), "timestamp": f"2026-04-18T00:00:{n:02d}Z",
+            "resource": {"labels": {"pod_name": "job-0-0"}},
+        }) + "\n"
+        for n, line in enumerate(lines)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_the_cause_is_the_same_in_every_wrapping(logs: Any, wrapping: str) -> None:
+    start = logs.line("System Information: Jax Version: 0.10.2")
+    harmless = "2026-04-18 00:00:00.104797: E external/xla/cuda_platform.cc:51] failed call to cuInit: INTERNAL: 303"
+    deaths = {
+        "device_oom": [raised(HBM)],
+        "not_implemented": [raised("NotImplementedError: Pure NNX support has not been implemented yet.")],
+        "nan": [logs.line("Aborting training due to NaN loss.")],
+        "preempted": [logs.line("Training stopped: Job received termination signal (SIGTERM).")],
+        "unknown": [],
+    }
+    for kind, last in deaths.items():
+        lines = "\n".join([start, harmless, *logs.steps(3), *last]).split("\n")
+        run = scrape_text(WRAPPINGS[wrapping](lines).encode() + b"\n", name="x").runs[0]
+        assert (run.fate, run.error is None) == (kind, kind == "unknown")
