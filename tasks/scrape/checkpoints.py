@@ -14,6 +14,8 @@ from tasks.records import CheckpointEvent, CheckpointState, Source
 from tasks.scrape.prefix import iso_time, prefix_of_text
 from tasks.scrape.window import Window
 
+RECENT = 16  # saves that may be under way at once: many more than Orbax allows
+
 
 @dataclass
 class Save:
@@ -66,7 +68,7 @@ class CheckpointLog:
                 self.saves[-1].arrays = int(match[1])
             case "save_background":
                 # Orbax waits for one save before it starts the next: the oldest that is not done is meant
-                if (oldest := next((save for save in self.saves if not save.background), None)) is not None:
+                if (oldest := next((save for save in self.saves[-RECENT:] if not save.background), None)) is not None:
                     oldest.background, oldest.done = True, oldest.done or end
                     oldest.background_s = float(match[1]) if match[1] else None
             case "save_total":
@@ -82,7 +84,9 @@ class CheckpointLog:
                 save.committed = window.source(match.start())
                 save.path = save.path or match[1].decode("utf-8", "replace")
                 save.done = save.done or save.committed.offset
-            case "save_hosts" if (oldest := next((s for s in self.saves if s.hosts is None), None)) is not None:
+            case "save_hosts" if (
+                oldest := next((s for s in self.saves[-RECENT:] if s.hosts is None), None)
+            ) is not None:
                 oldest.hosts = int(match[1])
             case "save_finalized" if (found := self._of(int(match[1]))) is not None:
                 found.validated, found.background = window.source(match.start()), True

@@ -21,6 +21,7 @@ from tasks.scrape.causes import classify, is_follower
 from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, weakness
 from tasks.scrape.window import OVERLAP, Window
 
+MOST, FIRST = 2000, 200  # how many are kept, and how many of them are the first
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
             15: "SIGTERM"}  # fmt: skip
 _SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
@@ -110,16 +111,22 @@ class DeathLog:
         if weak == "logged" and not is_followed(data, raised, position):
             weak = ""  # it was the last that the program did
         found = _Found("traceback", raised.type, raised.message, raised.text, window.source(raised.position))
-        self.found.append(replace(found, detail=raised.detail, weak=weak, chained=chained))
+        self._keep(replace(found, detail=raised.detail, weak=weak, chained=chained))
 
     def _before(self, offset: int) -> _Found | None:
-        earlier = [found for found in self.found if found.form == "traceback" and found.source.offset < offset]
-        return max(earlier, key=lambda found: found.source.offset, default=None)
+        return next(
+            (one for one in reversed(self.found) if one.form == "traceback" and one.source.offset < offset), None
+        )
 
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         message = message.strip()
         text = f"{kind}: {message}" if form in ("stop", "fatal") else f"{kind}\n{message}"
-        self.found.append(_Found(form, kind, message, text, window.source(position)))
+        self._keep(_Found(form, kind, message, text, window.source(position)))
+
+    def _keep(self, found: _Found) -> None:
+        self.found.append(found)
+        if len(self.found) > MOST:  # something fails for ever, and the log with it: what began it and what is last
+            del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST)]
 
     def cause(self, *, last_step: int, ordered: bool = True) -> LogError | None:
         """What ended the run, if it did not end well.

@@ -8,6 +8,9 @@ import pytest
 
 from tasks.records import LogError, RunReading
 from tasks.scrape import scrape_text
+from tasks.scrape.anchors import find_anchors
+from tasks.scrape.death import MOST, DeathLog
+from tasks.scrape.window import Window
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n{error}'
 CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -238,3 +241,13 @@ def test_the_cause_is_the_same_in_every_wrapping(logs: Any, wrapping: str) -> No
         lines = "\n".join([start, harmless, *logs.steps(3), *last]).split("\n")
         run = scrape_text(WRAPPINGS[wrapping](lines).encode() + b"\n", name="x").runs[0]
         assert (run.fate, run.error is None) == (kind, kind == "unknown")
+
+
+def test_a_retry_for_ever_costs_no_more_memory(logs: Any) -> None:
+    log = DeathLog()
+    text = (raised("TimeoutError: again") + "\n").encode() * 3000 + raised("ValueError: enough").encode() + b"\n"
+    window = Window(text, 0, 1, 0, len(text), last=True)
+    for name, match in find_anchors(window, 0, len(text)):
+        log.take(name, match, window)
+    assert len(log.found) <= MOST
+    assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")
