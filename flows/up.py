@@ -84,9 +84,9 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
         # slots outlive a restart of the server, and go back when their holder is gone
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
-        "MAXVIEW_OUT": place.out,
     }
-    settings = chosen | dict(caller) | {"PREFECT_API_URL": f"{place.url}/api", "MAXVIEW_OUT": place.out}
+    here = {"PREFECT_API_URL": f"{place.url}/api", "MAXVIEW_OUT": place.out, "MAXVIEW_HOME": str(ROOT)}
+    settings = chosen | dict(caller) | here
     if settings.get(AUTH):  # one secret for both sides, out of the environment
         settings.setdefault("PREFECT_API_AUTH_STRING", settings[AUTH])
     return settings
