@@ -43,6 +43,7 @@ class Xpk(Frozen):
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # how often a run begins, where its machines are taken from it
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
+    shared_out: bool = False  # whether pods have the output folder under the path that it has here
     argv: Lines = ("xpk",)  # how xpk is called, for example [uvx, xpk==1.16.0]
     extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
 

@@ -25,7 +25,7 @@ from tasks.store import RunDirectory, Store
 ROOT = CONFIG_ROOT.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
-backend = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+cluster = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 kube = pytest.importorskip("tasks.launch.kube")
 
 
@@ -114,9 +114,9 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
     # KUBECONFIG is read when the library is loaded
     monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
-    monkeypatch.setattr(backend, "LOOK_EVERY_S", 0.3)
-    monkeypatch.setattr(backend, "SETTLE_S", 2.0)
-    monkeypatch.setattr(backend, "BLOCKED_S", 1.0)
+    monkeypatch.setattr("tasks.launch.look.LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr("tasks.launch.attempt.SETTLE_S", 2.0)
+    monkeypatch.setattr("tasks.launch.attempt.BLOCKED_S", 1.0)
     monkeypatch.setattr("tasks.launch.podlog.AGAIN_S", 0.1)
     opened: dict[tuple[str | None, str], Any] = {}
 
@@ -125,7 +125,8 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             opened[context, namespace] = kube.connect.__wrapped__(context, namespace)
         return opened[context, namespace]
 
-    monkeypatch.setattr(backend, "connect", connect)
+    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr("tasks.launch.attempt.connect", connect)
     server.order()
     yield server
     for api in opened.values():
@@ -147,7 +148,7 @@ def make_plan(directory: RunDirectory) -> Callable[..., RunPlan]:
     def make(code: str, *, time_limit_s: int = 60, identity: str = "0123456789abcdef", **settings: Any) -> RunPlan:
         place = {
             "cluster": "loopback", "project": "p", "zone": "us-east5-b", "tpu_type": "v6e-32", "image": "gcr.io/p/t:1",
-            "context": "loopback", "grace_s": 5,
+            "context": "loopback", "grace_s": 5, "shared_out": True,
         }  # fmt: skip
         return RunPlan.model_validate({
             "comparison": "c", "case": "03_dropout", "arm": "linen", "repeat": 0, "trainer": "maxview",

@@ -25,8 +25,6 @@ from tasks.scrape import Ended, scrape_run
 from tasks.store import RunDirectory
 from tasks.watch import JobEvent, ProcessGone, watch
 
-backend = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
-
 type MakePlan = Callable[..., RunPlan]
 
 SAY = """
@@ -230,7 +228,7 @@ def test_an_api_server_that_fails_for_good(
 ) -> None:
     plan = make_plan(HANGS)
     handle = job.launch_or_attach(plan, directory)
-    monkeypatch.setattr(backend, "PATIENCE_S", 1.0)
+    monkeypatch.setattr("tasks.launch.look.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
         list(job.follow(plan, directory, handle, poll_s=0.05))
@@ -331,6 +329,8 @@ def test_what_is_missing_is_told(
     with pytest.raises(LaunchError, match="log in with `gcloud auth login`"):
         job.launch_or_attach(make_plan(THREE), directory)
     assert standin.names("jobsets") == []
+    with pytest.raises(LaunchError, match=r"pods cannot write to .*: choose --out gs://BUCKET/FOLDER"):
+        job.launch_or_attach(make_plan(THREE, shared_out=False), directory)
     nowhere = make_plan(THREE, context="nowhere")
     with pytest.raises(LaunchError, match="the kubeconfig cannot be used for nowhere"):
         job.launch_or_attach(nowhere, directory)

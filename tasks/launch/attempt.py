@@ -1,0 +1,219 @@
+"""Follows one workload from its creation to its end: its log as it comes, and why it ended."""
+
+import time
+from collections.abc import Generator, Iterator
+from datetime import datetime
+from pathlib import Path
+from queue import Empty
+
+from configs.launch import Xpk
+from tasks.launch import look as looking
+from tasks.launch.errors import LaunchError
+from tasks.launch.gather import GatheredLog
+from tasks.launch.jobset import JobView
+from tasks.launch.kube import NotAnswering, connect
+from tasks.launch.logs import read_exit_code
+from tasks.launch.look import look, look_patiently, wait_until_gone
+from tasks.launch.podlog import LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.supervise import TIMED_OUT
+from tasks.launch.supervised import READ_BYTES
+from tasks.records import JobCause, RunPlan, XpkHandle
+from tasks.store import RunDirectory
+
+SETTLE_S = 6.0  # from a pod's end to the end of everything that the cluster has to say about it
+BLOCKED_S = 60.0  # how long a container may fail to start, for example because its registry is not reached
+OTHERS_LINES = "200"  # of the log of the pod that failed, where that is not the first one
+
+
+class Attempt:
+    """One workload, from its creation to its end."""
+
+    def __init__(self, plan: RunPlan, settings: Xpk, directory: RunDirectory, handle: XpkHandle) -> None:
+        self._plan, self._settings, self._handle = plan, settings, handle
+        self._log_path = directory.log
+        self._api = connect(handle.context, handle.namespace)
+        self._view = JobView(exists=True)
+        self._cursor = LogCursor()
+        self._pump: PodLog | None = None
+        self._node: str | None = None
+        self._silent_since: float | None = None
+
+    def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
+        """The log as it comes; returns why the platform ended the job, None if it did not."""
+        if not look_patiently(self._api, self._handle.job_name).exists and read_exit_code(self._log_path) is not None:
+            yield from _read_whole(self._log_path)  # it ended, and was deleted since
+            return None
+        before = self._log_path.read_bytes() if self._log_path.exists() else b""
+        try:
+            with GatheredLog(self._log_path) as log:
+                cause, exit_code = yield from self._until_end(log, poll_s)
+                others = self._lines_of_another()
+                if self._view.exists and self._view.terminal is None:
+                    self._api.delete_jobset(self._handle.job_name)  # what still runs of it waits in vain
+                yield from self._last_lines(log)
+                if log.empty and before:  # nothing of it is there any more: what an earlier flow has read stays
+                    log.keep()
+                    yield before
+                if others:
+                    log.reopen()
+                for line in others:
+                    yield from log.add(line)
+                yield from log.close_frame(cause, exit_code)
+        finally:
+            if self._pump is not None:
+                self._pump.close()
+        if not self._view.exists or self._view.terminal is None:
+            wait_until_gone(self._api, [self._handle.job_name], self._handle.grace_s)
+        return cause
+
+    def _until_end(self, log: GatheredLog, poll_s: float) -> Generator[bytes, None, tuple[JobCause | None, int | None]]:
+        looked = 0.0
+        settled: float | None = None
+        while True:
+            yield from self._drain(log, poll_s)
+            if time.monotonic() - looked < looking.LOOK_EVERY_S:
+                continue
+            self._look()
+            looked = time.monotonic()
+            limit = self._passed_limit()
+            if limit is not None:
+                self._api.delete_jobset(self._handle.job_name)  # its pods save what they can
+                return limit, TIMED_OUT
+            if self._is_over():
+                settled = settled or time.monotonic()
+                known = self._view.terminal is not None and self._view.exit_code is not None
+                blocked = not self._view.over and self._pump is None
+                if known or time.monotonic() - settled > (BLOCKED_S if blocked else SETTLE_S):
+                    return self._cause(), self._view.exit_code
+            else:
+                settled = None
+            self._open_log()
+
+    def _is_over(self) -> bool:
+        view = self._view
+        vanished = self._pump is not None and not view.pods
+        return view.over or vanished or view.cause is not None or (view.evicted is not None and self._pump is not None)
+
+    def _cause(self) -> JobCause | None:
+        view = self._view
+        if view.cause is not None:
+            return view.cause
+        if view.evicted is not None and self._pump is not None and view.terminal is None:
+            return view.evicted
+        if view.exit_code is not None:
+            return None
+        if not view.exists:
+            return JobCause(type="Deleted", message=f"somebody has deleted the workload {self._handle.job_name}")
+        if self._node is not None and not self._api.node_exists(self._node):
+            return JobCause(type="NodeGone", message=f"the node {self._node} of the first pod has left the cluster")
+        return JobCause(type="PodGone", message=f"the pods are gone and left no exit code: {view.message}")
+
+    def _look(self) -> None:
+        """See how the job is doing. Raises LaunchError once the API server has not answered for too long."""
+        try:
+            self._view = look(self._api, self._handle.job_name)
+            self._silent_since = None
+        except NotAnswering as error:
+            self._silent_since = self._silent_since or time.monotonic()
+            if time.monotonic() - self._silent_since > looking.PATIENCE_S:
+                raise LaunchError(
+                    f"{error}, for {looking.PATIENCE_S:g} s now; the same command again goes on"
+                ) from error
+        if self._view.first is not None:
+            self._node = self._view.first.node
+
+    def _open_log(self) -> None:
+        first = self._view.first
+        if self._pump is None and first is not None and first.started is not None:
+            self._pump = PodLog(self._api, first.name, first.container, self._cursor, self._first_has_ended)
+            self._pump.start()
+
+    def _first_has_ended(self) -> bool:
+        first = self._view.first
+        return first is not None and first.exit_code is not None
+
+    def _drain(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
+        if self._pump is None:
+            time.sleep(poll_s)
+            return
+        try:
+            line = self._pump.pieces.get(timeout=poll_s)
+            while line is not None:
+                yield from log.add(line)
+                line = self._pump.pieces.get_nowait()
+            self._pump.pieces.put(None)  # for whoever looks next
+            time.sleep(poll_s)
+        except Empty:
+            return
+
+    def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
+        """The rest of the first pod's log, from the pod or, where that is gone, from Cloud Logging."""
+        deadline = (
+            time.monotonic() + looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
+        )
+        self._open_log()
+        while self._pump is not None and time.monotonic() < deadline:
+            self._look()
+            if self._view.first is None:
+                self._pump.close()
+            try:
+                line = self._pump.pieces.get(timeout=looking.LOOK_EVERY_S / 4)
+                while line is not None:
+                    yield from log.add(line)
+                    line = self._pump.pieces.get_nowait()
+                break
+            except Empty:
+                continue
+        if self._pump is not None:
+            self._pump.close()
+        began = self._pump is not None or self._view.terminal is not None
+        if self._view.first is None and began and not log.closed:
+            yield from self._from_cloud(log)
+
+    def _from_cloud(self, log: GatheredLog) -> Iterator[bytes]:
+        try:
+            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", self._cursor)
+        except LaunchError as error:
+            yield from log.add(f"maxview: the log ends here: {' '.join(str(error).split())}\n".encode())
+            return
+        for line in lines:
+            yield from log.add(line)
+
+    def _lines_of_another(self) -> list[bytes]:
+        """The last lines of the pod that failed, where that is not the first, which can only say that it waited."""
+        failed, first = self._view.failed, self._view.first
+        if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
+            return []
+        try:
+            with self._api.log(failed.name, failed.container, tailLines=OTHERS_LINES) as pieces:
+                text = b"".join(pieces)
+        except NotAnswering as error:
+            text = f"maxview: they cannot be had: {error}\n".encode()
+        said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
+        return [said.encode(), *(line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:"))]
+
+    def _passed_limit(self) -> JobCause | None:
+        view = self._view
+        now = time.time()
+        if view.over:
+            return None
+        if view.started is None:
+            asked, limit = _epoch(view.created) or self._handle.created, self._settings.start_limit_s
+            if now - asked <= limit:
+                return None
+            waiting = f"; the queue says: {view.message}" if view.message else ""
+            return JobCause(type="StartLimit", message=f"no machines within {limit} s (start_limit_s){waiting}")
+        limit = self._plan.time_limit_s
+        if now - (_epoch(view.started) or now) <= limit:
+            return None
+        return JobCause(type="TimeLimit", message=f"still running after {limit} s (time_limit_s)")
+
+
+def _read_whole(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(READ_BYTES):
+            yield chunk
+
+
+def _epoch(time_text: str | None) -> float | None:
+    return None if time_text is None else datetime.fromisoformat(time_text).timestamp()

@@ -1,0 +1,109 @@
+"""Logs that break off and are opened again: each line once, in order, none lost."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
+
+from tasks.launch.gather import GatheredLog
+from tasks.launch.podlog import LogCursor, read_lines, take_entries
+from tasks.records import JobCause
+
+
+def stamped(log: list[tuple[int, str]]) -> list[bytes]:
+    """Lines with the kubelet's times: (tenths of a second, text)."""
+    return [f"2026-11-21T05:00:{tenths // 10:02d}.{tenths % 10}00000000Z {text}\n".encode() for tenths, text in log]
+
+
+logs = st.lists(st.tuples(st.integers(0, 599), st.sampled_from(["a", "b", "same", ""])), max_size=40).map(sorted)
+
+
+@given(log=logs, cuts=st.lists(st.integers(0, 1500), max_size=8), sizes=st.integers(1, 60))
+def test_every_line_is_taken_once_however_often_the_stream_breaks(
+    log: list[tuple[int, str]], cuts: list[int], sizes: int
+) -> None:
+    lines = stamped(log)
+    cursor = LogCursor()
+    taken: list[bytes] = []
+    for cut in [*cuts, None]:
+        since = cursor.since
+        cursor.open_again()
+        data = b"".join(line for line in lines if since is None or line[:19].decode() >= since[:19])[:cut]
+        for line, whole in read_lines(data[at : at + sizes] for at in range(0, len(data), sizes)):
+            if whole and (text := cursor.take(line)) is not None:
+                taken.append(text)
+    assert taken == [line.partition(b" ")[2] for line in lines]
+
+
+def test_a_line_that_came_by_half_is_told() -> None:
+    assert list(read_lines([b"a\nb", b"b\n", b"c"])) == [(b"a\n", True), (b"bb\n", True), (b"c", False)]
+
+
+def test_cloud_logging_goes_on_where_the_pod_ended() -> None:
+    cursor = LogCursor()
+    for line in stamped([(0, "a"), (12, "b"), (13, "c")]):
+        cursor.take(line)
+    entries: list[dict[str, object]] = [
+        {"timestamp": "2026-11-21T05:00:01.2Z", "textPayload": "b"},
+        {"timestamp": "2026-11-21T05:00:01.3Z", "textPayload": "c\n"},
+        {"timestamp": "2026-11-21T05:00:01.4Z", "jsonPayload": {"message": "d"}},
+        {"timestamp": "2026-11-21T05:00:02Z"},
+    ]
+    assert list(take_entries(entries, cursor)) == [b"d\n", b"\n"]
+
+
+# ---------------------------------------------------------------- the file that they are gathered in
+
+
+def gather(path: Path, lines: list[bytes], cause: JobCause | None, code: int | None) -> list[bytes]:
+    def pieces() -> Iterator[bytes]:
+        with GatheredLog(path) as log:
+            for line in lines:
+                yield from log.add(line)
+            yield from log.close_frame(cause, code)
+
+    return list(pieces())
+
+
+PREEMPTED = JobCause(type="Preempted", message="to make\nroom")
+CAUSE = b"maxview: the job was ended: Preempted: to make room\n"
+
+
+def test_the_cause_stands_before_the_end_of_the_frame(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    told = gather(log, [b"a\n", b"XPK End: now\n", b"EXIT_CODE=143\n"], PREEMPTED, 143)
+    assert log.read_bytes() == b"a\n" + CAUSE + b"XPK End: now\nEXIT_CODE=143\n" == b"".join(told)
+
+
+def test_a_frame_that_the_pod_could_not_close_is_closed(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    gather(log, [b"a\n", b"half a li"], None, 137)
+    head, end, code = log.read_bytes().rsplit(b"\n", 3)[:3]
+    assert head == b"a\nhalf a li"
+    assert end.startswith(b"XPK End: ")
+    assert code == b"EXIT_CODE=137"
+
+
+def test_without_an_exit_code_the_frame_stays_open(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    gather(log, [b"a\n"], PREEMPTED, None)
+    assert log.read_bytes() == b"a\n" + CAUSE
+
+
+def test_what_a_trainer_prints_in_the_form_of_a_frame_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    gather(log, [b"EXIT_CODE=9\n", b"b\n", b"XPK End: now\n", b"EXIT_CODE=0\n"], None, 0)
+    assert log.read_bytes() == b"EXIT_CODE=9\nb\nXPK End: now\nEXIT_CODE=0\n"
+
+
+def test_a_log_is_replaced_only_by_another(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"what an earlier flow has read\n")
+    assert gather(log, [], None, None) == []
+    assert log.read_bytes() == b"what an earlier flow has read\n"
+    gather(log, [b"all of it\n"], None, None)
+    assert log.read_bytes() == b"all of it\n"
