@@ -79,6 +79,8 @@ class DeathLog:
                 self._note("signal", _SAID.get(said, said), _text(match[0]), match.start(), window)
             case "event":
                 self._note("event", _text(match[0]).split(":")[0], _text(match[0]), match.start(), window)
+            case "start":
+                self.exit_code, self._exit = None, None  # tried again: the end before was none
             case "exit_code":
                 self.exit_code, self._exit = int(match[1]), window.source(match.start())
             case "backend":

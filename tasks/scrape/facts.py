@@ -57,6 +57,7 @@ class Facts:
         match name:
             case "start":
                 self.start = self.start or parse_date(first)
+                self.exit_code, self.end = None, None  # a job that is tried again goes on in the same log
             case "end":
                 self.end = parse_date(first) or self.end
             case "exit_code":

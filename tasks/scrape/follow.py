@@ -138,6 +138,8 @@ class LogFollower:
             case "save_committed":
                 step, path = int(match[2]), match[1].decode("utf-8", "replace")
                 return [CheckpointCommitted(step=step, path=path, line=source.line, offset=source.offset)]
+            case "start":
+                self._ended = False  # tried again in the same log
             case "exit_code":
                 code, self._ended = int(match[1]), True
                 ended = Ended(exit_code=code, line=source.line, offset=source.offset)

@@ -251,3 +251,17 @@ def test_a_retry_for_ever_costs_no_more_memory(logs: Any) -> None:
         log.take(name, match, window)
     assert len(log.found) <= MOST
     assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")
+
+
+def test_a_job_that_is_tried_again_in_one_log(logs: Any) -> None:
+    first: bytes = logs.framed(*logs.steps(6), raised(HBM), code=1)
+    again = [logs.step(step) for step in range(4, 9)]
+    second: bytes = logs.framed(*again, code=0)
+    run = scrape_text(first + second, name="x").runs[0]
+    assert (run.exit_code, run.error, run.fate) == (0, None, "finished")
+    # the second try is under way, or its end is missing: the first one's exit code is not the run's
+    running = scrape_text(first + second[: second.index(b"XPK End")], name="x").runs[0]
+    assert (running.exit_code, running.ended, running.error, running.fate) == (None, None, None, "cut_off")
+    # it died before its first step
+    dead: bytes = logs.framed(raised("NotImplementedError: no"), code=1)
+    assert scrape_text(first + dead, name="x").runs[0].fate == "not_implemented"
