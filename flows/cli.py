@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,6 +30,8 @@ Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON 
 State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
 DEFAULT_OUT = Path("maxview-out")
+LONGEST_WORD = 4_096  # as long as a path can be
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
 
 @app.command
@@ -355,6 +358,42 @@ def nightly(
 
 
 @app.command
+def history(
+    case: str | None = None,
+    /,
+    *,
+    metric: Annotated[list[str] | None, Parameter(help="A metric, again for more.", negative="")] = None,
+    target: str | None = None,
+    since: Annotated[str | None, Parameter(help="A date, or how long ago: 12h, 30d, 8w.")] = None,
+    rebuild: Annotated[bool, Parameter(help="First write it anew from the folders of the store.", negative="")] = False,
+    compact: Annotated[bool, Parameter(help="First put its many small files into one.", negative="")] = False,
+    out: Out = DEFAULT_OUT,
+    json_: Json = False,
+) -> int:
+    """Show how metrics went over all comparisons: trends, changes of level, and whose doing they can be.
+
+    Parameters
+    ----------
+    case
+        A case, for example 03_dropout; every case by default.
+    target
+        Where the runs were; every target by default.
+    """
+    from flows.trends import show_history
+
+    return show_history(
+        str(out),
+        case=case,
+        metrics=metric or (),
+        target=target,
+        since=since,
+        as_json=json_,
+        rebuild=rebuild,
+        compact=compact,
+    )
+
+
+@app.command
 def doctor(*, out: Out = DEFAULT_OUT) -> int:
     """Show what works and what is missing on this machine."""
     from flows.doctor import examine
@@ -412,19 +451,35 @@ def call(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; errors of input are one message on standard error."""
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
+        check_words(sys.argv[1:] if argv is None else argv)
         result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
     except cyclopts.CycloptsError:
         return 2  # cyclopts has printed what is wrong
-    except ValueError as error:
-        errors.print(f"maxview: {error}")
-        return 2
-    except FlowError as error:
-        errors.print(f"maxview: {error}")
+    except (ValueError, FlowError) as error:
+        from tasks.publish.text import visible_lines
+
+        errors.print(f"maxview: {visible_lines(str(error))}")
         return 2
     except KeyboardInterrupt:
         errors.print("maxview: interrupted; the same command goes on from here")
         return 130
     return result if isinstance(result, int) else 0
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises ValueError for a word that no name, path or value can be, and that a terminal would act on."""
+    for number, word in enumerate(words, start=1):
+        if len(word) > LONGEST_WORD:
+            raise ValueError(
+                f"word {number} of the command line has {len(word):,} characters, at most {LONGEST_WORD:,} are "
+                "possible: shorten it"
+            )
+        acting = next((char for char in word if unicodedata.category(char) in ("Cc", "Cs") or char in DIRECTIONS), None)
+        if acting is not None:
+            raise ValueError(
+                f"word {number} of the command line holds the character U+{ord(acting):04X}, which cannot be shown "
+                f"({word!a:.80}): type it without, and rename a file that is called so"
+            )
 
 
 if __name__ == "__main__":

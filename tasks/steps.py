@@ -20,6 +20,7 @@ from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
+from tasks.history import append_comparison
 from tasks.history.prior import read_priors
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
@@ -140,8 +141,9 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
-    """The page, and the artifacts that both Prefect UIs show."""
+    """The page, the rows of the history, and the artifacts that both Prefect UIs show."""
     page = publish_comparison(comparison, store)
+    append_comparison(comparison, store)
     name = (comparison.comparison, comparison.case)
     create_markdown_artifact(
         key=artifact_key(*name), markdown=summary_markdown(comparison), description=summary_description(comparison)

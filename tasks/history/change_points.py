@@ -100,7 +100,7 @@ def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, lea
 
 def is_exact(series: Array) -> bool:
     """Whether most nights repeat the one before to the last bit: a count, a compiler's forecast, a seeded loss."""
-    return len(series) >= 2 and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
+    return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
 def find_outliers(series: Array) -> NDArray[np.intp]:

@@ -1,0 +1,110 @@
+"""Prints the history of a store: trends on the terminal or as JSON, and writes its page."""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tasks.history.judge import Judged, judge
+from tasks.history.report import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
+from tasks.history.series import find_series
+from tasks.history.table import compact_history, load_history, rebuild_history
+from tasks.publish.history import write_history_page
+from tasks.store import open_store
+
+
+def show_history(
+    out: str,
+    *,
+    case: str | None,
+    metrics: Sequence[str],
+    target: str | None,
+    since: str | None,
+    as_json: bool,
+    rebuild: bool,
+    compact: bool,
+) -> int:
+    """Judge what is asked for, show it, and write `history.html`; returns the exit status."""
+    store, errors = open_store(out), Console(stderr=True, highlight=False)
+    start = parse_since(since) if since else None
+    if rebuild:
+        errors.print(f"rebuilt from the folders: {rebuild_history(store)} comparisons and lone runs")
+    if compact:
+        errors.print(f"put together: {compact_history(store.files)} files")
+    history = load_history(store.files)
+    judged = [judge(s) for s in find_series(history, case=case, metrics=metrics, target=target, since=start)]
+    if not judged:
+        _explain_nothing(
+            case, metrics, target, history["case"].unique().to_list(), history["metric"].unique().to_list()
+        )
+    page = write_history_page(judged, store)
+    if as_json:
+        print(json.dumps([to_json(item) for item in judged], indent=1, allow_nan=False))
+    else:
+        print_history(judged, Console())
+        print(f"page: {page}\nnext: {suggest_next(judged)}")
+    return exit_status(judged)
+
+
+def _explain_nothing(
+    case: str | None, metrics: Sequence[str], target: str | None, cases: list[str], known: list[str]
+) -> None:
+    if not cases:
+        raise ValueError(
+            "the history is empty: maxview compare writes it; for a store that is older: maxview history --rebuild"
+        )
+    wanted = ", ".join(filter(None, [case, *metrics, target]))
+    raise ValueError(
+        f"the history has nothing for {wanted or 'this time'}; cases: {', '.join(sorted(cases))}; "
+        f"metrics: {', '.join(sorted(known))}"
+    )
+
+
+def print_history(judged: Sequence[Judged], console: Console) -> None:
+    """One line per series: its nights, last values and trend; below it what changed and what is to be known."""
+    group = None
+    table = Table(box=None, pad_edge=False)
+    for item in judged:
+        series = item.series
+        if group != (series.comparison, series.case, series.target):
+            if group is not None:
+                console.print(table)
+            group = (series.comparison, series.case, series.target)
+            console.print(f"\n[bold]{escape(' · '.join(group))}[/]", highlight=False)
+            table = Table(box=None, pad_edge=False)
+            for column in ("metric", series.baseline_arm, series.candidate_arm, "ratio, oldest to newest"):
+                table.add_column(escape(column), overflow="fold")
+        latest = series.nights[-1]
+        cells = [f"{value:.4g}" if value is not None else "—" for value in (latest.baseline, latest.candidate)]
+        unit = f", {series.unit}" if series.unit else ""
+        table.add_row(escape(series.metric + unit), *cells, draw_trend(values_of(item, "ratio")))
+    if judged:
+        console.print(table)
+    notes: set[str] = set()
+    for item in judged:
+        for event in item.events:
+            own = event.worse and event.cause != "shared"
+            sign = "[red]✗[/]" if own else "[yellow]![/]" if event.worse or event.worse is None else "[green]✓[/]"
+            text = escape(f"{item.series.case} {item.series.metric} {show_event(event, item.series)}")
+            console.print(f"{sign} {text}", highlight=False, soft_wrap=True)
+        for note in item.notes:
+            if note not in notes:
+                notes.add(note)
+                console.print(f"· {escape(note)}", highlight=False, soft_wrap=True)
+
+
+def parse_since(text: str) -> datetime:
+    """A date (2026-11-01), a moment, or how long ago (30d, 12h). Raises ValueError with what to type."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    match = re.fullmatch(r"(\d{1,5})([hdw])", text)
+    if match is None:
+        raise ValueError(f"--since {text!r} is no date and no length of time: give 2026-11-01, 12h, 30d or 8w")
+    return datetime.now(UTC) - int(match[1]) * {"h": timedelta(hours=1), "d": timedelta(1), "w": timedelta(7)}[match[2]]

@@ -1,0 +1,138 @@
+"""Turns judged series into what people and programs read: a line with its trend, changes, and the next command."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
+from tasks.history.series import Night, Series
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH = 30  # nights drawn
+NOT_IN_A_TABLE = frozenset({"jax"})
+
+
+def draw_trend(values: Sequence[float]) -> str:
+    """The last WIDTH values as bars between their least and largest; a flat series stays in the middle."""
+    shown = list(values)[-WIDTH:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    if high - low <= 1e-9 * max(abs(high), abs(low)):
+        return BARS[3] * len(shown)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in shown)
+
+
+def values_of(judged: Judged, line: Line) -> list[float]:
+    """The line's values, oldest first, without the nights that have none."""
+    read = {"baseline": "baseline", "candidate": "candidate", "ratio": "ratio"}[line]
+    return [getattr(judged.series.nights[i], read) for i in judged.line(line).nights]
+
+
+def is_interesting(judged: Judged) -> bool:
+    """Whether a series has anything to tell beyond its values."""
+    return bool(judged.events or any(line.trend.drift for line in judged.lines))
+
+
+def show_event(event: Event, series: Series) -> str:
+    """One change as a sentence: when, between which commits, from what to what, whose doing."""
+    change = event.change
+    unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
+    size = "" if change.relative is None else f" ({100 * change.relative:+.1f} %"
+    if size and change.before:
+        low, high = 100 * change.low / abs(change.before), 100 * change.high / abs(change.before)
+        size += ")" if change.p == 0 else f", 95 % from {low:+.1f} to {high:+.1f} %)"
+    commits = _commits(event)
+    levels = f"{change.before:.4g} → {change.after:.4g}{unit}{size}{f', {commits}' if commits else ''}"
+    return f"{show_time(event.after)}: {name_line(event.line, series)} {levels}: {event.meaning}"
+
+
+def name_line(line: Line, series: Series) -> str:
+    """How a line is called: its arm, or the two arms that it divides."""
+    names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
+    return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
+
+
+def show_time(night: Night) -> str:
+    """The night's date."""
+    return night.time.strftime("%Y-%m-%d") if night.time else "undated"
+
+
+def _commits(event: Event) -> str:
+    texts = []
+    for side in ("baseline", "candidate"):
+        if event.line not in (side, "ratio"):
+            continue
+        before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+        if before and after and before != after:
+            texts.append(f"between {before[:9]} and {after[:9]}")
+        elif before and before == after:
+            texts.append(f"both nights at {before[:9]}")
+    return " and ".join(dict.fromkeys(texts))
+
+
+def suggest_next(judged: Sequence[Judged]) -> str:
+    """The command that is most useful after this table."""
+    worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
+    if worse:
+        item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
+        series, commits = item.series, (event.before.candidate_commit, event.after.candidate_commit)
+        if event.cause == "baseline":
+            commits = (event.before.baseline_commit, event.after.baseline_commit)
+        if commits[0] and commits[1] and commits[0] != commits[1]:
+            words = ["maxview", "compare", "main-vs-branch", "--case", series.case, "--target", series.target]
+            return shlex.join([*words, "--baseline", commits[0][:12], "--branch", commits[1][:12], "--repeats", "3"])
+        return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
+    if judged and any(item.line("ratio").trend.too_few for item in judged):
+        series = judged[0].series
+        return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target])
+    return "maxview history --json"
+
+
+def to_json(judged: Judged) -> dict[str, Any]:
+    """One series with its values, changes and notes; NaN never occurs, what is absent is null."""
+    series = judged.series
+    return {
+        **series.model_dump(mode="json", exclude={"nights"}),
+        "nights": [night.model_dump(mode="json") | {"ratio": night.ratio} for night in series.nights],
+        "lines": {line.line: _line_to_json(line) for line in judged.lines},
+        "events": [
+            {
+                "line": event.line,
+                "time": event.after.time.isoformat() if event.after.time else None,
+                "commits": {
+                    side: [getattr(event.before, f"{side}_commit"), getattr(event.after, f"{side}_commit")]
+                    for side in ("baseline", "candidate")
+                },
+                **event.change.model_dump(mode="json", exclude={"index"}),
+                "relative": event.change.relative,
+                "worse": event.worse,
+                "cause": event.cause,
+                "meaning": event.meaning,
+            }
+            for event in judged.events
+        ],
+        "notes": list(judged.notes),
+    }
+
+
+def _line_to_json(line: LineTrend) -> dict[str, Any]:
+    trend = line.trend
+    return {
+        "nights": list(line.nights),
+        "outliers": [line.nights[i] for i in trend.outliers],
+        "drift": None if trend.drift is None else trend.drift.model_dump(mode="json"),
+        "exact": trend.exact,
+        "too_few": trend.too_few,
+    }
+
+
+def exit_status(judged: Sequence[Judged]) -> int:
+    """1 if a metric's last level is worse than the one before by an arm's own doing; 3 if no series has enough nights;
+    else 0. What was made good again by a later change no longer counts."""
+    for item in judged:
+        for line in LINES:
+            last = [event for event in item.events if event.line == line][-1:]
+            if any(event.worse and event.cause != "shared" for event in last):
+                return 1
+    return 3 if judged and all(item.line("ratio").trend.too_few for item in judged) else 0

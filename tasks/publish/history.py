@@ -1,0 +1,114 @@
+"""Turns judged series into one static page with a chart per series, beside the pages of the comparisons."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tasks.history.judge import Event, Judged, Line
+from tasks.history.report import draw_trend, name_line, show_event, show_time, values_of
+from tasks.publish.assets import install_plotly
+from tasks.publish.text import visible
+from tasks.store import Store, write_atomically
+
+PAGE = "history.html"
+LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
+
+
+def write_history_page(judged: Sequence[Judged], store: Store) -> Path:
+    """Write `history.html` at the top of the store; returns its path. Series with changes stand first."""
+    plotly = install_plotly(store.path / "assets")
+    script = _asset("history.js")
+    ordered = sorted(judged, key=lambda item: -len(item.events))
+    html = (
+        _environment()
+        .get_template("history.html.j2")
+        .render(
+            items=[_shown(number, item, store) for number, item in enumerate(ordered)],
+            plotly=os.path.relpath(plotly, store.path).replace(os.sep, "/"),
+            style=Markup(_asset("page.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+    return write_atomically(store.path / PAGE, html)
+
+
+def _shown(number: int, item: Judged, store: Store) -> dict[str, Any]:
+    series = item.series
+    latest = series.nights[-1]
+    return {
+        "id": f"series-{number}",
+        "series": series,
+        "trend": draw_trend(values_of(item, "ratio")),
+        "latest": latest,
+        "when": show_time(latest),
+        "events": [(_word(event), show_event(event, series)) for event in item.events],
+        "notes": item.notes,
+        "chart": {
+            "unit": series.unit,
+            "lines": [_line(item, line, store) for line in LINES],
+        },
+    }
+
+
+def _word(event: Event) -> str:
+    if event.worse is None or event.cause == "shared":
+        return "unknown"
+    return "regressed" if event.worse else "improved"
+
+
+def _line(item: Judged, line: Line, store: Store) -> dict[str, Any]:
+    """The points of a line; texts are escaped for plotly.js, which reads tags in them."""
+    found, series = item.line(line), item.series
+    nights = [series.nights[i] for i in found.nights]
+    outliers = set(found.trend.outliers)
+    return {
+        "side": line,
+        "name": _tagless(name_line(line, series)),
+        "x": [night.time.isoformat() if night.time else None for night in nights],
+        "y": values_of(item, line),
+        "text": [
+            _tagless(f"{(night.baseline_commit or '')[:9]} / {(night.candidate_commit or '')[:9]}") for night in nights
+        ],
+        "alone": [i in outliers for i in range(len(nights))],
+        "page": [_page(series.comparison, series.case, night.comparison_id, store) for night in nights],
+        "changes": [
+            {"x": event.after.time.isoformat(), "word": _word(event)}
+            for event in item.events
+            if event.line == line and event.after.time is not None
+        ],
+    }
+
+
+def _page(comparison: str, case: str, id: str, store: Store) -> str | None:
+    page = store.comparison(comparison, case, id).page
+    return page.relative_to(store.path).as_posix() if page.is_file() else None
+
+
+def _tagless(text: str) -> str:
+    return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tasks.publish"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
