@@ -636,6 +636,7 @@ class ArmSummary(Frozen):
     runs: tuple[str, ...]  # run names
     logs: tuple[str, ...]  # paths
     checkpoints: tuple[CheckpointEvent, ...] = ()
+    restores: tuple[Restore, ...] = ()  # what its runs went on from
     proofs: tuple[CheckpointProof, ...] = ()
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log

@@ -5,7 +5,17 @@ from datetime import UTC, datetime
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.records import ArmSummary, CheckpointEvent, CheckpointProof, Curve, RunReading, RunRecord, Source, Stall
+from tasks.records import (
+    ArmSummary,
+    CheckpointEvent,
+    CheckpointProof,
+    Curve,
+    Restore,
+    RunReading,
+    RunRecord,
+    Source,
+    Stall,
+)
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
@@ -118,6 +128,7 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         runs=tuple(run.reading.name for run in arm.runs),
         logs=tuple(run.log for run in arm.runs),
         checkpoints=tuple(numbered(e, n) for n, run in enumerate(arm.runs) for e in run.reading.checkpoints),
+        restores=tuple(numbered(r, n) for n, run in enumerate(arm.runs) for r in _went_on_from(run.reading)),
         proofs=tuple(numbered(proof, n) for n, run in enumerate(arm.runs) for proof in run.proofs),
         coverage=arm.reading.coverage,
         environment=arm.reading.environment,
@@ -125,7 +136,13 @@ def summarise(arm: ArmRuns) -> ArmSummary:
     )
 
 
-def numbered[T: (CheckpointEvent, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
+def _went_on_from(reading: RunReading) -> tuple[Restore, ...]:
+    """What was read back before the last step: the other arm's checkpoints are read after it, as a proof."""
+    last = -1 if reading.steps.is_empty() else int(reading.steps["offset"][-1])
+    return tuple(restore for restore in reading.restores if restore.offset < last)
+
+
+def numbered[T: (CheckpointEvent, Restore, CheckpointProof, Stall, Source)](item: T, run: int) -> T:
     """The same, said to be from the run with this number."""
     return item.model_copy(update={"run": run})
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.publish.text import visible
-from tasks.records import ArmSummary, CheckpointEvent, CheckpointProof, Source, Verdict
+from tasks.records import ArmSummary, CheckpointEvent, CheckpointProof, Restore, Source, Verdict
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved"]
 
@@ -31,9 +31,9 @@ class CheckpointLine(Frozen):
 
 
 def list_checkpoints(arm: ArmSummary) -> list[CheckpointLine]:
-    """The checkpoints of an arm in the order of its log, then those that only the verifier saw."""
+    """What an arm's runs went on from, its checkpoints in the order of its log, and what only the verifier saw."""
     waiting = list(arm.proofs)
-    lines = []
+    lines = [_restored_line(restore) for restore in arm.restores]
     for event in arm.checkpoints:
         proof = next((p for p in waiting if (p.step, p.run) == (event.step, event.run) and _same_place(p, event)), None)
         if proof is not None:
@@ -61,6 +61,17 @@ def _line(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Check
         proof=_proof_words(proof),
         problems=tuple(visible(f"{p.check}: {p.path}: {p.message}") for p in proof.problems) if proof else (),
         source=Source(line=event.line, offset=event.offset, run=event.run) if event is not None else None,
+    )
+
+
+def _restored_line(restore: Restore) -> CheckpointLine:
+    return CheckpointLine(
+        step="?" if restore.step is None else str(restore.step),
+        path=visible(restore.path or ""),
+        state="committed",  # nothing else can be read back
+        log=visible(f"restored {restore.told}"),
+        proof="what this run went on from",
+        source=Source(line=restore.line, offset=restore.offset, run=restore.run),
     )
 
 

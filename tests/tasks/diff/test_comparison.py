@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.diff import exit_status
-from tasks.records import ComparisonRecord, Coverage, Environment, Memory, Parameters, RunRecord, Stall
+from tasks.records import ComparisonRecord, Coverage, Environment, Memory, Parameters, Restore, RunRecord, Stall
 from tasks.store import Store
 
 type MakeRun = Callable[..., RunRecord]
@@ -234,3 +234,10 @@ def test_the_record_survives_the_store(make_run: MakeRun, compare: Compare, tmp_
     back = directory.read_comparison()
     assert back is not None
     assert repr(back) == repr(record)  # NaN is not equal to itself, but reads the same
+
+
+def test_an_arm_says_what_it_went_on_from(make_run: MakeRun, compare: Compare) -> None:
+    before = Restore(step=3, line=5, offset=50)
+    proof = Restore(step=0, path="/other/checkpoints/0", line=900, offset=90000)  # read after the last step
+    record = compare(make_run("linen"), make_run("nnx", reading={"restores": (before, proof)}))
+    assert (record.baseline.restores, record.candidate.restores) == ((), (before,))

@@ -1,7 +1,7 @@
 """What the log and the verifier say of a checkpoint meets in one line."""
 
 from tasks.publish.checkpoints import list_checkpoints
-from tasks.records import CheckpointEvent, CheckpointProof, ComparisonRecord
+from tasks.records import CheckpointEvent, CheckpointProof, ComparisonRecord, Restore
 
 
 def event(step: int, path: str | None, committed: bool | None = True) -> CheckpointEvent:
@@ -40,3 +40,21 @@ def test_a_checkpoint_that_only_the_verifier_saw_is_listed(record_000: Compariso
     arm = record_000.baseline.model_copy(update={"checkpoints": (), "proofs": (proof(3, "c/3"),)})
     (line,) = list_checkpoints(arm)
     assert (line.step, line.state, line.log, line.source) == ("3", "proved", "not mentioned", None)
+
+
+def test_what_a_run_went_on_from_comes_first(record_000: ComparisonRecord) -> None:
+    restore = Restore(step=7, path="/out/a/checkpoints/7", finished=True, seconds=0.06, line=12, offset=99)
+    arm = record_000.baseline.model_copy(update={"restores": (restore,)})
+    first, *rest = list_checkpoints(arm)
+    assert rest == list_checkpoints(record_000.baseline)
+    assert (first.step, first.state) == ("7", "committed")
+    assert first.log == "restored step 7 from /out/a/checkpoints/7 in 0.06 s"
+    assert first.source is not None
+    assert first.source.line == 12
+
+
+def test_a_commit_that_another_host_prints_is_called_so(record_000: ComparisonRecord) -> None:
+    seen = event(9, None, committed=None).model_copy(update={"state": "not_visible", "validated": True})
+    arm = record_000.baseline.model_copy(update={"checkpoints": (seen,), "proofs": ()})
+    (line,) = list_checkpoints(arm)
+    assert (line.state, line.log) == ("unproved", "commit not visible from this host, over on all hosts")
