@@ -33,9 +33,10 @@ def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False
     """A MaxText log of so many steps, as MaxText 0.2.4 prints them in an XPK pod."""
     draw = random.Random(1)
     with path.open("w", encoding="ascii") as file:
-        write = (
-            (lambda line: file.write(json_line(draw, line))) if as_json else (lambda line: file.write(line + ending))
-        )
+
+        def write(line: str) -> None:
+            file.write(json_line(draw, line) if as_json else line + ending)
+
         write("XPK Start: Sat Apr 18 00:00:00 UTC 2026")
         for step in range(steps):
             seconds = draw.uniform(0.05, 2.0) if jumps else draw.uniform(0.14, 0.16)
@@ -179,8 +180,8 @@ def main() -> None:
             result, ratio = best[name], speeds[name] / speeds["line loop, six fields"]
             print(
                 f"{name:25s} {result['seconds']:6.2f} s {speeds[name]:6.0f} MB/s {ratio:6.2f} × line loop "
-                f"{speeds[name] / speeds['grep -c']:6.3f} × grep {result['cpu']:6.2f} CPU-s {result['peak_mb']:5.0f} MB "
-                f"{result['rows']:,} rows"
+                f"{speeds[name] / speeds['grep -c']:6.3f} × grep {result['cpu']:6.2f} CPU-s {result['peak_mb']:5.0f} MB"
+                f" {result['rows']:,} rows"
             )
     finally:
         shutil.rmtree(folder)

@@ -1,6 +1,7 @@
 """Turns logs that exist, or a saved page that holds both, into the run records of two arms."""
 
 import hashlib
+import re
 import shlex
 import shutil
 from collections.abc import Sequence
@@ -10,12 +11,14 @@ from configs.comparison import load_tolerances
 from configs.schema import Frozen
 from tasks.diff.comparison import diff
 from tasks.record import with_cause
-from tasks.records import ComparisonRecord, RunReading, RunRecord
+from tasks.records import ComparisonRecord, LogReading, RunReading, RunRecord
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store import Store, safe_name
 
 # the keys that say which implementation trains: of course they differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
+# XPK's pods: workload, slice-job, slice, worker, and five letters
+FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 
 
 class LogPair(Frozen):
@@ -24,6 +27,7 @@ class LogPair(Frozen):
     files: tuple[Path, Path]
     readings: tuple[RunReading, RunReading]
     case: str | None
+    pods: tuple[str | None, str | None] = (None, None)  # whose log in the file it is, where that holds several
 
 
 def read_pair(logs: Sequence[Path]) -> LogPair:
@@ -39,19 +43,47 @@ def read_pair(logs: Sequence[Path]) -> LogPair:
         return _pair((logs[0], logs[0]), reading.runs, case)
     if len(logs) != 2:
         raise LogFormatError(f"expected one page or two logs, got {len(logs)} files")
-    readings = []
+    readings, pods = [], []
     for path in logs:
-        runs = scrape(path).runs
-        if len(runs) != 1:
-            raise LogFormatError(f"{path}: holds {len(runs)} runs; give a file with one run on each side")
-        readings.append(runs[0])
-    return _pair((logs[0], logs[1]), readings, None)
+        reading = scrape(path)
+        run = reading.runs[0] if len(reading.runs) == 1 else choose_process(reading, path)
+        pods.append(run.name if len(reading.runs) > 1 else None)
+        readings.append(run)
+    return _pair((logs[0], logs[1]), readings, None, (pods[0], pods[1]))
 
 
-def _pair(files: tuple[Path, Path], readings: Sequence[RunReading], case: str | None) -> LogPair:
+def choose_process(reading: LogReading, path: Path) -> RunReading:
+    """Of the pods of one job, whose logs one file holds, the one that is process 0: it alone tells of commits.
+
+    Raises LogFormatError if the runs are others, or if it is not clear which that is.
+    """
+    runs = reading.runs
+    if reading.page is not None:
+        raise LogFormatError(
+            f"{path}: is a page with {len(runs)} runs; give it alone, or a file with one run on each side"
+        )
+    first = [run for run in runs if run.environment.process_index == 0] or [
+        run for run in runs if FIRST_POD.search(run.name)
+    ]
+    if len(first) != 1:
+        names = ", ".join(run.name for run in runs)
+        raise LogFormatError(
+            f"{path}: holds {len(runs)} runs ({names}), and {'more than one' if first else 'none'} of them is process "
+            "0 of its job; give a file with the log of one (kubectl logs POD > run.log, or an export filtered by "
+            "resource.labels.pod_name)"
+        )
+    return first[0]
+
+
+def _pair(
+    files: tuple[Path, Path],
+    readings: Sequence[RunReading],
+    case: str | None,
+    pods: tuple[str | None, str | None] = (None, None),
+) -> LogPair:
     names = distinct_names([reading.name for reading in readings], files)
     left, right = (reading.model_copy(update={"name": name}) for reading, name in zip(readings, names, strict=True))
-    return LogPair(files=files, readings=(left, right), case=case)
+    return LogPair(files=files, readings=(left, right), case=case, pods=pods)
 
 
 def distinct_names(names: Sequence[str], logs: Sequence[Path]) -> list[str]:
@@ -65,13 +97,14 @@ def distinct_names(names: Sequence[str], logs: Sequence[Path]) -> list[str]:
 def archive(pair: LogPair, store: Store) -> list[RunRecord]:
     """Copy each log into a run folder of the store and write its record there: the archive outlives the log."""
     records = []
-    for path, reading in zip(pair.files, pair.readings, strict=True):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:10]
+    for path, reading, pod in zip(pair.files, pair.readings, pair.pods, strict=True):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:10]
         directory = store.run(safe_name(f"{reading.name}-{digest}-{reading.span[0]}")).create()
         if not directory.log.exists():
             partial = directory.log.with_suffix(".partial")
             if reading.coverage.unwrapped:
-                copy_log(path, partial)  # lines and offsets of the reading are those of the text inside
+                copy_log(path, partial, source=pod)  # lines and offsets of the reading are those of the text inside
             else:
                 shutil.copyfile(path, partial)
             partial.replace(directory.log)

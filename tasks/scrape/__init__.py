@@ -13,7 +13,7 @@ from tasks.scrape.follow import (
 )
 from tasks.scrape.lines import display_lines
 from tasks.scrape.read import scrape, scrape_run, scrape_text
-from tasks.scrape.sources import copy_log, scrape_folder, scrape_stream
+from tasks.scrape.sources import copy_log, read_sources, scrape_folder, scrape_stream
 
 __all__ = [
     "CheckpointCommitted",
@@ -26,6 +26,7 @@ __all__ = [
     "StepCompleted",
     "copy_log",
     "display_lines",
+    "read_sources",
     "scrape",
     "scrape_folder",
     "scrape_run",

@@ -29,6 +29,7 @@ class Dialect:
     """
 
     format: str
+    example: str  # of its lines, for people
     hints: tuple[bytes, ...]
     marks: re.Pattern[bytes]
     reader: type[Reader]
@@ -38,6 +39,7 @@ class Dialect:
 DIALECTS = (
     Dialect(
         "megatron",
+        "' iteration 1/ 20 | consumed samples: …'",
         (
             b"iteration ",
             b"iteration=",
@@ -54,12 +56,14 @@ DIALECTS = (
     ),
     Dialect(
         "torchtitan",
+        "'step:  1  loss:  8.1309  grad_norm: …'",
         (b"  loss: ", b"[titan] 20"),
         re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
         TorchtitanReader,
     ),
     Dialect(
         "maxtext",
+        "'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
         (
             b"ompleted ",
             b"System Information: ",

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from tasks.records import LogReading, RunReading
-from tasks.scrape.dialects import Dialect, open_reader, recognise
+from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
 from tasks.scrape.unpack import GZIP, ZSTD
-from tasks.scrape.unwrap import Chunks, unwrap
+from tasks.scrape.unwrap import Chunks, unpack, unwrap
 from tasks.scrape.window import CHUNK, slices, windows
 
 HEAD = 1 << 20  # bytes in which a log must show what it is
@@ -31,6 +31,8 @@ def scrape(path: Path) -> LogReading:
             _check_text(head, name)
             if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
                 return scrape_text(head + file.read(), name=name)
+            if document := _archived_document(partial(file_chunks, path), head, name):
+                return document
         runs = _read_wrapped(partial(file_chunks, path), path.stem, name)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -49,6 +51,8 @@ def scrape_run(path: Path) -> RunReading:
 def scrape_text(data: bytes, *, name: str) -> LogReading:
     """Read the bytes of a log, page or guide; `name` is how messages call it. Raises LogFormatError."""
     _check_text(data[:HEAD], name)
+    if document := _archived_document(partial(slices, data, 0, len(data)), data[:HEAD], name):
+        return document
     if is_page(data):
         page = read_page(data, name)
         runs = tuple(
@@ -74,6 +78,24 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
     """Read a log of any size that `raw` gives from its start as often as called. Raises LogFormatError."""
     runs = _read_wrapped(raw, Path(name).stem, name)
     return LogReading(format=runs[0].format, runs=runs)
+
+
+def _archived_document(raw: Chunks, head: bytes, name: str) -> LogReading | None:
+    """The reading of a page or guide inside an archive; None for anything else. Offsets are those inside."""
+    labels, chunks = unpack(raw, head, name)
+    if not labels:
+        return None
+    data = b""
+    for chunk in chunks():
+        data += chunk
+        if len(data) >= HEAD and (len(data) > WHOLE_UP_TO or not _is_document(data[:HEAD])):
+            return None
+    if not is_page(data) and not is_guide(data):
+        return None
+    reading = scrape_text(data, name=name)
+    runs = [run.model_copy(update={"coverage": run.coverage.model_copy(update={"unwrapped": labels})})
+            for run in reading.runs]  # fmt: skip
+    return reading.model_copy(update={"runs": tuple(runs)})
 
 
 def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
@@ -121,9 +143,9 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
             return dialect
         lines += chunk.count(b"\n")
     raise LogFormatError(
-        f"{name}: there is no training log in it: none of its {lines + 1} lines is one that MaxText prints ('completed "
-        "step: …', 'System Information: …', 'XPK Start: …'); give the file that holds the trainer's standard output "
-        "and error"
+        f"{name}: there is no training log in it: none of its {lines + 1} lines is one that a known trainer prints "
+        f"({'; '.join(f'{dialect.format}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
+        "trainer's standard output and error"
     )
 
 

@@ -1,26 +1,95 @@
-"""Reads logs from where they come: a stream, a folder; and copies the text that a reading's offsets refer to."""
+"""Reads logs from wherever they are: files, folders, gs:// addresses, a stream that goes on; several as one reading."""
 
-import shutil
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tasks.records import LogReading
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.read import WHOLE_UP_TO, file_chunks, scrape, scrape_chunks, scrape_text
 from tasks.scrape.unwrap import unwrap
 
+STREAM = "-"
+PIECE = 1 << 20
+TOLD_EVERY_S = 1.0
+TAIL = 64 << 10  # bytes of a stream in which its last line is looked for
 
-def scrape_stream(stream: BinaryIO, *, name: str = "standard input") -> LogReading:
-    """Read what a stream holds until it ends. A stream cannot be read twice, so a temporary file keeps it."""
+type Progress = Callable[[int, bytes], None]  # bytes so far, the last whole line
+
+
+def read_sources(
+    names: Sequence[str], *, stream: BinaryIO | None = None, on_progress: Progress | None = None
+) -> LogReading:
+    """Read files, folders, gs:// addresses and `-` (the stream) into one reading with all their runs.
+
+    Raises LogFormatError that tells everything that is wrong with any of them.
+    """
+    readings: list[tuple[str, LogReading]] = []
+    problems: list[str] = []
+    for name in dict.fromkeys(names):
+        try:
+            readings += _read_source(name, stream, on_progress)
+        except LogFormatError as error:
+            problems.append(str(error))
+    if problems:
+        raise LogFormatError("\n".join(problems))
+    if len(readings) == 1:
+        return readings[0][1]
+    runs = [(source, run) for source, reading in readings for run in reading.runs]
+    taken = [run.name for _, run in runs]
+    named = [
+        run if taken.count(run.name) == 1 else run.model_copy(update={"name": f"{run.name} ({source})"})
+        for source, run in runs
+    ]
+    formats = dict.fromkeys(reading.format for _, reading in readings)
+    return LogReading(format=", ".join(formats), runs=tuple(named))
+
+
+def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | None) -> list[tuple[str, LogReading]]:
+    if name == STREAM:
+        if stream is None:
+            raise LogFormatError("-: there is no standard input here; name a file")
+        return [("standard input", scrape_stream(stream, on_progress=on_progress))]
+    if name.startswith("gs://"):
+        return _read_blobs(name)
+    path = Path(name)
+    if path.is_dir():
+        return [(str(file), reading) for file, reading in scrape_folder(path).items()]
+    return [(name, scrape(path))]
+
+
+def scrape_stream(stream: BinaryIO, *, name: str = "standard input", on_progress: Progress | None = None) -> LogReading:
+    """Read what a stream holds until it ends or the user interrupts: then what came so far is the log.
+
+    A stream cannot be read twice, so a temporary file keeps it. `on_progress` is told every second what came.
+    """
     with tempfile.NamedTemporaryFile() as file:
-        shutil.copyfileobj(stream, file)
+        try:
+            _keep(stream, file, on_progress)
+        except KeyboardInterrupt:
+            if not file.tell():
+                raise
         file.flush()
         if file.tell() <= WHOLE_UP_TO:
             file.seek(0)
             return scrape_text(file.read(), name=name)
         return scrape_chunks(partial(file_chunks, Path(file.name)), name=name)
+
+
+def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
+    read = getattr(stream, "read1", stream.read)  # what there is, instead of waiting for more
+    tail, told = b"", time.monotonic()
+    while piece := read(PIECE):
+        file.write(piece)
+        tail = (tail + piece)[-TAIL:]
+        now = time.monotonic()
+        if on_progress is not None and now - told >= TOLD_EVERY_S:
+            on_progress(file.tell(), tail.rpartition(b"\n")[0].rpartition(b"\n")[2])
+            told = now
 
 
 def scrape_folder(folder: Path) -> dict[Path, LogReading]:
@@ -40,6 +109,57 @@ def scrape_folder(folder: Path) -> dict[Path, LogReading]:
     if not readings:
         raise LogFormatError(f"{folder}: none of its {len(files)} files is a training log; name the log itself")
     return readings
+
+
+def list_blobs(address: str) -> list[str]:
+    """The object at a gs:// address, or those below it. Raises LogFormatError if there is none."""
+    with _storage(address) as client:
+        bucket, _, prefix = address.removeprefix("gs://").partition("/")
+        names = [blob.name for blob in client.list_blobs(bucket, prefix=prefix) if not blob.name.endswith("/")]
+    own = [name for name in names if name == prefix or not prefix or name.startswith(prefix.rstrip("/") + "/")]
+    if prefix in own:
+        own = [prefix]
+    if not own:
+        raise LogFormatError(f"{address}: there is no object of this name and none below it; check the address")
+    return [f"gs://{bucket}/{name}" for name in own]
+
+
+def _read_blobs(address: str) -> list[tuple[str, LogReading]]:
+    addresses = list_blobs(address)
+    if addresses == [address]:
+        return [(address, _read_blob(address))]
+    readings: list[tuple[str, LogReading]] = []
+    for one in addresses:
+        try:
+            readings.append((one, _read_blob(one)))
+        except LogFormatError:  # checkpoints, records, configs
+            continue
+    if not readings:
+        raise LogFormatError(f"{address}: none of its {len(addresses)} objects is a training log; name the log itself")
+    return readings
+
+
+def _read_blob(address: str) -> LogReading:
+    bucket, _, name = address.removeprefix("gs://").partition("/")
+    with _storage(address) as client, client.bucket(bucket).blob(name).open("rb") as stream:
+        return scrape_stream(stream, name=address)
+
+
+@contextmanager
+def _storage(address: str) -> Iterator[Any]:
+    """A client of Google Cloud Storage; what goes wrong with it is told with the address."""
+    # a second to import, for what few readings need
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud import storage
+
+    try:
+        yield storage.Client()
+    except (GoogleAPIError, GoogleAuthError, OSError) as error:
+        raise LogFormatError(
+            f"{address}: cannot be read: {error}; check the address, and sign in with `gcloud auth application-default "
+            "login`"
+        ) from error
 
 
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:

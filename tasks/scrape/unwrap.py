@@ -41,13 +41,9 @@ class Unwrapped:
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     """Unwrap a file that `raw` reads from its start as often as called. Raises LogFormatError for damaged archives."""
-    wrappings: dict[str, None] = {}
-    head, chunks = _head(raw), raw
-    for magic, label, unpack in ((GZIP, "gzip", gunzip), (ZSTD, "zstd", unzstd)):
-        if head.startswith(magic):
-            wrappings[label] = None
-            chunks = _piped(chunks, partial(unpack, name=name))
-            head = _head(chunks)
+    labels, chunks = unpack(raw, _head(raw), name)
+    wrappings = dict.fromkeys(labels)
+    head = _head(chunks)
     with ExitStack() as stack:
         found = Unwrapped({}, wrappings)
         for source, text in _sources(head, chunks, found, stack).items():
@@ -56,6 +52,18 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
             yield found
         finally:
             found.logs.clear()  # they hold `found`, and entries that need much memory
+
+
+def unpack(raw: Chunks, head: bytes, name: str) -> tuple[tuple[str, ...], Chunks]:
+    """The archives that a file is, from the outside, and what is in them; `head` is how the file begins."""
+    labels: tuple[str, ...] = ()
+    chunks = raw
+    for magic, label, unpacked in ((GZIP, "gzip", gunzip), (ZSTD, "zstd", unzstd)):
+        if head.startswith(magic):
+            labels = (*labels, label)
+            chunks = _piped(chunks, partial(unpacked, name=name))
+            head = _head(chunks)
+    return labels, chunks
 
 
 def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) -> dict[str, Chunks]:

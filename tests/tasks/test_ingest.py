@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,39 @@ def test_two_logs_are_two_arms_in_the_order_given(write: Callable[..., Path]) ->
     pair = read_pair([write("b.txt"), write("a.txt", log_text(losses=(9.0, 8.0)))])
     assert [reading.steps.height for reading in pair.readings] == [3, 2]
     assert pair.case is None
+
+
+def pods_text(*pods: tuple[str, str]) -> str:
+    """The logs of several pods as `kubectl logs --prefix` mixes them."""
+    lines = [[f"[pod/{name}] {line}\n" for line in text.splitlines()] for name, text in pods]
+    return "".join(line for row in zip_longest(*lines, fillvalue="") for line in row)
+
+
+def test_of_the_pods_of_one_job_process_0_is_compared(write: Callable[..., Path], tmp_path: Path) -> None:
+    first, second = log_text(losses=(9.0, 8.0)), log_text(losses=(9.0, 8.0, 7.0))
+    pods = ("job-slice-job-0-1-abcde/jax", second), ("job-slice-job-0-0-fghij/jax", first)
+    told = ("a/jax", second), ("b/jax", "I0418 00:54:25.000000 1 x.py:1] [process=0] starts\n" + first)
+    other = write("other.txt")
+    for mixed in (pods, told):
+        path = write("pods.txt", pods_text(*mixed))
+        pair = read_pair([path, other])
+        assert pair.readings[0].steps.height == 2
+        assert pair.pods == (mixed[1][0], None)
+        record = records_of([path, other], tmp_path / "out")[0]
+        text = Path(record.log).read_text()
+        assert text == mixed[1][1]
+        offset = record.reading.steps["offset"][1]
+        assert text[offset:].startswith("completed step: 1,")
+
+
+@pytest.mark.parametrize(("names", "word"), [(("a", "b"), "none"), (("x-0-0-abcde", "y-0-0-abcde"), "more than one")])
+def test_pods_of_which_nobody_knows_which_is_meant(
+    write: Callable[..., Path], names: tuple[str, str], word: str
+) -> None:
+    path = write("pods.txt", pods_text(*((f"{name}/jax", log_text()) for name in names)))
+    message = rf"pods\.txt: holds 2 runs \({names[0]}/jax, {names[1]}/jax\), and {word} of them is process 0 of its job"
+    with pytest.raises(LogFormatError, match=message):
+        read_pair([path, write("other.txt")])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.scrape import LogFollower, LogFormatError, display_lines, scrape_text, to_json
+from tasks.scrape.unwrap import unwrap
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\nValueError: shapes'
 
@@ -35,6 +36,13 @@ def damaged(draw: st.DrawFn, logs: Any) -> bytes:
     return bytes(data)
 
 
+def unwrapped(text: bytes) -> bytes:
+    """The text that offsets refer to: damage can look like the colour codes of a terminal."""
+    with unwrap(lambda: iter([text]), "x") as found:
+        (chunks,) = found.logs.values()
+        return b"".join(chunks())
+
+
 @settings(max_examples=200, deadline=5000)
 @given(data=st.data())
 def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) -> None:
@@ -45,6 +53,7 @@ def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) ->
         return
     to_json(reading)
     (run,) = reading.runs
+    text = unwrapped(text)
     coverage = run.coverage
     assume(not coverage.unwrapped)  # places are those in the text under the escapes that the damage put there
     assert run.steps.height == coverage.step_lines_parsed <= coverage.step_lines_seen

@@ -2,12 +2,15 @@
 
 import gzip
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tasks.scrape import LogFormatError, copy_log, scrape, scrape_folder, scrape_stream
+from tasks.scrape import LogFormatError, copy_log, read_sources, scrape, scrape_folder, scrape_stream
+from tasks.scrape import sources as sources_module
 
 
 def test_a_stream_reads_like_the_file(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +55,118 @@ def test_the_copy_is_the_text_of_the_offsets(logs: Any, tmp_path: Path) -> None:
         copy_log(tmp_path / "two", tmp_path / "copy")
     copy_log(tmp_path / "two", tmp_path / "copy", source="job-1/jax")
     assert (tmp_path / "copy").read_bytes() == data
+
+
+def test_several_sources_are_one_reading(logs: Any, tmp_path: Path) -> None:
+    for name, steps in (("a/run.log", 3), ("b/run.log", 4), ("c/other.log", 5)):
+        path = tmp_path / name
+        path.parent.mkdir()
+        path.write_bytes(logs.framed(*logs.steps(steps)))
+    (tmp_path / "c" / "notes.txt").write_text("no log\n")
+    names = [str(tmp_path / "a/run.log"), str(tmp_path / "b/run.log"), str(tmp_path / "c"), "-"]
+    reading = read_sources(names, stream=io.BytesIO(logs.framed(*logs.steps(6))))
+    assert reading.format == "maxtext"
+    assert [(run.name, run.steps.height) for run in reading.runs] == [
+        (f"run ({names[0]})", 3), (f"run ({names[1]})", 4), ("other", 5), ("standard input", 6),
+    ]  # fmt: skip
+    assert [run.name for run in read_sources(names[:1]).runs] == ["run"]
+    with pytest.raises(LogFormatError) as refused:
+        read_sources([*names, str(tmp_path / "gone.log"), str(tmp_path / "c" / "notes.txt")])
+    assert [line.split(": ")[0] for line in str(refused.value).splitlines()] == [
+        "-", str(tmp_path / "gone.log"), str(tmp_path / "c" / "notes.txt"),
+    ]  # fmt: skip
+
+
+class Pipe(io.RawIOBase):
+    """What a job writes, piece by piece, until somebody interrupts."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+
+    def read1(self, size: int) -> bytes:
+        if not self.pieces:
+            raise KeyboardInterrupt
+        return self.pieces.pop(0)
+
+
+def test_an_interrupted_stream_gives_what_came(logs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources_module, "TOLD_EVERY_S", 0.0)
+    told: list[tuple[int, bytes]] = []
+    data = logs.framed(*logs.steps(9))
+    cut = data.index(b"completed step: 5")
+    pieces = [data[:cut], data[cut : cut + 30]]
+    stream: Any = Pipe(list(pieces))
+    run = scrape_stream(stream, on_progress=lambda size, line: told.append((size, line))).runs[0]
+    assert run.steps["step"].to_list() == list(range(5))
+    assert not run.coverage.complete
+    assert told[0] == (cut, data[:cut].splitlines()[-2])
+    nothing: Any = Pipe([])
+    with pytest.raises(KeyboardInterrupt):
+        scrape_stream(nothing)
+
+
+class Bucket:
+    """As much of a client of Google Cloud Storage as is used here."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = objects
+        self.name = ""
+
+    def list_blobs(self, bucket: str, *, prefix: str) -> list[Any]:
+        assert bucket == "bucket"
+        blobs = [Bucket(self.objects) for _ in self.objects]
+        for blob, name in zip(blobs, self.objects, strict=True):
+            blob.name = name
+        return [blob for blob in blobs if blob.name.startswith(prefix)]
+
+    def bucket(self, name: str) -> "Bucket":
+        assert name == "bucket"
+        return self
+
+    def blob(self, name: str) -> "Bucket":
+        self.name = name
+        return self
+
+    def open(self, mode: str) -> io.BytesIO:
+        assert mode == "rb"
+        return io.BytesIO(self.objects[self.name])
+
+
+def test_addresses_in_buckets(logs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = {
+        "runs/a/log.txt": logs.framed(*logs.steps(3)),
+        "runs/a/log.txt.gz": gzip.compress(logs.framed(*logs.steps(4))),
+        "runs/a/config.yml": b"steps: 3\n",
+        "runs/ab/log.txt": logs.framed(*logs.steps(5)),
+    }
+
+    @contextmanager
+    def storage(address: str) -> Iterator[Bucket]:
+        yield Bucket(objects)
+
+    monkeypatch.setattr(sources_module, "_storage", storage)
+    assert read_sources(["gs://bucket/runs/a/log.txt"]).runs[0].steps.height == 3
+    assert [run.steps.height for run in read_sources(["gs://bucket/runs/a"]).runs] == [3, 4]
+    with pytest.raises(LogFormatError, match=r"gs://bucket/runs/x: there is no object of this name and none below it"):
+        read_sources(["gs://bucket/runs/x"])
+    with pytest.raises(LogFormatError, match=r"gs://bucket/runs/a/config\.yml: there is no training log in it"):
+        read_sources(["gs://bucket/runs/a/config.yml"])
+
+
+def test_a_page_in_an_archive(seeds: Path, tmp_path: Path) -> None:
+    page = next(path for path in sorted(seeds.iterdir()) if path.is_file() and len(scrape_or_none(path)) == 2)
+    (tmp_path / "page.gz").write_bytes(gzip.compress(page.read_bytes()))
+    plain, packed = scrape(page), scrape(tmp_path / "page.gz")
+    assert packed.page == plain.page
+    assert packed.page is not None
+    for one, other in zip(plain.runs, packed.runs, strict=True):
+        assert other.coverage.unwrapped == ("gzip",)
+        assert one.model_dump(exclude={"coverage"}) == other.model_dump(exclude={"coverage"})
+
+
+def scrape_or_none(path: Path) -> tuple[Any, ...]:
+    try:
+        reading = scrape(path)
+    except LogFormatError:
+        return ()
+    return reading.runs if reading.page else ()
