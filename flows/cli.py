@@ -5,6 +5,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,7 +167,10 @@ def ingest(
 
 @app.command
 def scrape(
-    log: Path,
+    logs: Annotated[
+        list[str],
+        Parameter(help="Files, folders, gs:// addresses, or - for standard input.", allow_leading_hyphen=True),
+    ],
     /,
     *,
     format_: Annotated[Literal["table", "json", "parquet"], Parameter(name="--format")] = "table",
@@ -174,11 +178,18 @@ def scrape(
         Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
     ] = None,
 ) -> int:
-    """Read one log into tables."""
-    from flows.show import show_reading
-    from tasks.scrape import scrape as read
+    """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
 
-    show_reading(read(log), format_, output)
+    A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
+    Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
+    """
+    from flows.show import show_progress, show_reading, warn_of_unread
+    from tasks.scrape import read_sources
+
+    told = partial(show_progress, Console(stderr=True))
+    reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=told)
+    show_reading(reading, format_, output)
+    warn_of_unread(reading)
     return 0
 
 
