@@ -53,13 +53,13 @@ def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, 
 
     Raises ConfigError naming the target file `where`, the variable and what to type.
     """
-    problems: list[str] = []
+    missing: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         value = environ.get(name) or default
         if value is None:
-            problems.append(f"{where}: ${name} is not set: `export {name}=…`, or write the value into the file")
+            missing.append(name)
             return ""
         return value
 
@@ -73,8 +73,10 @@ def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, 
         return value
 
     filled = walk(settings)
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
+    if missing:
+        names = list(dict.fromkeys(missing))
+        shown, exports = ", ".join(f"${name}" for name in names), " ".join(f"{name}=…" for name in names)
+        raise ConfigError([f"{where}: not set: {shown}; `export {exports}`, or write the values into the file"])
     try:
         return model.model_validate(filled)
     except ValidationError as error:

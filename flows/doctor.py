@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
+from tasks.launch.check import find_obstacles
 from tasks.store import StoreError, open_store
 
 State = Literal["ok", "optional", "missing"]
@@ -28,7 +29,7 @@ def examine(out: Path) -> int:
     """Print one line per check; 0 if everything that is needed is there, else 2."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
-    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *_optional()]:
+    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *_targets(), *_optional()]:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
     console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")
@@ -81,6 +82,19 @@ def _configs() -> Iterator[tuple[State, str]]:
         yield "ok", f"configs: {len(list_names('cases'))} cases, {len(list_names('comparisons'))} comparisons"
     except ConfigError as error:
         yield "missing", str(error)
+
+
+def _targets() -> Iterator[tuple[State, str]]:
+    for name in list_names("targets"):
+        try:
+            target = load_target(name)
+        except ConfigError:  # told above
+            continue
+        obstacles = list(find_obstacles(target, os.environ))
+        for obstacle in obstacles:
+            yield "optional", f"target {name}: {obstacle}"
+        if not obstacles and target.backend != "local":
+            yield "ok", f"target {name}: can be used"
 
 
 def _optional() -> Iterator[tuple[State, str]]:

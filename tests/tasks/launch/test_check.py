@@ -1,0 +1,33 @@
+"""What stands in the way of runs on a target."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import load_target
+from tasks.launch.check import find_obstacles
+
+PLACE = {
+    "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/i:1",
+}  # fmt: skip
+
+
+def test_nothing_stands_in_the_way_of_this_machine() -> None:
+    assert list(find_obstacles(load_target("cpu"), {})) == []
+
+
+def test_variables_that_are_not_set_are_told() -> None:
+    (found,) = find_obstacles(load_target("v6e-32"), {})
+    assert f"v6e-32.yml: not set: {', '.join(f'${name}' for name in PLACE)}; `export MAXVIEW_CLUSTER=… " in found
+
+
+def test_tools_and_clusters_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
+    config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
+    (tmp_path / "kubeconfig").write_text(str(config).replace("'", '"'))
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = list(find_obstacles(load_target("v6e-32"), PLACE))
+    assert [line.partition(" ")[0] for line in found[:3]] == ["xpk", "kubectl", "gcloud"]
+    assert "gcloud container clusters get-credentials c --location us-east5 --project p" in found[3]
