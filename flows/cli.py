@@ -183,7 +183,8 @@ def scrape(
     A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
     Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
     """
-    from flows.show import show_progress, show_reading, warn_of_unread
+    from flows.notes import show_progress, warn_of_unread
+    from flows.show import show_reading
     from tasks.scrape import read_sources
 
     told = partial(show_progress, Console(stderr=True))
