@@ -35,7 +35,7 @@ _EXPLAINED: tuple[DeathKind, ...] = ("other", "killed", "timeout")
 class _Found:
     """Something that may have ended the run."""
 
-    form: str  # "traceback", "stop", "fatal", "signal" or "event"
+    form: str  # "traceback", "stop", "usage", "fatal", "signal" or "event"
     type: str
     message: str
     text: str
@@ -67,7 +67,7 @@ class DeathLog:
             case "stopped" if not _REACHED.search(_text(match[1])):
                 self._note("stop", "StopTraining", _text(match[1]), match.start(), window)
             case "usage":
-                self._note("stop", "ArgumentError", _text(match[1] or match[2]), match.start(), window)
+                self._note("usage", "ArgumentError", _text(match[1] or match[2]), match.start(), window)
             case "fatal":
                 self._note("fatal", "Fatal", _text(match[1]), match.start(), window)
             case "fatal_cpp":
@@ -122,7 +122,7 @@ class DeathLog:
 
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         message = message.strip()
-        text = f"{kind}: {message}" if form in ("stop", "fatal") else f"{kind}\n{message}"
+        text = f"{kind}: {message}" if form in ("stop", "usage", "fatal") else f"{kind}\n{message}"
         self._keep(_Found(form, kind, message, text, window.source(position)))
 
     def _keep(self, found: _Found) -> None:
@@ -218,7 +218,9 @@ def _choose(strong: list[_Found], *, several: bool) -> tuple[_Found, str, list[_
         else:
             chains.append([one])
     if not chains:
-        return None
+        # programs around the trainer complain in the same words, and the trainer may start all the same
+        refused = [one for one in strong if one.form == "usage"]
+        return (refused[-1], "", refused[-1:]) if refused else None
     own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
     others = len(chains) - len(own)
     why = (

@@ -265,3 +265,9 @@ def test_a_job_that_is_tried_again_in_one_log(logs: Any) -> None:
     # it died before its first step
     dead: bytes = logs.framed(raised("NotImplementedError: no"), code=1)
     assert scrape_text(first + dead, name="x").runs[0].fate == "not_implemented"
+
+
+def test_another_programs_complaint_is_not_the_cause(logs: Any) -> None:
+    complaint = "gcloud: error: unrecognized arguments: --zone"
+    assert error_of(logs, complaint, raised("NotImplementedError: no")).kind == "not_implemented"
+    assert read(logs, complaint, *logs.steps(3)).error is None
