@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
-from tasks.diff.noise import FINEST, NoisePrior, small_sample
+from tasks.diff.noise import FINEST, LENT, NoisePrior, small_sample
 
 CONFIDENCE = 0.95
 POWER = 0.8  # the chance with which the runs that are asked for should decide
@@ -82,7 +82,7 @@ def measure_effect(sample: Sample) -> Effect | None:
 
 def prior_df(prior: NoisePrior, pairs: int) -> float:
     """The degrees of freedom that a prior lends to the median of so many pairs; no more than it was learnt from."""
-    return min(prior.df * (pairs + 1) / 2, prior.pairs / 2)
+    return min(prior.df * (pairs + 1) / 2, LENT * prior.pairs)
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:

@@ -14,6 +14,7 @@ from configs.schema import Frozen
 
 LEAST_PAIRS = 4  # a prior out of fewer differences knows less than the runs that it would judge
 TAILS = (2.0, 0.1)  # Gamma prior of the degrees of freedom: M. A. Juárez and M. F. J. Steel, JBES 28 (2010)
+LENT = 0.25  # degrees of freedom per pair: pairs have runs in common, and the machine was as it is for some of them
 FINEST = 1e-4  # no clock of a run is better than this
 DRAWS = 40_000
 FEW = 20  # from here on the limits for many values do
@@ -44,7 +45,7 @@ def fit_prior(differences: Iterable[float], source: str = "") -> NoisePrior | No
     If the variance of pairs is scattered like a scaled inverse χ² with d₀ degrees of freedom around s₀², as in G. K.
     Smyth's moderated t ("Linear models and empirical Bayes methods", SAGMB 3 (2004)), then differences follow Student's
     t with d₀ degrees of freedom and scale s₀. It is fitted to them as they are, so that heavy tails show in d₀: Smyth's
-    moments of log variances need many groups. No more degrees of freedom than half the pairs.
+    moments of log variances need many groups. No more degrees of freedom than a share of the pairs.
     """
     values = np.asarray([value for value in differences if np.isfinite(value)])
     if len(values) < LEAST_PAIRS:
@@ -60,7 +61,7 @@ def fit_prior(differences: Iterable[float], source: str = "") -> NoisePrior | No
     bounds = [(log(FINEST / 2), log(10.0)), (log(0.5), log(1000.0))]
     found = optimize.minimize(cost, [log(start), log(4.0)], method="Nelder-Mead", bounds=bounds)
     scale, df = (exp(value) for value in found.x)
-    return NoisePrior(scale=max(scale, FINEST), df=min(df, len(values) / 2), pairs=len(values), source=source)
+    return NoisePrior(scale=max(scale, FINEST), df=min(df, LENT * len(values)), pairs=len(values), source=source)
 
 
 def neighbour_differences(groups: Iterable[Sequence[float]]) -> list[float]:

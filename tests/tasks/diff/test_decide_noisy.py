@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.comparison import Tolerance
@@ -151,9 +151,11 @@ def test_the_effect_of_time_turned_into_one_of_speed() -> None:
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=6)
 priors = st.sampled_from([None, QUIET, LOUD])
+patient = settings(deadline=None)  # the constants of a number of runs are simulated when they are first needed
 OTHER = {"improved": "regressed", "regressed": "improved"}
 
 
+@patient
 @given(baseline=times, candidate=times, prior=priors)
 def test_swapping_the_arms_swaps_the_verdict(
     baseline: list[float], candidate: list[float], prior: NoisePrior | None
@@ -162,6 +164,7 @@ def test_swapping_the_arms_swaps_the_verdict(
     assert back.verdict == OTHER.get(there.verdict, there.verdict)
 
 
+@patient
 @given(baseline=times, candidate=times, prior=priors)
 def test_higher_is_better_is_the_mirror_of_lower_is_better(
     baseline: list[float], candidate: list[float], prior: NoisePrior | None
@@ -171,11 +174,13 @@ def test_higher_is_better_is_the_mirror_of_lower_is_better(
     assert higher.verdict == OTHER.get(lower.verdict, lower.verdict)
 
 
+@patient
 @given(runs=times, prior=priors)
 def test_equal_runs_never_differ(runs: list[float], prior: NoisePrior | None) -> None:
     assert noisy(runs, runs, prior=prior).verdict in ("same", "unknown")
 
 
+@patient
 @given(baseline=times, candidate=times, prior=priors)
 def test_the_interval_holds_the_effect_and_agrees_with_the_verdict(
     baseline: list[float], candidate: list[float], prior: NoisePrior | None
