@@ -26,7 +26,7 @@ _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8:
             15: "SIGTERM"}  # fmt: skip
 _SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
          "Bus error": "SIGBUS"}  # fmt: skip
-_REACHED = re.compile(r"Target loss .* is achieved")
+_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # ends that were to be expected
 # classes that an eviction explains better
 _EXPLAINED: tuple[DeathKind, ...] = ("other", "killed", "timeout")
 
