@@ -51,7 +51,10 @@ def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
         elif key in layer:
             problems.append(f"{COMMAND_LINE}: '{key}' is given twice ('{layer[key].value}' and '{text}'): keep one")
         else:
-            layer[key] = Value(value=_read_value(key, text), origin=COMMAND_LINE, layer=COMMAND_LINE)
+            try:
+                layer[key] = Value(value=_read_value(key, text), origin=COMMAND_LINE, layer=COMMAND_LINE)
+            except RecursionError:
+                problems.append(f"{COMMAND_LINE}: '{key}' is nested too deeply ({text!r:.40}): give a plain value")
     if problems:
         raise ConfigError(problems)
     return layer

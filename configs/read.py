@@ -48,6 +48,8 @@ def _parse(shown: str, text: str) -> CommentedMap:
         mark = error.problem_mark or error.context_mark
         where = f"{shown}:{mark.line + 1}" if mark else shown
         raise ConfigError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
+    except RecursionError as error:
+        raise ConfigError([f"{shown}: is nested too deeply to be a config: write it with fewer levels"]) from error
     except YAMLError as error:  # characters that YAML does not allow, for example of a binary file
         raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
     if data is None:

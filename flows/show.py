@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from configs.comparison import find, first_comment, list_names, load_comparison, load_target
+from tasks.publish.text import visible
 from tasks.records import CheckpointProof, LogReading, RunReading
 from tasks.resolve import ResolvedConfig
 from tasks.scrape import to_json
@@ -77,7 +78,7 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
         if output is None:
             raise ValueError("Parquet is binary: name a file with -o steps.parquet")
         frames = [run.steps.with_columns(pl.lit(run.name).alias("run")) for run in reading.runs]
-        pl.concat(frames, how="diagonal").write_parquet(output)
+        pl.concat(frames, how="diagonal_relaxed").write_parquet(output)
         return
     console = Console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=120)
     for run in reading.runs:
@@ -92,7 +93,7 @@ def _show_run(console: Console, run: RunReading) -> None:
         f"{environment.num_devices} devices" if environment.num_devices else "",
         environment.device_kind or "",
     ]
-    console.print(f"[bold]{escape(run.name)}[/]  {escape(', '.join(fact for fact in facts if fact))}")
+    console.print(f"[bold]{_plain(run.name)}[/]  {_plain(', '.join(fact for fact in facts if fact))}")
     table = Table(box=None, pad_edge=False)
     for column in ("step", "seconds", "TFLOP/s/device", "tokens/s/device", "loss", "line"):
         table.add_column(column, justify="right")
@@ -104,13 +105,13 @@ def _show_run(console: Console, run: RunReading) -> None:
     if shown.height < run.steps.height:
         console.print(f"({run.steps.height - shown.height} steps between them not shown; --format json has all)")
     for event in run.checkpoints:
-        console.print(f"checkpoint {event.step}: {escape(event.told)}, line {event.line}", highlight=False)
+        console.print(f"checkpoint {event.step}: {_plain(event.told)}, line {event.line}", highlight=False)
     for restore in run.restores:
-        console.print(f"restored {escape(restore.told)}, line {restore.line}", highlight=False)
+        console.print(f"restored {_plain(restore.told)}, line {restore.line}", highlight=False)
     if run.error:
-        console.print(f"[red]died:[/] {escape(run.error.told)} (line {run.error.line})", highlight=False)
+        console.print(f"[red]died:[/] {_plain(run.error.told)} (line {run.error.line})", highlight=False)
         if run.error.why:
-            console.print(f"      {escape(run.error.why)}", highlight=False)
+            console.print(f"      {_plain(run.error.why)}", highlight=False)
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"
     if run.fate == "finished" and run.exit_code is None:
         state = "all planned steps, no exit code"
@@ -120,7 +121,7 @@ def _show_run(console: Console, run: RunReading) -> None:
         highlight=False,
     )
     for line in coverage.unread:
-        console.print(f"[yellow]not read:[/] line {line.line}: {escape(line.text)}", highlight=False, soft_wrap=True)
+        console.print(f"[red]not read:[/] line {line.line}: {_plain(line.text)}", highlight=False, soft_wrap=True)
     console.print()
 
 
@@ -133,6 +134,11 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
     for proof in proofs:
         word = "[green]✓ sound[/]" if proof.ok else "[red]✗ not sound[/]"
         size = f"{proof.arrays} arrays, {proof.files} files, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
-        console.print(f"{word}  {escape(proof.path)}  ({', '.join(proof.checks)}; {size})")
+        console.print(f"{word}  {_plain(proof.path)}  ({', '.join(proof.checks)}; {size})")
         for problem in proof.problems:
-            console.print(f"   {problem.check}: {escape(problem.path)}: {escape(problem.message)}")
+            console.print(f"   {problem.check}: {_plain(problem.path)}: {_plain(problem.message)}")
+
+
+def _plain(text: str) -> str:
+    """Text of a log or a file name as itself: neither markup nor control characters."""
+    return escape(visible(text))

@@ -21,6 +21,7 @@ from rich.progress import (
 
 from flows.report import Report
 from tasks.launch.backend import Restarted
+from tasks.publish.text import visible
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import ProcessGone
@@ -29,10 +30,15 @@ from tasks.watch import ProcessGone
 @contextmanager
 def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A bar for work that reads bytes: call it with what is done, bytes done and bytes in all, from any thread."""
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), DownloadColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         row = progress.add_task("verifying", total=None)
-        yield lambda what, done, total: progress.update(row, description=what, completed=done, total=total)
+        yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
 
 
 class TerminalReport(Report):
@@ -83,11 +89,11 @@ class TerminalReport(Report):
 
     def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
         marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
-        self._progress.update(self._rows[plan.run_name], note=escape(text + marks), **changes)
+        self._progress.update(self._rows[plan.run_name], note=escape(visible(text + marks)), **changes)
 
     def _say(self, text: str) -> None:
         if not self.console.is_terminal:
-            self.console.print(escape(text), soft_wrap=True)
+            self.console.print(escape(visible(text)), soft_wrap=True)
 
     def reused(self, plan: RunPlan) -> None:
         self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))

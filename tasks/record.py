@@ -121,7 +121,7 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
     for number, line in enumerate(lines, start=1):
         try:
             rows.append({key: number_from_json(value) for key, value in json.loads(line).items()})
-        except (json.JSONDecodeError, AttributeError) as error:
+        except (ValueError, RecursionError, AttributeError) as error:
             raise ValueError(f"{path}:{number}: not a JSON object: {line[:40]!r}") from error
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None
 

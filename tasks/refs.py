@@ -1,5 +1,6 @@
 """Turns the name of a branch, a tag or a commit into the commit's SHA, in a clone or at a remote address."""
 
+import os
 import re
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def check_repository(repository: str) -> str:
     if is_address(repository):
         return repository
     folder = Path(repository).expanduser()
-    if "::" in repository or repository.startswith("-") or not folder.is_dir():
+    if "::" in repository or repository.startswith("-") or not os.path.isdir(folder):
         raise ConfigError(
             [f"repository {repository!r:.{SHOWN}} is neither a folder nor an address such as https://host/name.git"]
         )

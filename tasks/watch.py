@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from configs.schema import Frozen
 from tasks.launch.backend import Restarted
+from tasks.publish.text import visible
 from tasks.scrape import LogEvent, LogFollower
 
 LONGEST_LINE = 2_000  # characters of a line that are streamed on; the log keeps all of it
 
 
 class LogLine(Frozen):
-    """A complete line of the log, for people who read along."""
+    """A complete line of the log, for people who read along; control characters are made visible."""
 
     text: str
 
@@ -38,7 +39,7 @@ def watch(pieces: Iterable[bytes | Restarted], job_name: str) -> Iterator[JobEve
         rest = rest[:LONGEST_LINE]
         tail = (tail + piece)[-64:]
         for line in lines:
-            yield LogLine(text=line[:LONGEST_LINE].decode("utf-8", "replace"))
+            yield LogLine(text=visible(line[:LONGEST_LINE].decode("utf-8", "replace")))
         yield from follower.feed(piece)
     if b"EXIT_CODE=" not in tail:
         yield ProcessGone(job_name=job_name)

@@ -83,7 +83,7 @@ def launch(
 def open_locked(log: Path) -> int:
     """A descriptor that appends to the log and holds its lock, which passes on to every process that inherits it."""
     try:
-        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise LaunchError(f"{log}: cannot be written: {error.strerror}; choose another --out") from error
     try:

@@ -19,8 +19,11 @@ from datetime import datetime
 from pathlib import Path
 
 # how loggers date a line: absl `I0418 00:55:39.221671`; ISO `2026-04-18 00:55:39,221`; XPK's frame has no part in it
+# near the start of a line: further on in it a date is what the line is about, such as a deadline
 _DATED = re.compile(
-    rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?)"
+    rb"(?m)^[^\n]{0,80}?(?:"
+    rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|"
+    rb"20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?))"
 )
 # what a line without a date says of the time that led to it
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")

@@ -37,6 +37,11 @@ def visible(text: str) -> str:
     return _COLOUR.sub("", text).translate(_VISIBLE)
 
 
+def visible_lines(text: str, keep: int = 2_000) -> str:
+    """The same for a message of several lines, each at most `keep` characters."""
+    return "\n".join(shorten(visible(line), keep) for line in text.split("\n"))
+
+
 def shorten(text: str, keep: int) -> str:
     """The text with its middle taken out when it has more than `keep` characters, saying how much is gone."""
     if len(text) <= keep:

@@ -39,7 +39,7 @@ def read_json(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
                 break
             try:
                 value, begin = decoder.raw_decode(text, begin)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):  # no JSON, an endless number, or nested without end
                 following = text.find("\n{", begin + 1)
                 if chunk and following < 0:
                     break  # it goes on in the next chunk

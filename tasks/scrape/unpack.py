@@ -12,34 +12,61 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 PIECE = 64 << 10  # logs shrink to a tenth, repetition to a thousandth: this bounds what one piece can become
 
 
+FREE = 256 << 20  # bytes that any archive may become
+LARGEST_RATIO = 200  # of a longer text to its archive: real logs shrink to a tenth or a thirtieth
+
+
+def _guarded(texts: Iterator[tuple[int, bytes]], name: str) -> Iterator[bytes]:
+    """The texts of (bytes unpacked so far, text). Raises LogFormatError for an archive made to fill a disk."""
+    size = 0
+    for packed, text in texts:
+        size += len(text)
+        if size > FREE and size > LARGEST_RATIO * packed:
+            raise LogFormatError(
+                f"{name}: its first {packed:,} bytes unpack to more than {size:,}: no log shrinks like that; if it is "
+                "one, unpack it yourself and give the text"
+            )
+        yield text
+
+
 def gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The text of a gzip file, of all its members. Raises LogFormatError if it is damaged."""
-    unpacker = zlib.decompressobj(wbits=31)
+    """The text of a gzip file, of all its members. Raises LogFormatError if it is damaged, or a bomb."""
     try:
-        for piece in _pieces(chunks):
-            data = piece
-            while data:
-                if unpacker.eof:
-                    if not data.startswith(GZIP):  # padding behind the last member
-                        return
-                    unpacker = zlib.decompressobj(wbits=31)
-                text = unpacker.decompress(data)
-                if text:
-                    yield text
-                data = unpacker.unused_data
+        yield from _guarded(_gunzip(chunks), name)
     except zlib.error as error:
         raise LogFormatError(f"{name}: is a damaged gzip file: {error}; copy it again") from error
 
 
+def _gunzip(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    unpacker, packed = zlib.decompressobj(wbits=31), 0
+    for piece in _pieces(chunks):
+        data = piece
+        packed += len(piece)
+        while data:
+            if unpacker.eof:
+                if not data.startswith(GZIP):  # padding behind the last member
+                    return
+                unpacker = zlib.decompressobj(wbits=31)
+            text = unpacker.decompress(data)
+            if text:
+                yield packed, text
+            data = unpacker.unused_data
+
+
 def unzstd(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The text of a zstd file, of all its frames. Raises LogFormatError if it is damaged."""
-    unpacker = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+    """The text of a zstd file, of all its frames. Raises LogFormatError if it is damaged, or a bomb."""
     try:
-        for piece in _pieces(chunks):
-            if text := unpacker.decompress(piece):
-                yield text
+        yield from _guarded(_unzstd(chunks), name)
     except zstandard.ZstdError as error:
         raise LogFormatError(f"{name}: is a damaged zstd file: {error}; copy it again") from error
+
+
+def _unzstd(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    unpacker, packed = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True), 0
+    for piece in _pieces(chunks):
+        packed += len(piece)
+        if text := unpacker.decompress(piece):
+            yield packed, text
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:

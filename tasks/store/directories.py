@@ -72,7 +72,10 @@ class RunDirectory:
         return self.manifests / f"{step}.json"
 
     def create(self) -> "RunDirectory":
-        """Makes the folder; StoreError if that is not possible."""
+        """Makes the folder; StoreError if that is not possible, or a link would lead what is written elsewhere."""
+        links = [path for path in (self.path, self.checkpoints, self.manifests) if path.is_symlink()]
+        if links:
+            raise StoreError(f"{links[0]}: is a link to another place: remove it, or choose another --out")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -107,8 +110,12 @@ class RunDirectory:
         return write_atomically(self.record, run_record_to_json(record))
 
     def read_record(self) -> RunRecord | None:
-        """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged."""
-        return read_document(self.record, run_record_from_json)
+        """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.
+
+        Its log is the one in this folder, wherever the store was when it was written and whatever a hand has put there.
+        """
+        record = read_document(self.record, run_record_from_json)
+        return record and record.model_copy(update={"log": str(self.log)})
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,8 @@ def load_json(text: str, name: str) -> dict[str, Any]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise StoreError(f"{name}: is not whole JSON ({error}); {_REMEDY}") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise StoreError(f"{name}: holds a number that cannot be one of ours ({error}); {_REMEDY}") from error
     except RecursionError as error:
         raise StoreError(f"{name}: is nested too deeply to be one of our files; {_REMEDY}") from error
     if not isinstance(value, dict):

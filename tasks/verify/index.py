@@ -14,6 +14,7 @@ import numpy as np
 
 from tasks.records import Problem
 
+MOST_CHUNKS = 10_000_000  # of one array; metadata that asks for more is damaged, or made to fill the memory
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
 
 
@@ -66,7 +67,7 @@ class Index:
         """Takes the zarr metadata under `key`; what cannot be understood becomes a problem of the file `path`."""
         try:
             spec = parse_array(key, text)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             self.whole = False
             message = (
                 f"holds metadata of the array at {key} that cannot be understood ({type(error).__name__}: {error})"
@@ -103,7 +104,10 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
         dtype = metadata["data_type"]
     if not len(shape) == len(write_shape) == len(read_shape) or min((*write_shape, *read_shape), default=1) < 1:
         raise ValueError(f"shape {shape} with chunks {write_shape} and {read_shape}")
-    return ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator)
+    array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator)
+    if array.chunk_count() > MOST_CHUNKS:
+        raise ValueError(f"{array.chunk_count():,} chunks, at most {MOST_CHUNKS:,} can be looked for")
+    return array
 
 
 def _dtype_name(dtype: str) -> str:

@@ -179,7 +179,7 @@ def read_json(path: epath.Path) -> dict[str, Any]:
         raise DamagedFile("is empty")
     try:
         value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedFile(f"is damaged: no whole JSON ({error})") from error
     if not isinstance(value, dict):
         raise DamagedFile(f"is damaged: holds a {type(value).__name__}, not an object")

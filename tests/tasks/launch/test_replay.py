@@ -133,6 +133,12 @@ def test_lines_appear_in_their_own_time() -> None:
         (" iteration 1/ 20 | elapsed time per iteration (ms): 4493.2 | x\n", [4.4932]),
         ("2026-04-18 10:00:00,250 a\n2026-04-18 10:00:01.5 b\n", [0.0, 1.25]),
         ("I1231 23:59:59.000000 1 a:1] x\nI0101 00:00:00.000000 1 a:1] y\n", [0.0, 1.0]),
+        # Orbax names a deadline of 20 minutes later: that is not when the line was printed
+        (
+            "I0418 00:55:01.000000 1 a:76] saves until 2026-04-18 01:15:01.5\nI0418 00:55:02.000000 1 a:1] y\n",
+            [0.0, 1.0],
+        ),
+        ("[default0]: 2026-04-18 10:00:00,250 a\n[default0]: 2026-04-18 10:00:01.5 b\n", [0.0, 1.25]),
         ("no time at all\n", []),
     ],
 )
