@@ -115,6 +115,8 @@ def _show_run(console: Console, run: RunReading) -> None:
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"
     if run.fate == "finished" and run.exit_code is None:
         state = "all planned steps, no exit code"
+    elif run.fate == "cut_off":
+        state = "cut off"
     console.print(
         f"read {coverage.step_lines_parsed} of {coverage.step_lines_seen} step lines; {state}; "
         f"exit code {run.exit_code}",
