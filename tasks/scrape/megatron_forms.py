@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tasks.records import UnreadLine
-from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape
+from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape, is_elapsed
 
 # what training_log in megatron/training/training.py prints where nothing in the log shows how
 _USUAL = {
@@ -20,6 +20,21 @@ _USUAL = {
     "grad norm": Shape("fixed", (3,)),
     "elapsed time per iteration (ms)": Shape("fixed", (1,)),
 }
+# what every one of them prints so
+_ALWAYS = {
+    "learning rate": frozenset({Shape("exponent", (3,)), Shape("exponent", (6,))}),
+    # Argonne's without an exponent
+    "lm loss": frozenset({Shape("exponent", (6,)), Shape("fixed", (6,))}),
+    "loss scale": frozenset({Shape("fixed", (1,))}),
+}
+# a whole number that is padded
+_ALWAYS |= {
+    key: frozenset({Shape("whole", (width,)), Shape("whole", (0,))})
+    for key, width in (
+        ("iteration", 8), ("consumed samples", 12), ("consumed tokens", 12), ("global batch size", 5),
+        ("number of skipped iterations", 3), ("number of nan iterations", 3),
+    )
+}  # fmt: skip
 _SKIPPED = ("number of skipped iterations", "number_of_skipped_iterations")
 _NAN = ("number of nan iterations", "number_of_nan_iterations")
 # left out where the iteration was skipped or its loss is no number
@@ -99,8 +114,11 @@ def _is_usual(form: Form) -> bool:
 
 
 def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
+    if not any(is_elapsed(key) for key in form.keys):
+        return True  # every one of them prints it
     if not trusted:
-        return False
+        fields = (("iteration", form.step), *form.fields)
+        return any(shape not in _ALWAYS.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
     row = seen.row
     totals = {other.total for other in trusted}
     if row.total not in totals:

@@ -10,11 +10,14 @@ _HEAD = re.compile(rb"(iteration[ =])( {0,40})(\d{1,15})( {0,40}/ {0,40})(\d{1,1
 # `key: value |`; the first versions print `key value |`, Argonne's `key=value |`
 _FIELD = re.compile(rb"( {0,40}[A-Za-z\[][^|\n:=]{0,79}?(?:: |=| ))( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|")
 # what stands in every row behind its head: without a head, it is a row that lost one
-BODY = re.compile(rb"elapsed[ _]time[ _]per[ _]iteration(?: \(m?s\):? |_ms=) {0,40}\d")
-NUMBER = r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+BODY = re.compile(
+    rb"(elapsed[\s_]time[\s_]per[\s_]iteration)(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|(number of nan iterations):\s{0,40}\d"
+)
+# exponents have two digits, or three where they need them
+NUMBER = r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+](?:\d\d|[1-9]\d\d))?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _FIXED = re.compile(r"[-+]?\d+\.(\d+)")
-_EXPONENT = re.compile(r"[-+]?\d+(?:\.(\d+))?[eE][-+]?\d\d\d?")
+_EXPONENT = re.compile(r"[-+]?\d+(?:\.(\d+))?[eE][-+]\d\d\d?")
 # what may stand behind a whole row: the end of the line, or what another rank or the next line glued to it
 _AFTER = re.compile(
     rb"[ \t]*(?:\r?\n|\[|rank \d|Number of |Total number|Theoretical |\(min, max\)|time \(ms\)|-{5,}|saving check|"
@@ -199,6 +202,11 @@ def _values(key: str, text: str) -> dict[str, Value] | None:
 def name_of(key: str) -> str:
     """The name of a key's column."""
     return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
+
+
+def is_elapsed(key: str) -> bool:
+    """Whether the key's value is the time of an iteration."""
+    return _ELAPSED.fullmatch(key) is not None
 
 
 def is_milliseconds(key: str) -> bool:

@@ -141,16 +141,20 @@ class RowTable:
     def _refuse_headless(self, window: Window, gaps: list[Span], damaged: list[int]) -> None:
         """Count the rows that lost their head; of a damaged head, the next body is its own."""
         heads = sorted([*damaged, self._damaged - window.base]) if damaged or self._damaged >= 0 else []
-        own: set[int] = set()
+        own: set[tuple[int, bytes]] = set()
         for begin, end in gaps:
             for match in BODY.finditer(window.data, begin, end):
                 if match.start() >= window.limit:
                     break
+                kind = match[1] or match[2]
                 index = int(np.searchsorted(heads, match.start())) - 1
-                if index >= 0 and heads[index] not in own and match.start() - heads[index] < ROW_LENGTH:
-                    own.add(heads[index])
+                near = index >= 0 and match.start() - heads[index] < ROW_LENGTH
+                if near and (heads[index], kind) not in own:
+                    own.add((heads[index], kind))
                     continue
                 self._refuse(window, match.start())
+                heads.insert(index + 1, match.start())
+                own.add((match.start(), kind))
 
     def _note_frames(self, frames: list[pl.DataFrame]) -> None:
         self.before_window = self.last_step

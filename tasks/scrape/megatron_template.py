@@ -20,7 +20,7 @@ from tasks.scrape.window import Window
 _DIGITS = re.compile(rb"\d+")
 _DATE = re.compile(DATE)
 _OPEN = rb"|[-+]?nan|[-+]?inf"
-_ANY = rb"[-+]?\d{1,15}(?:\.\d{1,12})?(?:[eE][-+]?\d{1,3})?" + _OPEN
+_ANY = rb"[-+]?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?(?:[eE][-+](?:\d\d|[1-9]\d\d))?" + _OPEN
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _few(count: int) -> tuple[int, int]:
 def _whole(field: Field, after: bytes) -> bytes:
     """A whole number; one that is padded fills its column."""
     (width,) = field.shape.digits
-    return rb"(?=[ \d]{%d}%s) *(\d{1,15})" % (width, re.escape(after)) if width else rb"(\d{1,15})"
+    return rb"(?=[ \d]{%d}%s) *(0|[1-9]\d{0,14})" % (width, re.escape(after)) if width else rb"(0|[1-9]\d{0,14})"
 
 
 def _pattern(field: Field) -> tuple[bytes, list[str]]:
@@ -111,7 +111,7 @@ def _pattern(field: Field) -> tuple[bytes, list[str]]:
 
 def _decimals(kind: str, count: int) -> bytes:
     point = rb"\.\d{%d}" % count if count else b""
-    return rb"[-+]?\d{1,15}" + point + (rb"[eE][-+]?\d{1,3}" if kind == "exponent" else b"")
+    return rb"[-+]?(?:0|[1-9]\d{0,14})" + point + (rb"[eE][-+](?:\d\d|[1-9]\d\d)" if kind == "exponent" else b"")
 
 
 def read_block(window: Window, template: Template, gaps: Sequence[tuple[int, int]]) -> Block:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tasks.records import UnreadLine
-from tasks.scrape.step_line import LOOSE, StepLine, split_step
+from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, split_step
 from tasks.scrape.window import Window
 
 type Keys = tuple[str, ...]
@@ -57,8 +57,15 @@ def find_usual(window: Window) -> StepLine | None:
     forms = Counter(line.form for line in lines if line is not None)
     if not forms:
         return None
-    usual, _ = forms.most_common(1)[0]
+    # of forms that are as common, the one that prints its numbers as every version does
+    usual = max(forms, key=lambda form: (forms[form], _is_regular(form)))
+    if forms[usual] == 1 and not _is_regular(usual):
+        return None  # it may have lost a digit: it shows nothing
     return next(line for line in lines if line is not None and line.form == usual)
+
+
+def _is_regular(form: tuple[tuple[str, int | None], ...]) -> bool:
+    return all(decimals in (3, None) for key, decimals in form if key in THREE_DECIMALS)
 
 
 def begin_of(window: Window, position: int) -> UnreadLine:

@@ -53,6 +53,9 @@ def frame_of_columns(columns: FrameColumns, first_day: datetime | None) -> pl.Da
     times = columns.times
     if times is None:
         return pl.DataFrame(columns.data)
+    damaged = (times & 0x80).any(axis=1)  # bytes that no time has, and that may be no text at all
+    if damaged.any():
+        times = np.where(damaged[:, None], np.uint8(0), times)
     time = _text_of(times if first_day is None else _iso_rows(times, first_day))
     if not times[:, 0].all():
         time = time.set(pl.Series(times[:, 0] == 0), None)

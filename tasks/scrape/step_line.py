@@ -141,6 +141,9 @@ def _is_usual(field: Field, before: StepLine | None) -> bool:
         for other in before.fields:
             if other.key == field.key and other.decimals:
                 return field.decimals == other.decimals
+        usual = {other.decimals for other in before.fields if other.key in THREE_DECIMALS and other.decimals}
+        if usual:
+            return field.decimals in usual
     return bool(field.decimals)
 
 

@@ -33,6 +33,9 @@ from tasks.scrape.widths import read_widths, template_of
 from tasks.scrape.window import CONTEXT, Window
 
 _GLUED_PREFIX = re.compile(rb"(?<=\S)%s" % ABSL)
+# what stands in every step line behind its head: without a head, it is a line that lost one
+_BODY = re.compile(rb"[,\d]\s{1,9}TFLOP/s/device:\s{1,9}\d")
+HEAD_WITHIN = 200  # bytes
 # what comes after a line that was not cut off by the end
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
@@ -111,7 +114,23 @@ class StepTable:
             gaps = _gaps(spans, window)
         for begin, end in gaps:
             self.glued += sum(1 for _ in _starts_in(_GLUED_PREFIX, window, begin, end))
+        read = {row["offset"] - window.base for row in rows}
+        self._refuse_headless(window, gaps, [position for position in rest.tolist() if position not in read])
         return gaps
+
+    def _refuse_headless(self, window: Window, gaps: list[tuple[int, int]], heads: list[int]) -> None:
+        """Count the lines that lost their head; of a head that was not read, what stands soon after it is its own."""
+        before = -HEAD_WITHIN
+        # what begins a later window may belong to a head in the one before
+        first = window.start + (HEAD_WITHIN if window.start else 0)
+        for begin, end in gaps:
+            for position in _starts_in(_BODY, window, max(begin, first), end):
+                index = int(np.searchsorted(heads, position)) - 1
+                head = heads[index] if index >= 0 else -HEAD_WITHIN
+                if position - head > HEAD_WITHIN or head == before:
+                    self.seen += 1
+                    self.unread = [*self.unread, begin_of(window, position)][:UNREAD_SHOWN]
+                before = head
 
     def _account(self, window: Window, columns: StepColumns) -> None:
         self.seen += len(columns.start)

@@ -1,6 +1,7 @@
 """Reads torchtitan's logs, coloured or not, into a RunReading."""
 
 import re
+from bisect import bisect_left
 from typing import Any
 
 from tasks.records import CheckpointEvent, Coverage, Environment, Parameters, RunReading, UnreadLine
@@ -13,12 +14,18 @@ from tasks.scrape.window import Window
 FORMAT = "torchtitan"
 UNREAD_SHOWN = 20
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
-_ROW = re.compile(rb"(?<!validate )(?<!\w)step: +(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+_ROW = re.compile(rb"(?<!validate )(?<!\w)step: ( {0,8}\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+# what stands in every row: without a step before it, it is a row that lost one
+_BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 _VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
 # fields stand two spaces apart, so that one that lost its end is not followed by two
-_FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): *([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
-_NUMBER = rb"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
+_FIELD = re.compile(rb"  ([a-z][\w./]{0,59}):( {0,9}[^\s:]{1,60})(?=  [a-z]|\s|\Z)")
+_NUMBER = rb"[-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
 _PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: as wide as a number with one digit, a sign and a point before the decimals
+_DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "memory": (2,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
+_PADDED = frozenset({"loss", "grad_norm", "memory"})
+_THOUSANDS = frozenset({"tps", "wps", "tflops"})
 _MEMORY = re.compile(rb"(\d{1,9}\.\d\d)GiB\((\d{1,9}\.\d\d)%\)")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
@@ -38,6 +45,12 @@ _ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
 
+type Form = tuple[tuple[str, int | None], ...]  # the keys, and the decimals of their numbers
+
+FEW = 20
+ROW_LENGTH = 400
+
+
 class TorchtitanReader:
     """Takes in the windows of one log; `finish` puts together what was found."""
 
@@ -53,6 +66,9 @@ class TorchtitanReader:
         self._glued: set[int] = set()
         self._keys: dict[str, None] = {}
         self._before: tuple[str, ...] = ()
+        self._forms: dict[Form, list[tuple[int, UnreadLine]]] = {}  # the first rows of each: step and place
+        self._rows: list[int] = []  # where the rows of the current window start
+        self._copies = 0  # rows of ranks without a prefix
         self._decimals: dict[str, int] = {}
         self._started: str | None = None
         self._exit_code: int | None = None
@@ -62,6 +78,7 @@ class TorchtitanReader:
         """Take in the next window."""
         if self._started is None and (date := _DATE.search(window.data, window.start)):
             self._started = iso_of(date[1])
+        self._rows = [-ROW_LENGTH]
         hits = [
             (match.start(), name, match)
             for name, pattern in (("row", _ROW), ("validate", _VALIDATE), *_ANCHORS.items())
@@ -73,9 +90,23 @@ class TorchtitanReader:
                 self._read_row(window, match, name)
             else:
                 self._note(name, match, window)
+        self._find_headless(window)
         self.tracebacks.take(window)
         if window.last:
             self._cut |= bool(window.data) and not window.data.endswith(b"\n")
+
+    def _find_headless(self, window: Window) -> None:
+        """Count the rows that lost their step; what stands soon after a step is that row's own."""
+        for match in _BODY.finditer(window.data, window.start + ROW_LENGTH if window.base else window.start):
+            if match.start() >= window.limit:
+                break
+            before = self._rows[bisect_left(self._rows, match.start()) - 1]
+            if match.start() - before >= ROW_LENGTH or b"\n" in window.data[before : match.start()].rstrip():
+                source = window.source(match.start())
+                text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
+                self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
+                self._rows.insert(bisect_left(self._rows, match.start()), match.start())
+        self.unread.sort(key=lambda line: line.offset)
 
     def finish(self, *, name: str, span: tuple[int, int]) -> RunReading:
         """The reading of the log that filled the byte range `span` of its file."""
@@ -85,7 +116,7 @@ class TorchtitanReader:
         error = self.tracebacks.cause(last_step=last_step, exit_code=self._exit_code)
         ended = self._ended or error is not None
         numbers = [row["step"] for row in rows]
-        parsed = sum(len(printed) for printed in self.rows_of.values())
+        parsed = sum(len(printed) for printed in self.rows_of.values()) + self._copies
         truncated = self._cut and not ended
         return RunReading(
             name=name,
@@ -122,10 +153,36 @@ class TorchtitanReader:
 
     def _choose_rows(self) -> list[dict[str, Any]]:
         """The rows of one rank. Stages of a pipeline that do not see the loss print −1: theirs come last."""
+        self._take_back_odd()
         ranked = sorted(self.rows_of.values(), key=lambda rows: (all(row["loss"] == -1 for row in rows), -len(rows)))
-        return ranked[0] if ranked else []
+        if not ranked:
+            return []
+        # a line that lost its rank is somebody's
+        steps = {row["step"] for row in ranked[0]}
+        lost = [row for row in self.rows_of.get(None, []) if row["step"] not in steps] if None in self.rows_of else []
+        return sorted([*ranked[0], *lost], key=lambda row: row["offset"]) if lost else ranked[0]
+
+    def _take_back_odd(self) -> None:
+        """Take back the only row of its form, where others came more than once: text was lost there."""
+        trusted = [form for form, first in self._forms.items() if len({step for step, _ in first}) > 1]
+        if not trusted:  # two lines that differ: a digit is lost more easily than it is won
+            most = max((dict(form).get("loss") or 0 for form in self._forms), default=0)
+            trusted = [form for form in self._forms if dict(form).get("loss") in (None, most)]
+            every = {key for form in trusted for key, _ in form}
+            trusted = [form for form in trusted if every <= {key for key, _ in form}] or trusted
+        odd = [form for form in self._forms if form not in trusted and not _fits(form, trusted)]
+        places = [place for form in odd for _, place in self._forms.pop(form)]
+        gone = {place.offset for place in places}
+        if not gone:
+            return
+        self.unread = sorted([*self.unread, *places], key=lambda line: line.offset)
+        self.rows_of = {
+            rank: kept for rank, rows in self.rows_of.items() if (kept := [r for r in rows if r["offset"] not in gone])
+        }
+        self._keys = dict.fromkeys(key for form in self._forms for key, _ in form)
 
     def _read_row(self, window: Window, match: re.Match[bytes], kind: str) -> None:
+        self._rows.append(match.start())
         source = window.source(match.start())
         fields: list[tuple[str, bytes]] = []
         end = match.end()
@@ -133,12 +190,14 @@ class TorchtitanReader:
             fields.append((field[1].decode("utf-8", "replace"), field[2]))
             end = field.end()
         values = self._values(fields, is_last=window.last and end == len(window.data))
+        narrow = kind == "row" and len(match[1]) < 2
         rest = window.data[end : end + 200].split(b"\n")[0].strip()
         keys = tuple(key for key, _ in fields)
         ends_early = kind == "row" and keys != self._before and self._before[: len(keys)] == keys
-        if values is None or "loss" not in values or rest or ends_early:
-            text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
-            self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
+        text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
+        begin = UnreadLine(line=source.line, offset=source.offset, text=text)
+        if values is None or "loss" not in values or rest or ends_early or narrow:
+            self.unread.append(begin)
             self._cut |= window.last and b"\n" not in window.data[match.start() :]
             return
         if is_glued(window.data, match.start()):
@@ -148,19 +207,28 @@ class TorchtitanReader:
         if kind == "row":
             self._keys.update(dict.fromkeys(keys))
             self._before = keys
-            self.rows_of.setdefault(rank_of(window.data, match.start()), []).append(row)
+            first = self._forms.setdefault(_form_of(fields), [])
+            if len(first) < FEW:
+                first.append((row["step"], begin))
+            rank = rank_of(window.data, match.start())
+            rows = self.rows_of.setdefault(rank, [])
+            if rank is None and rows and rows[-1]["step"] == row["step"]:
+                self._copies += 1
+            else:
+                rows.append(row)
         else:
             self.evals.append(row)
 
     def _values(self, fields: list[tuple[str, bytes]], *, is_last: bool) -> dict[str, Any] | None:
         """The fields by the names of the step table; None if one is damaged, or if the end may have cut the last."""
         values: dict[str, Any] = {}
-        for index, (key, text) in enumerate(fields):
+        for index, (key, printed) in enumerate(fields):
+            text = printed.strip()
             if text in (b"N/A", b"--"):
                 values[_NAMED.get(key, key)] = None
                 continue
             memory, plain = _MEMORY.fullmatch(text), _PLAIN.fullmatch(text)
-            if key in values or (memory is None and plain is None):
+            if key in values or (memory is None and plain is None) or not _is_usual(key, printed):
                 return None
             if memory:
                 values |= {"memory_gib": float(memory[1]), "memory_pct": float(memory[2])}
@@ -210,3 +278,45 @@ class TorchtitanReader:
 
     def _saving(self, begin: int, end: int) -> bool:
         return any(begin <= event.offset < end for event in self.checkpoints)
+
+
+def _form_of(fields: list[tuple[str, bytes]]) -> Form:
+    return tuple((key, _decimals(text.strip())) for key, text in fields)
+
+
+def _decimals(text: bytes) -> int | None:
+    plain = _PLAIN.fullmatch(text)
+    if plain is None:
+        return 2 if _MEMORY.fullmatch(text) else None
+    return len(plain[1] or b"") if plain[0][-2:-1].isdigit() or plain[0][:1].isdigit() else None
+
+
+def _fits(form: Form, trusted: list[Form]) -> bool:
+    """Whether a form differs from one that came more than once only where a number is none."""
+    return any(
+        len(form) == len(other)
+        and all(
+            key == named and (decimals == usual or decimals is None or usual is None)
+            for (key, decimals), (named, usual) in zip(form, other, strict=True)
+        )
+        for other in trusted
+    )
+
+
+def _is_usual(key: str, printed: bytes) -> bool:
+    """Whether a number is printed as every version does; one that lost a digit is not, if it is padded."""
+    if not printed.startswith(b" "):
+        return False
+    number = printed[1:].split(b"GiB")[0]
+    digits = number.strip()
+    if not digits[-1:].isdigit() and not digits.endswith(b"%"):
+        return True  # no number
+    whole, _, fraction = digits.rstrip(b"%").partition(b".")
+    if key in _DECIMALS and len(fraction) not in _DECIMALS[key]:
+        return False
+    if key in _THOUSANDS and b"," not in whole and len(whole) > 3:
+        return False
+    if key not in _PADDED:
+        return True
+    width = len(fraction) + 3
+    return len(number) >= width and (len(number) == width or not number.startswith(b" "))

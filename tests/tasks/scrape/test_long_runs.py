@@ -10,7 +10,7 @@ from tasks.scrape import scrape_text
 ROWS = {
     "megatron": b"------------------------ arguments ------------------------\n  accumulate ...... False\n"
     b"%s\n iteration        1/      20 | consumed samples:           16 | elapsed time per iteration (ms): 4493.2 | "
-    b"learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.0E+01 | loss scale: 1.0 | "
+    b"learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.000000E+01 | loss scale: 1.0 | "
     b"number of skipped iterations:   0 | number of nan iterations:   0 |\n",
     "maxtext": b"XPK Start: Sat Apr 18 00:54:24 UTC 2026\n%s\n"
     b"completed step: 0, seconds: 1.500, TFLOP/s/device: 1.000, Tokens/s/device: 1.000, total_weights: 8, loss: 3.000\n"

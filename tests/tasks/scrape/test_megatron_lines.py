@@ -31,7 +31,7 @@ PRIMUS = "[20251202 06:56:28][rank-7/8][INFO ] [--------trainer.py:2560] : itera
 # aws-samples, Megatron under `srun -l`: more iterations than the column is wide
 SRUN = "1:  iteration       25/73242187 | consumed samples:           50 | elapsed time per iteration (ms): 87.0 | learning rate: 1.638E-08 | global batch size:     2 | lm loss: 1.086954E+01 | loss scale: 4294967296.0 | grad norm: 0.000 | number of skipped iterations:   0 | number of nan iterations:   0 |"
 # a fork that logs what each codebook loses
-CODEBOOKS = "  iteration  100/  100 | consumed samples: 1600 | elapsed time per iteration (ms): 87.0 | lm loss: 1.32E+01 | text loss: 8.42E+00 | audio loss mean: 5.00E+00 | audio loss k0: 4.79E+00 | loss scale: 1.0 | grad norm: 5.7 |"
+CODEBOOKS = " iteration      100/     100 | consumed samples:         1600 | elapsed time per iteration (ms): 87.0 | lm loss: 1.320000E+01 | text loss: 8.420000E+00 | audio loss mean: 5.000000E+00 | audio loss k0: 4.790000E+00 | loss scale: 1.0 | grad norm: 5.7 |"
 # Megatron-LM's megatron/rl: there is no last iteration
 ENDLESS = " iteration       12/infinity | consumed samples:          384 | elapsed time per iteration (ms): 0.0 | learning rate: 1.000E-06 | global batch size:    32 | lm loss: 1.217154E-02 | loss scale: 1.0 | grad norm: 0.173 | number of nan iterations:   0 |"
 

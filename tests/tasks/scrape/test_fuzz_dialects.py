@@ -1,0 +1,63 @@
+"""Logs of every dialect, wrapped and damaged: nothing crashes, and every number that is read was written."""
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks.scrape import scrape_text
+
+
+@pytest.fixture(scope="module")
+def fuzzing() -> Any:
+    """The module that makes and judges the logs; benchmarks are not installed."""
+    path = Path(__file__).parents[3] / "benchmarks" / "fuzz_logs.py"
+    spec = importlib.util.spec_from_file_location("fuzz_logs", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fuzz_logs"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones
+@pytest.mark.parametrize("dialect", range(4))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 10**9))
+def test_damage_is_survived_and_never_invents(dialect: int, seed: int, fuzzing: Any) -> None:
+    example = fuzzing.make_example(fuzzing.SPECS[dialect], seed)
+    _, wrong = fuzzing.try_example(example)
+    assert not wrong, f"{fuzzing.SPECS[dialect].name}, seed {seed}: {wrong[0]}"
+
+
+@pytest.mark.parametrize("dialect", range(4))
+def test_an_undamaged_log_is_read_whole(dialect: int, fuzzing: Any) -> None:
+    for seed in range(20):
+        written = fuzzing.write_log(fuzzing.SPECS[dialect], random.Random(seed), 30)
+        (run,) = scrape_text(written.text, name="x").runs
+        assert run.steps["step"].to_list() == [step for step, _, _ in written.rows]
+        assert run.coverage.complete
+        for row, (_, numbers, _) in zip(run.steps.iter_rows(named=True), written.rows, strict=True):
+            assert {key: row[key] for key in numbers} == numbers
+
+
+def test_a_judge_sees_a_wrong_number(fuzzing: Any) -> None:
+    written = fuzzing.write_log(fuzzing.SPECS[2], random.Random(3), 8)
+    reading = scrape_text(written.text, name="x")
+    assert list(fuzzing.judge(written, written.text, reading)) == []
+    run = reading.runs[0]
+    other = run.model_copy(update={"steps": run.steps.with_columns(loss=run.steps["loss"] + 1)})
+    assert len(list(fuzzing.judge(written, written.text, reading.model_copy(update={"runs": (other,)})))) > 0
+
+
+def test_bytes_that_are_no_text_in_a_prefix(fuzzing: Any) -> None:
+    written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 130)
+    data = written.text.replace(b"I0418 00:01:", b"I0418 0\xe3:01:", 1)
+    (run,) = scrape_text(data, name="x").runs
+    assert run.steps.height + len(run.coverage.unread) >= 130
