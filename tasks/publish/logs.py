@@ -83,14 +83,15 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
         if source is not None and source.line and source.run == run:
             places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
 
-    steps = set()
+    stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
+    own = set()  # of the stalls, those of this run
     for curve in record.curves:
         if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]):
-            steps |= set(zip(curve.steps, curve.offsets, strict=True))
+            own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
             for i in shown_points(curve):
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
-        if (stall.step, stall.offset) in steps:
+        if (stall.step, stall.offset) in own:
             add(Source(line=stall.line, offset=stall.offset, run=stall.run), f"stall: {stall.cause}")
     for line in list_checkpoints(arm):
         add(line.source, f"checkpoint {line.step}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tasks.publish.page import write_page
 from tasks.records import ArmSummary, ComparisonRecord
-from tasks.scrape import display_lines
+from tasks.scrape import stream_lines
 from tasks.store import Store
 
 
@@ -29,4 +29,4 @@ def first_lines(arm: ArmSummary) -> Iterator[tuple[int, str]]:
 def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
     """(byte offset, text) of every line of a run; nothing if the log is no longer there."""
     if log.is_file():
-        yield from display_lines(log.read_bytes(), span)
+        yield from stream_lines(log, span)

@@ -11,7 +11,7 @@ from tasks.scrape.follow import (
     LogFollower,
     StepCompleted,
 )
-from tasks.scrape.lines import display_lines
+from tasks.scrape.lines import display_lines, stream_lines
 from tasks.scrape.read import scrape, scrape_run, scrape_text
 from tasks.scrape.sources import copy_log, read_sources, scrape_folder, scrape_stream
 
@@ -32,5 +32,6 @@ __all__ = [
     "scrape_run",
     "scrape_stream",
     "scrape_text",
+    "stream_lines",
     "to_json",
 ]

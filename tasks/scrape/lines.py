@@ -1,9 +1,15 @@
 """Gives a log its line breaks back, for people: every record on a line of its own, each with its byte offset."""
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 
 from tasks.scrape.exceptions import read_exception
 from tasks.scrape.prefix import ABSL, PREFIX
+from tasks.scrape.window import CHUNK
+
+LONGEST = 1 << 20  # bytes of a line that is read whole; a longer one is taken record by record
 
 # what starts a line without a prefix, in logs whose line breaks became spaces
 _STARTS = re.compile(
@@ -25,27 +31,61 @@ def display_lines(data: bytes, span: tuple[int, int]) -> list[tuple[int, str]]:
     broken before each; only where breaks were lost altogether are lines without a prefix looked for.
     """
     begin, end = span
-    lines: list[tuple[int, str]] = []
+    return list(_lines_of(data[begin:end], begin))
+
+
+def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
+    """What `display_lines` gives for a part of a file, however large it is, and however long its lines are."""
+    begin, end = span
+    rest, base, torn = b"", begin, False  # what begins a line, its offset, whether records of the line went before
+    with path.open("rb") as file:
+        file.seek(begin)
+        while begin < end and (chunk := file.read(min(CHUNK, end - begin))):
+            begin += len(chunk)
+            rest += chunk
+            cut = rest.rfind(b"\n") + 1
+            if cut:
+                yield from _lines_of(rest[:cut], base, torn=torn)
+                torn = False
+            elif len(rest) > LONGEST and (cut := _last_record(rest)):
+                yield from _break_line(rest, 0, cut, base, torn=True)
+                torn = True
+            rest, base = rest[cut:], base + cut
+    yield from _lines_of(rest, base, torn=torn)
+
+
+def _last_record(text: bytes) -> int:
+    """Where the last record on a line starts; 0 without one."""
+    last = 0
+    for match in PREFIX.finditer(text, max(0, len(text) - CHUNK)):
+        last = match.start()
+    return last
+
+
+def _lines_of(data: bytes, base: int, *, torn: bool = False) -> Iterator[tuple[int, str]]:
+    """The lines of a text whose first byte has the offset `base`; `torn`: the first is one of several records."""
+    begin, end = 0, len(data)
     while begin < end:
-        stop = data.find(b"\n", begin, end)
+        stop = data.find(b"\n", begin)
         stop = end if stop < 0 else stop
-        breaks = _breaks(data, begin, stop)
-        if len(breaks) == 1:
-            lines.append((begin, _text(data[begin:stop])))
-        else:
-            lines.extend(
-                (start, _text(data[start:following].rstrip()))
-                for start, following in zip(breaks, [*breaks[1:], stop], strict=True)
-            )
+        yield from _break_line(data, begin, stop, base, torn=torn and begin == 0)
         begin = stop + 1
-    return lines
 
 
-def _breaks(data: bytes, begin: int, end: int) -> list[int]:
+def _break_line(data: bytes, begin: int, stop: int, base: int, *, torn: bool) -> Iterator[tuple[int, str]]:
+    breaks = _breaks(data, begin, stop, torn=torn)
+    if len(breaks) == 1 and not torn:
+        yield base + begin, _text(data[begin:stop])
+        return
+    for start, following in pairwise([*breaks, stop]):
+        yield base + start, _text(data[start:following].rstrip())
+
+
+def _breaks(data: bytes, begin: int, end: int, *, torn: bool) -> list[int]:
     """Where the records on one line start."""
     starts = [match.start() for match in PREFIX.finditer(data, begin, end)]
     found = {begin, *starts}
-    if len(starts) > 1:
+    if torn or len(starts) > 1:
         found.update(_break_between(data, begin, end))
     return sorted(found)
 

@@ -1,9 +1,13 @@
 """Logs for people: line breaks restored, every line leading back to its bytes."""
 
 from bisect import bisect_right
+from pathlib import Path
 from typing import Any
 
-from tasks.scrape import display_lines, scrape_text
+import pytest
+
+from tasks.scrape import display_lines, scrape_text, stream_lines
+from tasks.scrape import lines as lines_module
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n'
@@ -70,3 +74,18 @@ def test_a_traceback_that_ends_on_another_line_breaks_only_its_own(logs: Any) ->
     offsets = [offset for offset, _ in lines]
     assert offsets == sorted(set(offsets))
     assert [text for _, text in lines][-2:] == ["ValueError: shapes", logs.step(2)]
+
+
+@pytest.mark.parametrize("joint", [b"\n", b" ", b"\n\n"])
+def test_a_file_in_pieces_gives_the_same_lines(
+    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joint: bytes
+) -> None:
+    data = b"before " + logs.framed(*logs.steps(30), TRACEBACK, logs.line("after"), code=1).replace(b"\n", joint)
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    for span in ((7, len(data)), (7, len(data) - 40), (7, 7)):
+        expected = display_lines(data, span)
+        for chunk in (1 << 20, 900, 100):
+            monkeypatch.setattr(lines_module, "CHUNK", max(chunk, 700))
+            monkeypatch.setattr(lines_module, "LONGEST", 600)
+            assert list(stream_lines(path, span)) == expected
