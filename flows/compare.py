@@ -12,13 +12,13 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.cleanup import on_cancellation, on_crashed
-from flows.jobs import Jobs, current_jobs
+from flows.jobs import Jobs, Stopped, current_jobs
 from flows.report import Report, current_report
 from flows.slices import slice_of
 from tasks.arms import ArmWishes
@@ -137,17 +137,20 @@ def compare(
     report.planned(plans)
     comparisons = []
     cases_in_all = len({plan.case for plan in plans})
-    for case, group in groupby(plans, key=lambda plan: plan.case):
-        records = list(run_all(list(group), store, report, jobs))
-        runs = CaseRuns(
-            comparison=comparison, case=case, target=plans[0].target, runs=tuple(records), cases=cases_in_all
-        )
-        if patience is None:
-            result = diff_step(runs, store)
-        else:
-            result = run_until_decided(runs, spare, store, report, jobs, patience=patience, began=began)
-        report.compared(result, publish_step(result, store))
-        comparisons.append(result)
+    try:
+        for case, group in groupby(plans, key=lambda plan: plan.case):
+            records = list(run_all(list(group), store, report, jobs))
+            runs = CaseRuns(
+                comparison=comparison, case=case, target=plans[0].target, runs=tuple(records), cases=cases_in_all
+            )
+            if patience is None:
+                result = diff_step(runs, store)
+            else:
+                result = run_until_decided(runs, spare, store, report, jobs, patience=patience, began=began)
+            report.compared(result, publish_step(result, store))
+            comparisons.append(result)
+    except Stopped as stopped:  # the night that this is a part of is being ended
+        return Cancelled(message=str(stopped))
     summarise_step(comparisons, comparison)
     forget_step(flow_run.id, store)
     return final_state(comparisons)

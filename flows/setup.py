@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
+from prefect.blocks.fields import SecretDict
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
@@ -77,7 +78,8 @@ def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None
 
 def ensure_webhook(url: str) -> UUID:
     """The block that holds the address, which is a secret."""
-    saved = Webhook(method="POST", url=SecretStr(url)).save(WEBHOOK_BLOCK, overwrite=True)
+    headers = SecretDict({"Content-Type": "application/json"})  # a template's text is sent without one
+    saved = Webhook(method="POST", url=SecretStr(url), headers=headers).save(WEBHOOK_BLOCK, overwrite=True)
     assert isinstance(saved, UUID)  # a coroutine only inside an event loop
     return saved
 
