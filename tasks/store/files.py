@@ -139,6 +139,8 @@ class LocalFiles:
         if version is None:
             path.unlink(missing_ok=True)
             return True
+        if self._version(path) != version:
+            return False
         # taken aside first: between a look and an unlink another writer could put a newer file under the name
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".deleted-") as aside:
             taken = Path(aside) / "file"

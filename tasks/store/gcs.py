@@ -1,0 +1,165 @@
+"""Turns names below gs://bucket/prefix into objects with generations: the store's files in a bucket."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import google_crc32c
+import requests
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud import storage
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from tasks.store.atomic import StoreError
+from tasks.store.files import AlreadyThereError, Entry
+
+SCHEME = "gs://"
+READERS = 10  # at once: as many connections as the client keeps
+TIMEOUT_S = 60
+FIELDS = "items(name,size,generation,crc32c),nextPageToken"
+
+
+class GcsFiles:
+    """The objects below a prefix of a bucket. Objects appear whole or not at all; a version is a generation.
+
+    Credentials are those of the environment, which the client finds itself; none of them is ever kept or shown.
+    """
+
+    def __init__(self, url: str) -> None:
+        bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
+        if not url.startswith(SCHEME) or not bucket:
+            raise StoreError(f"{url}: is no bucket; give gs://bucket or gs://bucket/prefix")
+        self._name = bucket
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    @property
+    def root(self) -> str:
+        return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
+
+    @cached_property
+    def _bucket(self) -> Any:
+        with self._errors(""):
+            return storage.Client().bucket(self._name)
+
+    def read(self, name: str) -> bytes:
+        with self._errors(name):
+            return cast(bytes, self._blob(name).download_as_bytes(timeout=TIMEOUT_S))
+
+    def read_many(self, names: list[str]) -> dict[str, bytes]:
+        def read(name: str) -> bytes | None:
+            try:
+                return self.read(name)
+            except FileNotFoundError:
+                return None
+
+        _ = self._bucket  # one client for all of them
+        with ThreadPoolExecutor(READERS) as pool:
+            return {name: data for name, data in zip(names, pool.map(read, names), strict=True) if data is not None}
+
+    def open(self, name: str) -> BinaryIO:
+        with self._errors(name):
+            blob = self._blob(name)
+            blob.reload(timeout=TIMEOUT_S)  # else a missing object is only noticed at the first read
+            return cast(BinaryIO, blob.open("rb"))
+
+    def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
+        def send(blob: Any, **conditions: Any) -> None:
+            blob.upload_from_string(data, content_type=content_type(name), timeout=TIMEOUT_S, **conditions)
+
+        return self._send(name, send, crc32c=google_crc32c.value(data), create=create, version=version)
+
+    def upload(self, name: str, path: Path) -> str:
+        def send(blob: Any, **conditions: Any) -> None:
+            blob.upload_from_filename(str(path), content_type=content_type(name), timeout=TIMEOUT_S, **conditions)
+
+        return self._send(name, send, crc32c=None, create=False, version=None)
+
+    def stat(self, name: str) -> Entry | None:
+        with self._errors(name):
+            blob = self._bucket.get_blob(self._prefix + name, timeout=TIMEOUT_S)
+        return None if blob is None else self._entry(blob)
+
+    def entries(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
+        options = {"match_glob": self._prefix + pattern} if pattern is not None else {}
+        start = self._prefix + (f"{prefix}/" if prefix else "")
+        with self._errors(prefix):
+            for blob in self._bucket.list_blobs(prefix=start, fields=FIELDS, timeout=TIMEOUT_S, **options):
+                yield self._entry(blob)
+
+    def delete(self, name: str, *, version: str | None = None) -> bool:
+        try:
+            with self._errors(name):
+                match = int(version) if version is not None else None
+                self._blob(name).delete(if_generation_match=match, timeout=TIMEOUT_S, retry=DEFAULT_RETRY)
+        except FileNotFoundError:
+            return version is None
+        except AlreadyThereError:
+            return False
+        return True
+
+    def url(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def _blob(self, name: str) -> Any:
+        parts = name.split("/")
+        if not all(parts) or any(part in (".", "..") for part in parts):
+            raise StoreError(f"{name!r} is no name of a file below {self.root}")
+        return self._bucket.blob(self._prefix + name)
+
+    def _send(
+        self, name: str, send: Callable[..., None], *, crc32c: int | None, create: bool, version: str | None
+    ) -> str:
+        blob = self._blob(name)
+        conditions: dict[str, Any] = {"checksum": "crc32c", "retry": DEFAULT_RETRY}  # a whole object twice is harmless
+        if create or version is not None:
+            conditions["if_generation_match"] = 0 if create else int(version or 0)
+        try:
+            with self._errors(name):
+                send(blob, **conditions)
+        except AlreadyThereError:
+            # the answer to our own write may have been lost, and the client has then tried again
+            there = self.stat(name)
+            if there is None or crc32c is None or there.crc32c != f"{crc32c:08x}":
+                raise
+            return there.version
+        return str(blob.generation)
+
+    def _entry(self, blob: Any) -> Entry:
+        return Entry(
+            name=blob.name.removeprefix(self._prefix),
+            size=int(blob.size),
+            version=str(blob.generation),
+            crc32c=binascii.hexlify(base64.b64decode(blob.crc32c)).decode() if blob.crc32c else None,
+        )
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """What the client raises, in the store's words."""
+        place = self.url(name)
+        try:
+            yield
+        except exceptions.NotFound as error:
+            if "bucket" in (error.message or "") and "object" not in (error.message or "").lower():
+                raise StoreError(
+                    f"{SCHEME}{self._name}: there is no such bucket; create it, or give another"
+                ) from error
+            raise FileNotFoundError(place) from None
+        except exceptions.PreconditionFailed as error:
+            raise AlreadyThereError(f"{place}: somebody else has written it") from error
+        except (exceptions.Forbidden, exceptions.Unauthorized, GoogleAuthError) as error:
+            remedy = "log in with: gcloud auth application-default login"
+            raise StoreError(f"{place}: access was refused ({type(error).__name__}); {remedy}") from error
+        except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
+            raise StoreError(f"{place}: the bucket does not answer ({type(error).__name__}); try again") from error
+
+
+def content_type(name: str) -> str:
+    """What a browser should make of an object: pages open, logs are text."""
+    types = {"html": "text/html", "json": "application/json", "js": "text/javascript", "txt": "text/plain"}
+    return types.get(name.rpartition(".")[2], "application/octet-stream")
