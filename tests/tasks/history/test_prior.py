@@ -1,0 +1,80 @@
+"""What the history knows of the noise of a target: which runs count as equal, and which are left out."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tasks.history.prior import equal_differences, noise_priors
+from tasks.history.rows import HISTORY_SCHEMA
+
+QUICK = "step_time_quick_s"
+BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def row(number: int, value: float | None, **changes: Any) -> dict[str, Any]:
+    given = {
+        "comparison_id": f"c{number}", "created": BEGIN + timedelta(hours=number),
+        "time": BEGIN + timedelta(hours=number), "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu",
+        "arm": "linen", "role": "baseline", "commit": "a" * 40, "repeat": 0, "run": f"run-{number}", "metric": QUICK,
+        "unit": "s", "better": "lower", "value": value, "samples": 49, "same_program": False,
+    }  # fmt: skip
+    return {**dict.fromkeys(HISTORY_SCHEMA), **given, **changes}
+
+
+def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
+
+
+def differences(rows: list[dict[str, Any]], case: str | None = "01_base", **more: Any) -> list[float]:
+    return sorted(equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
+
+
+def test_neighbouring_runs_of_one_commit_are_equal() -> None:
+    rows = [row(0, 1.0), row(1, 2.0), row(2, 1.0)]
+    assert differences(rows) == pytest.approx([-np.log(2), np.log(2)])
+
+
+def test_another_commit_arm_case_target_or_metric_is_not() -> None:
+    for other in ({"commit": "b" * 40}, {"arm": "nnx"}, {"case": "03_dropout"}, {"target": "cpu-8"}, {"metric": "x"}):
+        assert differences([row(0, 1.0), row(1, 2.0, **other)]) == []
+    assert differences([row(0, 1.0), row(1, 2.0, commit=None), row(2, 2.0, commit=None)]) == []
+
+
+def test_the_arms_of_a_proved_pair_are_equal_and_count_once() -> None:
+    rows = []
+    for repeat, (base, cand) in enumerate(((1.0, 2.0), (4.0, 4.0))):
+        for role, value in (("baseline", base), ("candidate", cand)):
+            rows.append(
+                row(0, value, role=role, arm=role, repeat=repeat, run=f"{role}-{repeat}", same_program=True)
+            )  # fmt: skip
+    assert differences(rows) == pytest.approx([0.0, np.log(2)])
+
+
+def test_the_runs_that_are_judged_do_not_judge_themselves() -> None:
+    rows = [row(0, 1.0), row(1, 2.0), row(2, 4.0)]
+    assert differences(rows, but=["run-2"]) == pytest.approx([np.log(2)])
+    assert differences(rows, but=["run-0", "run-2"]) == []
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 0.0, -1.0])
+def test_what_is_no_time_tells_nothing(value: float | None) -> None:
+    assert differences([row(0, 1.0), row(1, value), row(2, 1.0)]) == pytest.approx([0.0])
+
+
+def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
+    rng = np.random.default_rng(1)
+    rows = [row(i, float(np.exp(rng.normal(0, 0.01))), case="03_dropout") for i in range(60)]
+    rows += [row(100 + i, 1.0) for i in range(3)]
+    (prior,) = noise_priors(table(rows), target="cpu", case="01_base").values()
+    assert prior.source == "history of cpu"
+    assert prior.scale == pytest.approx(0.01 * 2**0.5, rel=0.3)
+    own = noise_priors(table(rows), target="cpu", case="03_dropout")[QUICK]
+    assert own.source == "history of 03_dropout on cpu"
+    assert own.pairs == 59
+
+
+def test_no_history_is_no_prior() -> None:
+    assert noise_priors(table([]), target="cpu", case="01_base") == {}
