@@ -36,6 +36,7 @@ import psutil
 from benchmarks.machine import describe_machine
 from benchmarks.nightly_load import COPIED, ROOT, free_port
 from flows.processes import Kept, session_of
+from tasks.launch.supervise import GUARD
 from tasks.records import RunRecord
 from tasks.store import Store
 
@@ -131,7 +132,7 @@ class Place:
         for process, words in self._processes():
             if any(word.endswith("/supervise.py") for word in words):
                 with suppress(psutil.NoSuchProcess):
-                    found += process.children()
+                    found += [child for child in process.children() if child.name() != GUARD.decode()]
         return found
 
     def jobs(self) -> list[psutil.Process]:

@@ -14,13 +14,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+GUARD = b"maxview-guard"  # how `ps -e` calls the process that outlives a killed supervisor for a moment
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
 LEFTOVER_S = 2.0  # the same for what the command left running
 POLL_S = 0.2
 TIMED_OUT = 124  # as timeout(1) and xpk
 CANNOT_START = 127  # as a shell
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -39,10 +42,10 @@ def say(line: str) -> None:
     os.write(1, f"{chr(10) if broken else ''}{line}\n".encode())
 
 
-def control(option: int, value: int) -> None:
+def control(option: int, value: int | bytes) -> None:
     """prctl(2); other systems than Linux do without."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, value)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def main(argv: list[str]) -> int:
@@ -75,13 +78,47 @@ def main(argv: list[str]) -> int:
         say(f"maxview: cannot start {command[0]}: {error.strerror}")
         code = CANNOT_START
     else:
+        guard = Guard(process.pid)
         if ended:  # the signal came before there was a process to pass it on to
             process.terminate()
         code = wait(process, limit_s, grace_s, lambda: ended)
         end_group(process.pid)  # its children may have outlived it and still write to the log
+        guard.dismiss()
     say(f"XPK End: {stamp()}")
     say(f"EXIT_CODE={code}")
     return code
+
+
+class Guard:
+    """A second process that kills a group once this one is gone.
+
+    The kernel ends the command with its supervisor, but not what the command has started: these would go on writing to
+    the log and the checkpoints. The guard waits for the end of a pipe whose other end only the supervisor has.
+    """
+
+    def __init__(self, group: int) -> None:
+        reading, self._writing = os.pipe()  # neither is passed on to commands
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._writing)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)  # they are the supervisor's to handle
+            control(PR_SET_NAME, GUARD)
+            try:
+                if not os.read(reading, 1):
+                    os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nobody is left
+            finally:
+                os._exit(0)
+        os.close(reading)
+
+    def dismiss(self) -> None:
+        """The group has ended by itself."""
+        with suppress(BrokenPipeError):  # it was killed: it is needed no longer
+            os.write(self._writing, b"\n")
+        os.close(self._writing)
+        os.waitpid(self._pid, 0)
 
 
 def wait(process: "subprocess.Popen[bytes]", limit_s: float, grace_s: float, ended: Callable[[], bool]) -> int:

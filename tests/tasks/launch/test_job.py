@@ -149,7 +149,7 @@ def test_after_kill_9_of_the_supervisor_the_run_starts_again(
     local.stop(again)
 
 
-def test_what_a_killed_supervisor_left_is_ended_before_the_run_starts_again(
+def test_what_a_killed_supervisor_left_is_ended_with_it(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     mark = tmp_path / "pid"
@@ -160,8 +160,10 @@ def test_what_a_killed_supervisor_left_is_ended_before_the_run_starts_again(
     grandchild = int(mark.read_text())
     os.kill(first.pid, signal.SIGKILL)
     end(first)
+    # ended at once, and not only by whoever launches the run again
+    wait_for(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: not list(local.members(first)))  # nor does the guard stay
     second = launch_or_attach(plan, directory)
-    assert not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
     assert local.is_alive(second)
     local.stop(second)
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT
-from tasks.launch import local
+from tasks.launch import local, supervise
 from tasks.launch.errors import LaunchError
 from tasks.records import LocalHandle, RunPlan
 from tasks.store import RunDirectory
@@ -52,7 +52,8 @@ def is_up(handle: LocalHandle) -> bool:
 
 def trainer_of(handle: LocalHandle) -> int:
     """The pid of the command under the supervisor."""
-    (child,) = psutil.Process(handle.pid).children()
+    guard = supervise.GUARD.decode()
+    (child,) = [child for child in psutil.Process(handle.pid).children() if child.name() != guard]
     return child.pid
 
 
@@ -206,9 +207,12 @@ def test_stop_finds_what_a_killed_supervisor_left(start: Start, tmp_path: Path) 
     handle = start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
     wait_for(lambda: mark.exists() and mark.read_text())
     grandchild = int(mark.read_text())
+    for process in psutil.Process(handle.pid).children():
+        if process.name() == supervise.GUARD.decode():
+            process.kill()  # it would end the rest at once
     os.kill(handle.pid, signal.SIGKILL)
     wait_for(lambda: not local.is_alive(handle))
-    assert psutil.pid_exists(grandchild)  # only the supervisor's own child dies with it
+    assert psutil.pid_exists(grandchild)  # by itself only the supervisor's own child dies with it
     assert grandchild in set(local.members(handle))
     local.stop(handle)
     wait_for(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
