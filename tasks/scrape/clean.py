@@ -21,16 +21,24 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
             rest = b""
             yield data
             continue
-        keep = len(data)
-        escape = data.rfind(b"\x1b", max(0, keep - LONGEST))
-        if escape >= 0 and not _ESCAPE.match(data, escape):
-            keep = escape
-        elif data.endswith(b"\r"):
-            keep -= 1
+        keep = keep_back(data)
         rest = data[keep:]
         yield _clean(data[:keep], note)
     if rest:
         yield _clean(rest, note)
+
+
+def keep_back(data: bytes) -> int:
+    """Up to where a piece is certain: an escape sequence or a carriage return at its end may go on in the next."""
+    escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
+    if escape >= 0 and not _ESCAPE.match(data, escape):
+        return escape
+    return len(data) - data.endswith(b"\r")
+
+
+def clean_piece(data: bytes) -> bytes:
+    """A piece of text without colour codes and lone carriage returns."""
+    return _clean(data, lambda _: None)
 
 
 def _clean(data: bytes, note: Callable[[str], None]) -> bytes:

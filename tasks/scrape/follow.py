@@ -2,13 +2,20 @@
 
 import re
 
+import polars as pl
+
 from configs.schema import Frozen
 from tasks.records import LogError
 from tasks.scrape.anchors import find_anchors
 from tasks.scrape.death import DeathLog
+from tasks.scrape.dialects import Dialect, open_reader, recognise
+from tasks.scrape.live import LiveText
+from tasks.scrape.maxtext import FORMAT as MAXTEXT
 from tasks.scrape.prefix import PREFIX, prefix_of_step
 from tasks.scrape.step_line import LOOSE, StepLine, parse_step
 from tasks.scrape.window import CONTEXT, Window
+
+LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
 
 
 class StepCompleted(Frozen):
@@ -58,7 +65,10 @@ type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died |
 
 
 class LogFollower:
-    """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half."""
+    """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half.
+
+    Lines and offsets are those of the text without what is taken off it (see `live`), as in a reading.
+    """
 
     def __init__(self) -> None:
         self._data = b""
@@ -71,14 +81,17 @@ class LogFollower:
         self._last_step = -1
         self._ordered = False  # the step lines have the logger's prefix
         self._ended = False
+        self._live = LiveText()
+        self._dialect: Dialect | None = None  # of other trainers than MaxText
 
     def feed(self, data: bytes) -> list[LogEvent]:
         """Take in what the log gained; returns what happened in it, in order."""
-        self._data += data
+        self._data += self._live.feed(data)
         return self._advance(self._find_end(), last=False)
 
     def close(self) -> list[LogEvent]:
         """The log gains nothing more: what its last, unfinished line and a missing end tell."""
+        self._data += self._live.close()
         events = self._advance(len(self._data), last=True)
         if not self._ended:
             window = Window(self._data, self._base, self._line, self._done, self._done, last=True)
@@ -101,6 +114,7 @@ class LogFollower:
             found.append((match.start(), self._take_step(window, match.start(), last=last)))
         for name, match in find_anchors(window, self._done, end):
             found.append((match.start(), self._take_anchor(name, match, window)))
+        found += self._read_rows(end)
         found.sort(key=lambda hit: hit[0])
         self._death.settle(window)
         self._forget(end)
@@ -123,6 +137,30 @@ class LogFollower:
         return [
             StepCompleted(step=line.step, seconds=seconds, loss=loss, text=text, line=source.line, offset=source.offset)
         ]
+
+    def _read_rows(self, end: int) -> list[tuple[int, list[LogEvent]]]:
+        """The steps and checkpoints of other dialects: their readers read what is new, with the lines before it."""
+        dialect = recognise(self._data[self._done : end]) if self._dialect is None and self._before is None else None
+        if dialect is not None and dialect.format != MAXTEXT:
+            self._dialect = dialect
+        if self._dialect is None:
+            return []
+        begin = self._data.rfind(b"\n", 0, max(0, self._done - CONTEXT)) + 1
+        line = self._line + self._data.count(b"\n", 0, begin)
+        reader = open_reader(self._dialect)
+        reader.feed(Window(self._data[begin:end], self._base + begin, line, 0, end - begin, last=True))
+        run = reader.finish(name="", span=(begin, end))
+        found: list[tuple[int, list[LogEvent]]] = []
+        for row in run.steps.filter(pl.col("offset") >= self._base + self._done).iter_rows(named=True):
+            position = row["offset"] - self._base
+            self._last_step = row["offset"]
+            text = self._data[position : position + LONGEST_TEXT].split(b"\n")[0].decode("utf-8", "replace").rstrip()
+            event = StepCompleted(
+                step=row["step"], seconds=row["seconds"], loss=row["loss"], text=text, line=row["line"],
+                offset=row["offset"],
+            )  # fmt: skip
+            found.append((position, [event]))
+        return found
 
     def _take_anchor(self, name: str, match: re.Match[bytes], window: Window) -> list[LogEvent]:
         source = window.source(match.start())

@@ -25,6 +25,8 @@ _EXPORTED = re.compile(
     rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)"
 )
 
+LINE_PREFIXES = (_POD, _EXPORTED)
+
 
 @dataclass(frozen=True)
 class Unwrapped:

@@ -18,6 +18,8 @@ from tasks.scrape import (
     StepCompleted,
     scrape_text,
 )
+from tasks.scrape.live import LiveText
+from tasks.scrape.unwrap import unwrap
 
 SAVE = (
     "[process=0] Saving checkpoint at step 0",
@@ -143,3 +145,55 @@ def test_a_long_log_is_not_kept(logs: Any) -> None:
         follower.feed(logs.step(step).encode() + b"\n")
     held = sum(len(value) for value in vars(follower).values() if isinstance(value, bytes))
     assert held < 100_000
+
+
+def wrapped(data: bytes) -> bytes:
+    """As a terminal gets it from `kubectl logs --prefix`: coloured, with a progress bar."""
+    data = data.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m")
+    data = data.replace(b"Traceback", b" 10%|#  |\r100%|###|\r\nTraceback")
+    return b"".join(b"[pod/job-0-0-abcde/jax-tpu] " + line + b"\n" for line in data.split(b"\n")[:-1])
+
+
+def inside(data: bytes) -> bytes:
+    with unwrap(lambda: iter([data]), "x") as found:
+        (chunks,) = found.logs.values()
+        return b"".join(chunks())
+
+
+@settings(max_examples=60, deadline=None)
+@given(cuts=st.lists(st.integers(0, 4000), max_size=30))
+def test_what_is_around_a_growing_log_is_taken_off(log: bytes, cuts: list[int]) -> None:
+    for data in (wrapped(log), log, log.replace(b"\n", b" "), b"2026-04-18T00:55:39.2Z x\n", b"", b"\x1b[3", b"a\r"):
+        live, pieces = LiveText(), []
+        edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+        pieces = [live.feed(data[begin:end]) for begin, end in itertools.pairwise(edges)]
+        assert b"".join(pieces) + live.close() == inside(data)
+    data = wrapped(log)
+    expected = follow(inside(data), [])
+    assert follow(data, [min(cut, len(data)) for cut in cuts]) == expected
+    assert sum(isinstance(event, StepCompleted) for event in expected) == 6
+
+
+MEGATRON = "".join(
+    f" [2024-01-01 00:00:{n:02d}] iteration {n:8d}/      20 | consumed samples: {n * 8:12d} | elapsed time per "
+    f"iteration (ms): {200 + n}.5 | learning rate: 1.000000E-04 | global batch size:     8 | lm loss: {9 - n / 10:.6E} "
+    "| loss scale: 1.0 | grad norm: 1.500 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    for n in range(1, 12)
+).encode()
+TORCHTITAN = "".join(
+    f"[rank0]:[titan] 2025-06-01 10:00:{n:02d},123 - root - INFO - step: {n:2d}  loss: {8 - n / 10:8.5f}  grad_norm: "
+    f" 1.2500  memory:  1.95GiB(2.05%)  tps: 1,234  tflops: 5.00  mfu: 0.50%\n"
+    for n in range(1, 12)
+).encode()
+
+
+@pytest.mark.parametrize("data", [MEGATRON, TORCHTITAN], ids=["Megatron", "torchtitan"])
+@pytest.mark.parametrize("size", [1, 97, 400, 10_000])
+def test_steps_of_other_dialects(data: bytes, size: int) -> None:
+    (run,) = scrape_text(data, name="x").runs
+    assert run.steps.height == 11
+    events = follow(data, list(range(size, len(data), size)))
+    steps = [event for event in events if isinstance(event, StepCompleted)]
+    expected = run.steps.select("step", "seconds", "loss", "line", "offset").rows()
+    assert [(step.step, step.seconds, step.loss, step.line, step.offset) for step in steps] == expected
+    assert all(data[step.offset :].startswith(step.text.encode()) for step in steps)
