@@ -12,6 +12,7 @@ logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pod
 | pull_error | its pods wait with ErrImagePull |
 | preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended and says so |
 | node_gone | once its log has `when`: pod, log and node are gone |
+| kueue_evicted | once its log has `when`: Kueue ends its pods and puts it back into the queue |
 | cut_log | log streams break after every `bytes` bytes, `times` times |
 | error | `times` requests whose path holds `path` are answered with `code` |
 | slow | the same, but `seconds` late |
@@ -196,7 +197,7 @@ class Cluster:
         }
         places = [(index, worker) for index in range(slices) for worker in range(workers)][: self.most_pods]
         pull = self.take_fault("pull_error") is not None
-        fault = self.take_fault(*ENDINGS, "node_gone")
+        fault = self.take_fault(*ENDINGS, "node_gone", "kueue_evicted")
         codes = await asyncio.gather(
             *(
                 self.run_pod(jobset, template, container, spec["name"], place, pull=pull, fault=fault)
@@ -204,7 +205,7 @@ class Cluster:
             )
         )
         key: Key = ("jobset.x-k8s.io", "jobsets", namespace, name)
-        if self.objects.get(key) is not jobset:
+        if self.objects.get(key) is not jobset or (fault and fault["kind"] == "kueue_evicted"):
             return
         done = not any(codes)
         end = (
@@ -298,6 +299,15 @@ class Cluster:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(pod.over.wait(), float(fault.get("grace_s", 30)))
         pod.end(signal.SIGKILL)
+        if fault["kind"] == "kueue_evicted":
+            await asyncio.sleep(0.5)
+            self.put(key, item, "DELETED")
+            name = item["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
+            for other, workload in list(self.objects.items()):
+                if other[1] == "workloads" and workload["metadata"]["ownerReferences"][0]["name"] == name:
+                    message = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
+                    workload["status"] = {"conditions": [condition("Evicted", "Preempted", message)]}
+                    self.put(other, workload, "MODIFIED")
 
     async def delete_jobset(self, name: str, grace_s: float) -> None:
         """End the pods of a deleted JobSet as the kubelet does, then forget them."""

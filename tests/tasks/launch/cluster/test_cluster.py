@@ -116,7 +116,13 @@ def test_the_pod_that_failed_says_why_where_the_first_did_not(
 
 
 @pytest.mark.parametrize(
-    ("kind", "cause"), [("preempted", "Preempted"), ("evicted", "Evicted"), ("node_shutdown", "NodeShutdown")]
+    ("kind", "cause"),
+    [
+        ("preempted", "Preempted"),
+        ("evicted", "Evicted"),
+        ("node_shutdown", "NodeShutdown"),
+        ("kueue_evicted", "Evicted (Preempted)"),
+    ],
 )
 def test_a_machine_that_is_taken_away_is_made_good(
     kind: str, cause: str, standin: Any, make_plan: MakePlan, directory: RunDirectory
