@@ -177,6 +177,9 @@ def scrape(
     output: Annotated[
         Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
     ] = None,
+    schedule: Annotated[
+        Path | None, Parameter(help="SVG file for the pipeline schedule that a Megatron log shows.")
+    ] = None,
 ) -> int:
     """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
 
@@ -184,11 +187,13 @@ def scrape(
     Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
     """
     from flows.notes import show_progress, warn_of_unread
-    from flows.show import show_reading
+    from flows.show import show_reading, write_schedule
     from tasks.scrape import read_sources
 
     told = partial(show_progress, Console(stderr=True))
     reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=told)
+    if schedule is not None:
+        write_schedule(reading, schedule)
     show_reading(reading, format_, output)
     warn_of_unread(reading)
     return 0

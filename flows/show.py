@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from configs.comparison import find, first_comment, list_names, load_comparison, load_target
+from tasks.publish.schedule import draw_schedule
 from tasks.publish.text import visible
 from tasks.records import CheckpointProof, LogReading, RunReading
 from tasks.resolve import ResolvedConfig
@@ -83,6 +84,17 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
     console = Console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=120)
     for run in reading.runs:
         _show_run(console, run)
+
+
+def write_schedule(reading: LogReading, path: Path) -> None:
+    """The picture of the one schedule in a reading. Raises ValueError if there is none, or more than one."""
+    runs = [run for run in reading.runs if run.schedule]
+    if len(runs) != 1:
+        raise ValueError(
+            f"--schedule needs one log with events like 'rank 6 forward start tensor 0', these hold {len(runs)}: "
+            + ("give one at a time" if runs else "leave it out")
+        )
+    write_atomically(path, draw_schedule(runs[0]) or "")
 
 
 def _show_run(console: Console, run: RunReading) -> None:
