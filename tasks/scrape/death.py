@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.causes import classify, is_follower
+from tasks.scrape.choose_death import Found, choose, join
 from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, weakness
 from tasks.scrape.window import OVERLAP, Window
 
@@ -31,25 +32,11 @@ _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  #
 _EXPLAINED: tuple[DeathKind, ...] = ("other", "killed", "timeout")
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Something that may have ended the run."""
-
-    form: str  # "traceback", "stop", "usage", "fatal", "signal" or "event"
-    type: str
-    message: str
-    text: str
-    source: Source
-    detail: str = ""
-    weak: str = ""
-    chained: bool = False
-
-
 @dataclass
 class DeathLog:
     """What a log gives as reasons to stop."""
 
-    found: list[_Found] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)  # offsets of tracebacks whose end was not there yet
     exit_code: int | None = None
     _exit: Source | None = None
@@ -112,10 +99,10 @@ class DeathLog:
             weak = weak or before.weak
         if weak == "logged" and not is_followed(data, raised, position):
             weak = ""  # it was the last that the program did
-        found = _Found("traceback", raised.type, raised.message, raised.text, window.source(raised.position))
+        found = Found("traceback", raised.type, raised.message, raised.text, window.source(raised.position))
         self._keep(replace(found, detail=raised.detail, weak=weak, chained=chained))
 
-    def _before(self, offset: int) -> _Found | None:
+    def _before(self, offset: int) -> Found | None:
         return next(
             (one for one in reversed(self.found) if one.form == "traceback" and one.source.offset < offset), None
         )
@@ -123,9 +110,9 @@ class DeathLog:
     def _note(self, form: str, kind: str, message: str, position: int, window: Window) -> None:
         message = message.strip()
         text = f"{kind}: {message}" if form in ("stop", "usage", "fatal") else f"{kind}\n{message}"
-        self._keep(_Found(form, kind, message, text, window.source(position)))
+        self._keep(Found(form, kind, message, text, window.source(position)))
 
-    def _keep(self, found: _Found) -> None:
+    def _keep(self, found: Found) -> None:
         self.found.append(found)
         if len(self.found) > MOST:  # something fails for ever, and the log with it: what began it and what is last
             del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST)]
@@ -144,7 +131,7 @@ class DeathLog:
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
             late = found
         events = [one for one in late if one.form == "event"]
-        chosen = _choose([one for one in late if not one.weak], several=len(self._processes) > 1)
+        chosen = choose([one for one in late if not one.weak], several=len(self._processes) > 1)
         if chosen is None:
             return self._without_exception(late, events, early=last_step < 0)
         best, why, chain = chosen
@@ -154,11 +141,11 @@ class DeathLog:
                 kind = self._kind(earlier, early=last_step < 0)
                 if kind != "other":
                     reason = f"its class is that of {earlier.type} in line {earlier.source.line}, which led to it"
-                    error = error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
+                    error = error.model_copy(update={"kind": kind, "why": join(error.why, reason)})
                     break
         return self._explain(error, best, events)
 
-    def _explain(self, error: LogError, best: _Found, events: list[_Found]) -> LogError:
+    def _explain(self, error: LogError, best: Found, events: list[Found]) -> LogError:
         """With the class of an eviction that the log tells of, if the error may have come of it."""
         if error.kind not in _EXPLAINED and not is_follower(best.text):
             return error
@@ -166,17 +153,17 @@ class DeathLog:
             kind = self._kind(event, early=False)
             if kind in ("preempted", "host_oom"):
                 reason = f"line {event.source.line} says: {event.message}"
-                return error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
+                return error.model_copy(update={"kind": kind, "why": join(error.why, reason)})
         return error
 
-    def _without_exception(self, late: list[_Found], events: list[_Found], *, early: bool) -> LogError | None:
+    def _without_exception(self, late: list[Found], events: list[Found], *, early: bool) -> LogError | None:
         signals = [one for one in late if one.form == "signal"]
         code = self.exit_code
         if code is not None and code >= 128 and self._exit is not None:
             name = _SIGNALS.get(code - 128, f"signal {code - 128}")
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
             message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in _SIGNALS else f"ended by {name}"
-            best = _Found("signal", name, message, f"{name}: {message}", self._exit)
+            best = Found("signal", name, message, f"{name}: {message}", self._exit)
             if signals:
                 best = replace(best, source=signals[0].source)
             return self._explain(self._error(best, early=early), best, events)
@@ -189,7 +176,7 @@ class DeathLog:
             return self._error(weak[-1], f"raised {weak[-1].weak}; nothing else explains exit code {code}", early=early)
         return None
 
-    def _error(self, found: _Found, why: str = "", *, early: bool) -> LogError:
+    def _error(self, found: Found, why: str = "", *, early: bool) -> LogError:
         return LogError(
             type=found.type,
             message=found.message,
@@ -200,46 +187,8 @@ class DeathLog:
             detail=found.detail,
         )
 
-    def _kind(self, found: _Found, *, early: bool) -> DeathKind:
+    def _kind(self, found: Found, *, early: bool) -> DeathKind:
         return classify(found.text, backend=self._backend, before_steps=early)
-
-
-def _choose(strong: list[_Found], *, several: bool) -> tuple[_Found, str, list[_Found]] | None:
-    """What ended the run, why this one, and the chain of exceptions that it is the last of."""
-    stops = [one for one in strong if one.form == "stop"]
-    if stops:
-        return stops[0], "", stops[:1]
-    chains: list[list[_Found]] = []
-    for one in strong:
-        if one.form not in ("traceback", "fatal"):
-            continue
-        if one.chained and chains and chains[-1][-1].form == "traceback":
-            chains[-1].append(one)
-        else:
-            chains.append([one])
-    if not chains:
-        # programs around the trainer complain in the same words, and the trainer may start all the same
-        refused = [one for one in strong if one.form == "usage"]
-        return (refused[-1], "", refused[-1:]) if refused else None
-    own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
-    others = len(chains) - len(own)
-    why = (
-        f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere" if own and others else ""
-    )
-    chains = own or chains
-    first = next((index for index, chain in enumerate(chains) if chain[0].form == "fatal"), len(chains))
-    raised = chains[:first] or chains[:1]
-    repeated = len({(chain[-1].type, chain[-1].message) for chain in raised}) < len(raised)
-    chain = raised[0] if several or repeated else raised[-1]
-    if len(chains) > 1 and chain is raised[0]:
-        why = _join(why, f"the first of {len(chains)}")
-    if len(chain) > 1:
-        why = _join(why, f"the last of a chain of {len(chain)}")
-    return chain[-1], why, chain
-
-
-def _join(*reasons: str) -> str:
-    return "; ".join(reason for reason in reasons if reason)
 
 
 def _text(data: bytes | None) -> str:

@@ -128,7 +128,7 @@ def test_a_checkout_of_any_age(
     (package / "configs/base.yml").write_text("".join(f"{key}: 0\n" for key in OURS))
     found = find_maxtext(Path(sys.executable), tmp_path)
     assert (found.module, found.package, found.source) == (module, str(package), str(package.parent))
-    assert (found.keys, found.dialects) == (OURS, {False})
+    assert (found.keys, found.dialects) == (OURS, frozenset({False}))
     assert "maxtext" not in found.versions
     run = plan_maxtext(config("linen"), found, tmp_path / "r")
     assert run.environment["PYTHONPATH"] == str(package.parent)
