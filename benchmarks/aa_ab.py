@@ -1,6 +1,6 @@
 """Turns real step times of equal runs into what the decisions are worth: false alarms, and changes that are found.
 
-    python -m benchmarks.aa_ab noise.parquet [--resampled 10000] [--control-only]
+    python -m benchmarks.aa_ab noise.parquet [--resampled 10000]
 
 A/A: the runs as they were, in pairs and in disjoint comparisons of three pairs, through the whole of `tasks.diff`; then
 comparisons whose runs are drawn again out of stretches of neighbours. A/B: the same with a slowdown, a speed-up or a
@@ -9,6 +9,7 @@ the other way round). MaxView's rule, any difference of a printed figure is gree
 """
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import expm1, log, sqrt
@@ -18,7 +19,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from benchmarks.noise_table import Noise, draw_runs, levels_of, load_noise, make_record, priors_from
+from benchmarks.noise_table import STRETCH, Noise, draw_runs, levels_of, load_noise, make_record, priors_from
 from configs.comparison import load_tolerances
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparison import diff
@@ -52,6 +53,8 @@ def main() -> None:
     parser.add_argument("--resampled", type=int, default=10_000)
     arguments = parser.parse_args()
     noise = load_noise(arguments.table)
+    if noise.runs < 2 * STRETCH:
+        sys.exit(f"{arguments.table} has {noise.runs} runs: collect at least {2 * STRETCH} (noise_collect --runs)")
     print(describe_machine(("numpy", "scipy", "polars")))
     print(f"{arguments.table.name}: {noise.runs} equal runs × {noise.seconds.shape[1]} steps")
     halves = [(noise.side(half), priors_from(noise, noise.side(1 - half))) for half in (0, 1)]

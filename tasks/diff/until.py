@@ -41,9 +41,7 @@ def next_look(record: ComparisonRecord, *, repeats: int, patience: Patience, spe
         following = min(following, repeats + int(left // each))
     if left <= 0 or following <= repeats:
         allowed = show_duration(patience.budget_s or 0.0)
-        return NextLook(
-            repeats=None, why=f"{titles} is not decided, and {allowed} allow no more"
-        )
+        return NextLook(repeats=None, why=f"{titles} is not decided, and {allowed} allow no more")
     more = following - repeats
     price = "" if each is None else f", about {show_duration(more * each)}"
     return NextLook(repeats=following, why=f"{titles} is not decided: {more} more of each{price}")

@@ -1,5 +1,6 @@
 """What the history knows of the noise of a target: which runs count as equal, and which are left out."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,8 +8,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tasks.history.prior import equal_differences, noise_priors
+from tasks.diff.case import CaseRuns, compare_case
+from tasks.history import append_comparison
+from tasks.history.prior import equal_differences, noise_priors, read_priors
 from tasks.history.rows import HISTORY_SCHEMA
+from tasks.history.table import read_runs
+from tasks.records import ComparisonRecord
+from tasks.store import Store
+
+type Night = Callable[..., ComparisonRecord]
 
 QUICK = "step_time_quick_s"
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -78,3 +86,21 @@ def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
 
 def test_no_history_is_no_prior() -> None:
     assert noise_priors(table([]), target="cpu", case="01_base") == {}
+
+
+def test_what_was_compared_before_judges_the_next_comparison(store: Store, night: Night) -> None:
+    for day in range(1, 7):  # six nights of equal runs of one commit, which differ by up to 2 %
+        append_comparison(night(day, seconds=0.1 + 0.001 * (day % 3), repeats=2), store)
+    later = night(9, seconds=0.1, candidate_s=0.15, repeats=1)
+    runs = read_runs(later, store)
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs))
+    priors = read_priors(case, store)
+    assert set(priors) == {"step_time_s", "step_time_quick_s"}
+    # one pair is enough now; without the history it was not
+    (known,) = [row for row in compare_case(case, priors=priors).rows if row.metric == "step_time_s"]
+    (alone,) = [row for row in compare_case(case).rows if row.metric == "step_time_s"]
+    assert (known.verdict, alone.verdict) == ("regressed", "unknown")
+    assert "history of 01_base on cpu" in known.reason
+    assert known.effect == pytest.approx(0.5)
+    append_comparison(later, store)
+    assert read_priors(case, store) == priors  # the runs that are judged do not count
