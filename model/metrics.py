@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
+import jax
 import numpy as np
 
 from configs.load import ConfigError
@@ -26,14 +27,20 @@ def to_json(value: Number) -> int | float | str:
 
 
 class MetricsFile:
-    """The JSON lines of a run. A resumed run appends; the lines of steps that it repeats come later and count."""
+    """The JSON lines of a run. A resumed run appends; the lines of steps that it repeats come later and count.
+
+    Of several processes only the first writes: all have the same numbers.
+    """
 
     def __init__(self, path: Path):
         self.path = path
+        if jax.process_index() != 0:
+            self.file: IO[str] = Path(os.devnull).open("w", encoding="utf-8")
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             drop_torn_line(path)
-            self.file: IO[str] = path.open("a", encoding="utf-8")
+            self.file = path.open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
             raise ConfigError([message]) from error

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import jax
+from jax.experimental import multihost_utils
+
 EXIT_SIGTERM = 128 + signal.SIGTERM
 
 
@@ -13,6 +16,16 @@ class StopSignal:
     """Whether SIGTERM has arrived."""
 
     arrived: bool = False
+
+    def reached(self, step: int) -> bool:
+        """Whether to stop before `step`, asked by every process before every step.
+
+        Of several processes each has its own SIGTERM, at its own time: JAX's coordinator names the step at which all of
+        them stop, else one would wait for ever for the part of another.
+        """
+        if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
+            self.arrived = True
+        return self.arrived
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from model import checkpoint, report
 from model.cross_restore import cross_restore
 from model.data import synthetic_batch
 from model.digest import digest
+from model.distributed import join_processes, leave_processes
 from model.flops import step_flops
 from model.implementation import make_implementation
 from model.metrics import MetricsFile
@@ -57,6 +58,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
         ConfigError: the config does not fit the devices.
     """
     run_directory = find_run_directory(config)
+    join_processes(config)
     metrics_path = find_metrics_path(config, run_directory)
     if config.log_config:
         report.log_config(config)
@@ -137,7 +139,7 @@ def train_loop(
     first = int(state.step)
     total_weights = batch.shape[0] * config.max_target_length
     for step in range(first, config.steps):
-        if stop.arrived:
+        if stop.reached(step):
             break
         state, metrics, seconds = run_step(program, state, batch)
         loss = metrics["loss"]
@@ -184,7 +186,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_train_config(arguments.config, arguments.overrides)
         with catch_sigterm() as stop:
-            return train(config, stop, arguments.continue_from)
+            code = train(config, stop, arguments.continue_from)
+            leave_processes()
+            return code
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
