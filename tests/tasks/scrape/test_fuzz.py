@@ -64,7 +64,7 @@ def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) ->
             if row[column] is not None:
                 # three decimals, then something that cannot belong to the number
                 assert re.match(
-                    rb"[^\n]*?, %s:[ \t]+%s(?![\d.])" % (key.encode(), f"{row[column]:.3f}".encode()), place
+                    rb"[^\n]*?,[ \t]+%s:[ \t]+%s(?![\d.])" % (key.encode(), f"{row[column]:.3f}".encode()), place
                 )
     offsets = [offset for offset, _ in display_lines(text, run.span)]
     assert offsets == sorted(set(offsets))
