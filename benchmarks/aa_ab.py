@@ -115,7 +115,7 @@ def print_resampled(noise: Noise, halves: Sequence[tuple[list[range], Priors]], 
                 decisions.append(decide(pairs, priors, factor))
         print(f"{number} resampled comparisons, {repeats} of each × {noise.seconds.shape[1]} steps:")
         for factor, decisions in outcomes.items():
-            words = Counter(decision.verdict for decision in decisions)
+            words: Counter[str] = Counter(decision.verdict for decision in decisions)
             right = "regressed" if factor > 1 else "improved"
             different = sum(words[word] for word in DECIDED) if factor == 1 else words[right]
             holds = sum(is_covered(decision, factor) for decision in decisions)
