@@ -1,4 +1,4 @@
-"""Turns N trainings of one config into a table of their steps: the real noise that the A/A and A/B benchmarks draw from.
+"""Turns N trainings of one config into a table of their steps: the real noise that the other benchmarks draw from.
 
     python -m benchmarks.noise_collect --runs 400 --steps 50 -o noise.parquet
 
@@ -59,7 +59,9 @@ def main() -> None:
             name = f"run-{run:04d}"
             overrides = (f"base_output_directory={folder}", f"run_name={name}", f"steps={arguments.steps}", *FIXED)
             if run == 0:
-                load_train_config(config, list(overrides))  # an error in the config is told here, not 400 times in a log
+                load_train_config(
+                    config, list(overrides)
+                )  # an error in the config is told here, not 400 times in a log
             started = time.time()
             log = str(Path(folder, f"{name}.log"))
             process = context.Process(target=train_once, args=(str(config), overrides, log))

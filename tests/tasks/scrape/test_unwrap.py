@@ -238,7 +238,14 @@ def test_what_polars_reads_otherwise_is_read_with_care(form: str) -> None:
     with unwrap(lambda: iter([text.encode()]), "x") as found:
         (chunks,) = found.logs.values()
         lines = b"".join(chunks()).decode().split("\n")
-    expected = ["XPK Start: Sat Apr 18 00:00:00 UTC 2026", "lone \ufffd half", "from log", "one text", "EXIT_CODE=0", ""]
+    expected = [
+        "XPK Start: Sat Apr 18 00:00:00 UTC 2026",
+        "lone \ufffd half",
+        "from log",
+        "one text",
+        "EXIT_CODE=0",
+        "",
+    ]
     assert lines == [line for line in expected if form != "array" or "half" not in line]
 
 
