@@ -22,7 +22,7 @@ app = cyclopts.App(
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
 
-Out = Annotated[Path, Parameter(name="--out", help="Folder for runs, records and pages.")]
+Out = Annotated[str, Parameter(name="--out", help="Folder or gs://bucket/prefix for runs, records and pages.")]
 Case = Annotated[
     list[str] | None, Parameter(name="--case", help="A case, again for more; all: every case.", negative="")
 ]
@@ -30,7 +30,7 @@ Set = Annotated[list[str] | None, Parameter(name="--set", help="key=value for bo
 Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
 State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
 
-DEFAULT_OUT = Path("maxview-out")
+DEFAULT_OUT = "maxview-out"
 LONGEST_WORD = 4_096  # as long as a path can be
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
 
@@ -104,7 +104,7 @@ def compare(
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
     )
     budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
-    resolve(request, out)
+    resolve(request, Path(out))
     _check_out(out)
 
     def run() -> Any:
@@ -125,7 +125,7 @@ def compare(
             until_decided=until_decided,
             budget_s=budget_s,
             max_repeats=max_repeats,
-            out=str(out.absolute()),
+            out=_place(out),
             fresh=fresh,
             return_state=True,
         )
@@ -158,9 +158,7 @@ def ingest(
     def run() -> Any:
         from flows.ingest import ingest as flow
 
-        return flow(
-            logs=[str(path.absolute()) for path in logs], case=case, out=str(out.absolute()), aa=aa, return_state=True
-        )
+        return flow(logs=[str(path.absolute()) for path in logs], case=case, out=_place(out), aa=aa, return_state=True)
 
     return _run_flow(run, as_json=json_)
 
@@ -294,7 +292,7 @@ def up(
     from flows import up as services
 
     where = state or services.default_state(os.environ)
-    place = services.Place(state=where.absolute(), out=str(out.absolute()), host=host, port=port, pool=pool, runs=runs)
+    place = services.Place(state=where.absolute(), out=_place(out), host=host, port=port, pool=pool, runs=runs)
     _check_out(out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     services.start(place, errors.print)
@@ -357,7 +355,7 @@ def nightly(
             repeats=repeats,
             overrides=list(set_ or []),
             config=str(config.absolute()) if config else None,
-            out=str(out.absolute()),
+            out=_place(out),
             fresh=fresh,
             return_state=True,
         )
@@ -399,7 +397,7 @@ def history(
     from flows.trends import show_history
 
     return show_history(
-        str(out),
+        out,
         case=case,
         metrics=metric or (),
         target=target,
@@ -415,13 +413,18 @@ def doctor(*, out: Out = DEFAULT_OUT) -> int:
     """Show what works and what is missing on this machine."""
     from flows.doctor import examine
 
-    return examine(out)
+    return examine(Path(out))
 
 
-def _check_out(out: Path) -> None:
+def _check_out(out: str) -> None:
     from tasks.store import open_store
 
     open_store(out)
+
+
+def _place(out: str) -> str:
+    """An output folder that means the same in another working directory."""
+    return out if "://" in out else str(Path(out).absolute())
 
 
 def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import NoisePrior
 from tasks.diff.time_rows import Circumstances
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.store.mirror import name_store
 
 DEFAULT_OUT = "maxview-out"  # of the command line
 
@@ -114,4 +115,4 @@ def wishes_of(plan: RunPlan) -> list[str]:
         if origin == COMMAND_LINE:
             words += ["--set", f"{key}={json.dumps(plan.config[key]).strip(chr(34))}"]
     out = Path(plan.directory).parent.parent
-    return words + ([] if out == Path.cwd() / DEFAULT_OUT else ["--out", str(out)])
+    return words + ([] if out == Path.cwd() / DEFAULT_OUT else ["--out", name_store(out)])

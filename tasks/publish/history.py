@@ -37,7 +37,10 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path:
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
-    return write_atomically(store.path / PAGE, html)
+    page = write_atomically(store.path / PAGE, html)
+    store.push(plotly.parent)
+    store.push(page)
+    return page
 
 
 def _shown(number: int, item: Judged, store: Store) -> dict[str, Any]:

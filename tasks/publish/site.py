@@ -18,7 +18,10 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(Path(log), span)
         lines[arm.name] = first_lines(arm)
-    return write_page(record, directory.path, log_lines=lines, assets=store.path / "assets")
+    page = write_page(record, directory.path, log_lines=lines, assets=store.path / "assets")
+    store.push(store.path / "assets")
+    store.push(directory.path)
+    return page
 
 
 def first_lines(arm: ArmSummary) -> Iterator[tuple[int, str]]:

@@ -16,6 +16,7 @@ from tasks.store.documents import (
     run_record_from_json,
     run_record_to_json,
 )
+from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
@@ -26,6 +27,11 @@ class RunDirectory:
     """One run's folder, `<out>/runs/<run_name>`. Making the object touches no file; every write is atomic."""
 
     path: Path
+    mirror: Mirror | None = None  # of a store in a bucket
+
+    @property
+    def _name(self) -> str:
+        return f"runs/{self.path.name}"
 
     @property
     def run_name(self) -> str:
@@ -85,6 +91,8 @@ class RunDirectory:
         return self
 
     def write_plan(self, plan: RunPlan) -> Path:
+        if self.mirror is not None:
+            self.mirror.claim(self._name)
         return write_atomically(self.plan, model_to_json(plan))
 
     def read_plan(self) -> RunPlan | None:
@@ -107,7 +115,13 @@ class RunDirectory:
 
     def write_record(self, record: RunRecord) -> Path:
         """The last thing written of a run: from here on it counts as done and is not run again."""
-        return write_atomically(self.record, run_record_to_json(record))
+        if self.mirror is None:
+            return write_atomically(self.record, run_record_to_json(record))
+        self.mirror.check_claim(self._name)
+        written = write_atomically(self.record, run_record_to_json(record))
+        self.mirror.push_folder(self._name)
+        self.mirror.give_back(self._name)
+        return written
 
     def read_record(self) -> RunRecord | None:
         """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.
@@ -123,6 +137,7 @@ class ComparisonDirectory:
     """One comparison's folder, `<out>/comparisons/<comparison>/<case>/<id>`."""
 
     path: Path
+    mirror: Mirror | None = None
 
     @property
     def comparison(self) -> Path:
@@ -141,6 +156,8 @@ class ComparisonDirectory:
 
     def read_comparison(self) -> ComparisonRecord | None:
         """The comparison, or None if none was written; StoreError if the file is damaged."""
+        if self.mirror is not None and not self.comparison.exists():
+            self.mirror.fetch(self.comparison.relative_to(self.mirror.folder).as_posix())
         return read_document(self.comparison, model_from_json(ComparisonRecord))
 
     def write_file(self, name: str, text: str) -> Path:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from tasks.store.atomic import StoreError
+from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
 from tasks.store.files import Files, LocalFiles
+from tasks.store.mirror import ORIGIN, Mirror, working_copy
 from tasks.store.names import check_name
 
 
@@ -15,11 +16,12 @@ from tasks.store.names import check_name
 class Store:
     """An output folder. Names are checked, so no run, comparison or case can stand outside it."""
 
-    path: Path
+    path: Path  # of a store in a bucket: this machine's working copy
+    mirror: Mirror | None = None
 
     def run(self, run_name: str) -> RunDirectory:
         """The folder of a run, whether it exists or not; StoreError for a name that is no folder name."""
-        return RunDirectory(self.path / "runs" / check_name(run_name, "run name"))
+        return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.mirror)
 
     def run_of_log(self, log: str) -> RunDirectory:
         """The folder of the run that a record names by its log's path, wherever the store was when it was written."""
@@ -28,31 +30,49 @@ class Store:
     @property
     def files(self) -> Files:
         """The store's files by name."""
-        return LocalFiles(self.path)
+        return self.mirror.files if self.mirror else LocalFiles(self.path)
+
+    def push(self, folder: Path) -> None:
+        """A folder or file of the store is finished: where the store is a bucket, it goes there."""
+        if self.mirror is None:
+            return
+        if folder.is_file():
+            self.mirror.files.upload(folder.relative_to(self.path).as_posix(), folder)
+        else:
+            self.mirror.push_folder(folder.relative_to(self.path).as_posix())
 
     def comparison(self, comparison: str, case: str, id: str) -> ComparisonDirectory:
         """The folder of a comparison, whether it exists or not; StoreError for names that are no folder names."""
         parts = check_name(comparison, "comparison"), check_name(case, "case"), check_name(id, "comparison id")
-        return ComparisonDirectory(self.path.joinpath("comparisons", *parts))
+        return ComparisonDirectory(self.path.joinpath("comparisons", *parts), self.mirror)
 
     def runs(self) -> Iterator[RunDirectory]:
-        """Every run folder that holds a plan or a record, by name."""
-        for path in sorted((self.path / "runs").glob("*")):
-            directory = RunDirectory(path)
-            if directory.plan.is_file() or directory.record.is_file():
-                yield directory
+        """Every run folder that holds a plan or a record, by name: one listing, however many there are."""
+        if self.mirror is None:
+            for path in sorted((self.path / "runs").glob("*")):
+                directory = RunDirectory(path)
+                if directory.plan.is_file() or directory.record.is_file():
+                    yield directory
+            return
+        kinds = ("runs/*/plan.json", "runs/*/record.json")
+        found = {entry.name.split("/")[1] for kind in kinds for entry in self.mirror.files.entries("runs", kind)}
+        for name in sorted(found):
+            yield self.run(name)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
         """Every folder that holds a finished comparison, by comparison, case and id."""
-        for path in sorted((self.path / "comparisons").glob("*/*/*/comparison.json")):
-            yield ComparisonDirectory(path.parent)
+        for entry in self.files.entries("comparisons", "comparisons/*/*/*/comparison.json"):
+            yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
 
 
 def open_store(out: str | Path) -> Store:
-    """The store in the folder `out`, which is made if it is missing. Raises StoreError, and leaves nothing behind, if
-    files cannot be written there."""
+    """The store in the folder `out`, which is made if it is missing, or in the bucket gs://…/….
+
+    Raises StoreError, and leaves nothing behind, if files cannot be written there."""
+    if str(out).startswith("gs://"):
+        return _open_bucket(str(out))
     if "://" in str(out):
-        raise StoreError(f"{out}: only local folders can be the output folder; give one with --out")
+        raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
     path = Path(out).expanduser().absolute()
     made = [p for p in (path, *path.parents) if not p.exists()]
     try:
@@ -69,3 +89,19 @@ def open_store(out: str | Path) -> Store:
             f"output folder {path}: files cannot be written there ({reason}); choose another one with --out"
         ) from error
     return Store(path)
+
+
+def _open_bucket(url: str) -> Store:
+    from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which local stores need not wait for
+
+    files = GcsFiles(url)
+    files.stat("history")  # whether the bucket is there and lets us in
+    folder = working_copy(files.root)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / ORIGIN, files.root)
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: cannot be made ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
+        ) from error
+    return Store(folder, Mirror(folder, files))

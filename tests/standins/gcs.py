@@ -116,6 +116,7 @@ def md5(data: bytes) -> str:
 
 def describe(bucket: str, name: str, blob: Blob) -> dict[str, Any]:
     """The resource that the service tells of an object."""
+    link = f"{ADDRESS[0]}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}"
     return {
         "kind": "storage#object",
         "id": f"{bucket}/{name}/{blob.generation}",
@@ -132,7 +133,7 @@ def describe(bucket: str, name: str, blob: Blob) -> dict[str, Any]:
         "timeCreated": blob.created,
         "updated": blob.created,
         "metadata": blob.metadata,
-        "mediaLink": f"{ADDRESS[0]}/download/storage/v1/b/{bucket}/o/{quote(name, safe='')}?generation={blob.generation}&alt=media",
+        "mediaLink": f"{link}?generation={blob.generation}&alt=media",
     }
 
 
