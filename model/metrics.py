@@ -34,13 +34,12 @@ class MetricsFile:
 
     def __init__(self, path: Path):
         self.path = path
-        if jax.process_index() != 0:
-            self.file: IO[str] = Path(os.devnull).open("w", encoding="utf-8")
-            return
+        first = jax.process_index() == 0
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            drop_torn_line(path)
-            self.file = path.open("a", encoding="utf-8")
+            if first:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                drop_torn_line(path)
+            self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
             raise ConfigError([message]) from error
