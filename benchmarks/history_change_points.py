@@ -32,6 +32,16 @@ def make_noise(kind: str, nights: int, rng: np.random.Generator) -> Array:
     return series
 
 
+def maker(kind: str, nights: int, shape: Array | float = 0.0) -> Callable[[np.random.Generator], Array]:
+    """A function that makes a level of 100 with noise of a kind and a shape on top."""
+    return lambda rng: 100 + make_noise(kind, nights, rng) + shape
+
+
+def finds_step(place: int) -> Callable[[Array], bool]:
+    """Whether a change is found within one night of a place."""
+    return lambda s: any(abs(c.index - place) <= 1 for c in find_trend(s.tolist()).changes)
+
+
 def share(series: int, make: Callable[[np.random.Generator], Array], found: Callable[[Array], bool]) -> float:
     """The share of made-up series in which something is found; seeds 0, 1, 2, …"""
     return sum(found(make(np.random.default_rng(seed))) for seed in range(series)) / series
@@ -46,35 +56,23 @@ def main() -> None:
     print("false alarms, share of series with any change point")
     kinds = ("normal", "heavy tails (t, 3)", "skewed (lognormal 0.8)", "memory 0.3", "memory 0.6")
     for kind in kinds:
-        rates = [
-            share(count, lambda rng: 100 + make_noise(kind, n, rng), lambda s: bool(find_trend(s.tolist()).changes))
-            for n in (10, 30, 100)
-        ]
-        print(
-            f"  {kind:24}"
-            + "".join(f"  {n} nights {100 * r:5.1f} %" for n, r in zip((10, 30, 100), rates, strict=True))
-        )
+        shown = ""
+        for n in (10, 30, 100):
+            rate = share(count, maker(kind, n), lambda s: bool(find_trend(s.tolist()).changes))
+            shown += f"  {n} nights {100 * rate:5.1f} %"
+        print(f"  {kind:24}{shown}")
     print("\ndetection, share of steps found within one night of their place (normal noise)")
     for nights, place in ((12, 6), (30, 15), (30, 27), (100, 50), (100, 97)):
-        rates = []
-        for size in (2, 3, 5):
-            step = size * (np.arange(nights) >= place)
-            rates.append(
-                share(
-                    count,
-                    lambda rng: 100 + make_noise("normal", nights, rng) + step,
-                    lambda s: any(abs(c.index - place) <= 1 for c in find_trend(s.tolist()).changes),
-                )
-            )
+        after = np.arange(nights) >= place
+        rates = [share(count, maker("normal", nights, size * after), finds_step(place)) for size in (2, 3, 5)]
         shown = "".join(f"  {size} sd {100 * r:5.1f} %" for size, r in zip((2, 3, 5), rates, strict=True))
         print(f"  {nights:3} nights, step at {place:3}{shown}")
-    slope = share(count, lambda rng: make_noise("normal", 60, rng) + 0.3 * np.arange(60),
-                  lambda s: find_trend(s.tolist()).drift is not None)  # fmt: skip
-    spike = share(count, lambda rng: make_noise("normal", 40, rng) + 40 * (np.arange(40) == 17),
-                  lambda s: bool(find_trend(s.tolist()).changes))  # fmt: skip
-    print(
-        f"\na slope of 0.3 sd a night told as drift: {100 * slope:.1f} %; one night off taken for a change: {100 * spike:.1f} %"
+    slope = share(count, maker("normal", 60, 0.3 * np.arange(60)), lambda s: find_trend(s.tolist()).drift is not None)
+    off = share(
+        count, maker("normal", 40, 40.0 * (np.arange(40) == 17)), lambda s: bool(find_trend(s.tolist()).changes)
     )
+    print(f"\na slope of 0.3 sd a night told as drift: {100 * slope:.1f} %")
+    print(f"one night off taken for a change: {100 * off:.1f} %")
     print(f"{time.perf_counter() - started:.0f} s in all")
 
 
