@@ -159,6 +159,12 @@ class GcsFiles:
             raise StoreError(f"{place}: the bucket does not answer ({type(error).__name__}); try again") from error
 
 
+def open_object(url: str) -> BinaryIO:
+    """A stream of gs://bucket/…/name, never held whole; FileNotFoundError if there is none, StoreError as above."""
+    folder, _, name = url.rpartition("/")
+    return GcsFiles(folder).open(name)
+
+
 def content_type(name: str) -> str:
     """What a browser should make of an object: pages open, logs are text."""
     types = {"html": "text/html", "json": "application/json", "js": "text/javascript", "txt": "text/plain"}

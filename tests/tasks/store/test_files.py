@@ -8,7 +8,7 @@ import pytest
 
 from tasks.store import StoreError
 from tasks.store.files import AlreadyThereError, Files
-from tasks.store.gcs import GcsFiles
+from tasks.store.gcs import GcsFiles, open_object
 
 
 def test_what_is_written_is_read_and_listed(files: Files) -> None:
@@ -116,3 +116,11 @@ def test_a_bucket_that_is_none_is_named(gcs_url: str) -> None:
         list(GcsFiles("gs://other-bucket/x").entries())
     with pytest.raises(StoreError, match="is no bucket"):
         GcsFiles("gs://")
+
+
+def test_one_object_is_read_as_a_stream(gcs_url: str) -> None:
+    GcsFiles(gcs_url).write("logs/log.txt", b"completed step: 0\n" * 1000)
+    with open_object(f"{gcs_url}/logs/log.txt") as stream:
+        assert sum(1 for _ in stream) == 1000
+    with pytest.raises(FileNotFoundError):
+        open_object(f"{gcs_url}/logs/none.txt")
