@@ -26,6 +26,7 @@ from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, Patience
 from tasks.launch import job
+from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -214,7 +215,7 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
         for event in watch_step(plan, directory, handle):
             report.saw(plan, event)
             if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                path = directory.checkpoints / str(event.step)
+                path = find_checkpoint(plan, directory, event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]

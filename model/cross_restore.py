@@ -71,7 +71,7 @@ def _continue_other(
     finally:
         reader.close()
     metrics = Path(record["metrics_file"])
-    theirs = read_losses(metrics if metrics.exists() else Path(other / metrics.name))
+    theirs = read_losses(metrics if metrics.exists() else other / metrics.name)
     for step in range(int(state.step), config.steps):
         if stop.arrived:
             return known | {"evidence": f"stopped by SIGTERM before step {step}"}

@@ -9,6 +9,7 @@ from typing import IO, Self
 
 import jax
 import numpy as np
+from etils import epath
 
 from configs.load import ConfigError
 
@@ -32,12 +33,15 @@ class MetricsFile:
     Of several processes only the first writes: all have the same numbers.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, copy: epath.Path | None = None):
         self.path = path
         first = jax.process_index() == 0
+        self.copy = copy if first else None
         try:
             if first:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if self.copy is not None:  # the machine may be another one than before, or one of another run
+                    path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
@@ -49,11 +53,17 @@ class MetricsFile:
         self.file.write(json.dumps({key: to_json(value) for key, value in record.items()}) + "\n")
         self.file.flush()
 
+    def publish(self) -> None:
+        """Bring the copy up to date: with each checkpoint, so that a resumed run goes on from there in both."""
+        if self.copy is not None:
+            self.copy.write_bytes(self.path.read_bytes())
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.file.close()
+        self.publish()
 
 
 def drop_torn_line(path: Path) -> None:
@@ -65,7 +75,7 @@ def drop_torn_line(path: Path) -> None:
         os.truncate(path, text.rfind(b"\n") + 1)
 
 
-def read_losses(path: Path) -> dict[int, np.float32]:
+def read_losses(path: Path | epath.Path) -> dict[int, np.float32]:
     """The loss of every step; of a repeated step the last."""
     losses = {}
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,11 +1,14 @@
 """Turns a config into the places a run writes to, and refuses those that it cannot write to."""
 
+import tempfile
 from pathlib import Path
 
 from etils import epath
 
 from configs.load import ConfigError
 from configs.schema import TrainConfig
+
+METRICS = "metrics.jsonl"
 
 
 def find_run_directory(config: TrainConfig) -> epath.Path:
@@ -19,12 +22,18 @@ def find_run_directory(config: TrainConfig) -> epath.Path:
 
 
 def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
-    """Where the metrics go. Raises ConfigError for a bucket: an object there cannot be appended to."""
+    """The local file that the metrics go to. For a run in a bucket, whose objects cannot be appended to, it is one of
+    this machine, of which the bucket gets copies (`find_metrics_copy`)."""
     if config.metrics_file:
         return Path(config.metrics_file)
     if "://" in str(run_directory):
-        raise ConfigError([f"metrics_file is empty: {run_directory} cannot be appended to, so set it to a local file"])
-    return Path(run_directory / "metrics.jsonl")
+        return Path(tempfile.gettempdir()) / "maxview" / config.run_name / METRICS
+    return Path(run_directory / METRICS)
+
+
+def find_metrics_copy(config: TrainConfig, run_directory: epath.Path) -> epath.Path | None:
+    """Where the metrics are copied to; None where they are written to the run's folder themselves."""
+    return run_directory / METRICS if "://" in str(run_directory) and not config.metrics_file else None
 
 
 def make_run_directory(run_directory: epath.Path) -> None:

@@ -23,7 +23,7 @@ from model.distributed import join_processes, leave_processes
 from model.flops import step_flops
 from model.implementation import make_implementation
 from model.metrics import MetricsFile
-from model.place import find_metrics_path, find_run_directory, make_run_directory
+from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
 from model.sharding import check_backend, make_mesh
 from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
@@ -47,7 +47,7 @@ def run_step(program: Program, state: TrainState, batch: jax.Array) -> tuple[Tra
     return state, on_host, time.perf_counter() - started
 
 
-def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = None) -> int:
+def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | None = None) -> int:
     """Train to `steps`, resuming from the run's last committed checkpoint if it has one.
 
     Returns:
@@ -67,7 +67,8 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     mesh = make_mesh(config)
     report.log_devices(mesh)
     make_run_directory(run_directory)
-    with MetricsFile(metrics_path) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
+    copy = find_metrics_copy(config, run_directory)
+    with MetricsFile(metrics_path, copy) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
         implementation = make_implementation(config)
         declared = declare_state(config, implementation, mesh)
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -97,7 +98,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: Path | None = No
     report.log_flops(step_flops(config))
     if continue_from is not None:
         del state  # a big model fits once
-        record["cross_restore"] = cross_restore(config, declared, program, batch, epath.Path(continue_from), stop)
+        record["cross_restore"] = cross_restore(config, declared, program, batch, continue_from, stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
 
@@ -144,13 +145,17 @@ def train_loop(
         state, metrics, seconds = run_step(program, state, batch)
         loss = metrics["loss"]
         if manager is not None and np.isfinite(loss):
-            checkpoint.save(config, manager, step, state, force=step == config.steps - 1)
+            saved = checkpoint.save(config, manager, step, state, force=step == config.steps - 1)
+        else:
+            saved = False
         if step == first:
             report.log_device_memory("After params initialized")
         report.log_step(config, step=step, seconds=seconds, total_weights=total_weights, loss=loss)
         metrics_file.write(
             {"step": step, "loss": loss, **metrics, "step_time_s": seconds, "total_weights": total_weights}
         )
+        if saved:
+            metrics_file.publish()
         if not np.isfinite(loss):
             logging.error("Aborting training due to %s loss.", "NaN" if np.isnan(loss) else "Inf")
             raise NonFiniteLoss(
@@ -170,7 +175,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that win over the file")
     parser.add_argument(
         "--continue-from",
-        type=Path,
+        type=epath.Path,
         metavar="RUN_DIR",
         help="afterwards restore this run's first checkpoint, train on, and compare with what it logged",
     )

@@ -14,6 +14,7 @@ from tasks.launch.jobset import JobView
 from tasks.launch.kube import NotAnswering, connect
 from tasks.launch.logs import read_exit_code
 from tasks.launch.look import look, look_patiently, wait_until_gone
+from tasks.launch.places import fetch_own_files
 from tasks.launch.podlog import LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.supervised import READ_BYTES
@@ -30,7 +31,7 @@ class Attempt:
 
     def __init__(self, plan: RunPlan, settings: Xpk, directory: RunDirectory, handle: XpkHandle) -> None:
         self._plan, self._settings, self._handle = plan, settings, handle
-        self._log_path = directory.log
+        self._directory, self._log_path = directory, directory.log
         self._api = connect(handle.context, handle.namespace)
         self._view = JobView(exists=True)
         self._cursor = LogCursor()
@@ -62,6 +63,7 @@ class Attempt:
         finally:
             if self._pump is not None:
                 self._pump.close()
+        fetch_own_files(self._directory)
         if not self._view.exists or self._view.terminal is None:
             wait_until_gone(self._api, [self._handle.job_name], self._handle.grace_s)
         return cause

@@ -17,6 +17,7 @@ from tasks.launch.jobset import TAKEN_AWAY, seconds_between
 from tasks.launch.kube import NotAnswering, choose_context, connect
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.launch.look import attempts_of, look, wait_until_gone
+from tasks.launch.places import as_pods_see
 from tasks.launch.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle
 from tasks.store import RunDirectory
@@ -38,7 +39,7 @@ class OnCluster:
     ) -> XpkHandle:
         """See Backend. Waits until the workload exists, not until it runs."""
         settings = _settings(plan)
-        if not settings.shared_out and not plan.directory.startswith("gs:"):
+        if not settings.shared_out and directory.mirror is None:
             raise LaunchError(
                 f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or say `shared_out: true` in "
                 "the target if they have this folder under the same path"
@@ -64,7 +65,8 @@ class OnCluster:
             log=str(directory.log),
         )
         keep(handle)
-        command = shell_line(plan, config_text(plan), extra_argv)
+        seen, words = as_pods_see(plan, directory, extra_argv)
+        command = shell_line(seen, config_text(seen), words)
         try:
             create_workload(
                 create_argv(plan, settings, handle.job_name, command), lambda: api.jobset(handle.job_name) is not None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from etils import epath
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +43,19 @@ def test_a_place_that_cannot_be_written_names_the_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"metrics_file: .*cannot be written.*set metrics_file"):
         MetricsFile(tmp_path / "file" / "metrics.jsonl")
+
+
+def test_a_copy_is_brought_up_to_date_and_gone_on_from(tmp_path: Path) -> None:
+    copy = epath.Path(tmp_path / "bucket" / "metrics.jsonl")
+    copy.parent.mkdir()
+    with MetricsFile(tmp_path / "first machine" / "metrics.jsonl", copy) as metrics:
+        metrics.write({"step": 0, "loss": np.float32(2.5)})
+        metrics.publish()
+        assert read_losses(copy) == {0: np.float32(2.5)}
+        metrics.write({"step": 1, "loss": np.float32(2.25)})
+    another = tmp_path / "second machine" / "metrics.jsonl"
+    another.parent.mkdir()
+    another.write_text('{"step": 7, "loss": 1.0}\n')  # of another run
+    with MetricsFile(another, copy) as metrics:
+        metrics.write({"step": 2, "loss": np.float32(2.0)})
+    assert read_losses(copy) == {0: np.float32(2.5), 1: np.float32(2.25), 2: np.float32(2.0)}

@@ -19,10 +19,13 @@ from configs.launch import Xpk
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
+from tasks.launch.places import find_checkpoint
 from tasks.record import with_cause
 from tasks.records import LogError, RunPlan, RunReading, XpkHandle
 from tasks.scrape import Ended, scrape_run
 from tasks.store import RunDirectory
+from tasks.store.files import LocalFiles
+from tasks.store.mirror import Mirror
 from tasks.watch import JobEvent, ProcessGone, watch
 
 type MakePlan = Callable[..., RunPlan]
@@ -345,3 +348,29 @@ def test_what_is_missing_is_told(
     unnamed = nowhere.model_copy(update={"xpk": Xpk.model_validate(settings.model_dump() | {"context": None})})
     with pytest.raises(LaunchError, match="gcloud container clusters get-credentials loopback --location us-east5 "):
         job.launch_or_attach(unnamed, directory)
+
+
+def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, tmp_path: Path) -> None:
+    mirror = Mirror(tmp_path / "copy", LocalFiles(tmp_path / "bucket"))  # a folder keeps the same interface as a bucket
+    there = tmp_path / "copy" / "runs" / "a-run"
+    directory = RunDirectory(there, mirror)
+    code = (
+        THREE + "os.makedirs(sys.argv[1] + '/checkpoints/2', exist_ok=True)\n"
+        "open(sys.argv[1] + '/metrics.jsonl', 'w').write('{}\\n')\n"
+        "print(sys.argv[1:], open('/tmp/maxview/config.yml').read())"
+    )
+    plan = make_plan(code, shared_out=False)
+    config = {"base_output_directory": str(there.parent), "steps": 3}
+    changes = {"argv": (*plan.argv[:3], str(there)), "config": config, "directory": str(there), "run_name": "a-run"}
+    plan = plan.model_copy(update=changes)
+    handle = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
+    assert exit_codes(list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))) == [0]
+    bucket = tmp_path / "bucket" / "runs"
+    log = directory.log.read_text()
+    assert f"['{bucket}/a-run', '--continue-from', '{bucket}/other']" in log
+    assert f'base_output_directory: "{bucket}"' in log
+    assert str(tmp_path / "copy") not in log
+    assert directory.metrics.read_text() == "{}\n"  # brought here
+    assert not directory.checkpoints.exists()  # not these
+    found = find_checkpoint(plan, directory, 2)
+    assert (found.exists(), str(found)) == (True, f"{bucket}/a-run/checkpoints/2")

@@ -1,0 +1,39 @@
+"""Turns places in a store's working copy on this machine into those in its bucket, which pods can reach."""
+
+from etils import epath
+
+from tasks.records import RunPlan
+from tasks.store import RunDirectory
+
+OWN_FILES = ("metrics.jsonl", "program.json")  # what a trainer leaves beside its checkpoints
+
+
+def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
+    """The plan and the further words of its command with every path of the working copy as an address of the bucket."""
+    mirror = directory.mirror
+    if mirror is None:
+        return plan, extra_argv
+    here, there = str(mirror.folder), mirror.files.root.rstrip("/")
+
+    def move[T](value: T) -> T | str:
+        if isinstance(value, str) and (value == here or value.startswith(f"{here}/")):
+            return there + value[len(here) :]
+        return value
+
+    config = {key: move(value) for key, value in plan.config.items()}
+    words = tuple(str(move(word)) for word in plan.argv)
+    return plan.model_copy(update={"config": config, "argv": words}), tuple(str(move(word)) for word in extra_argv)
+
+
+def fetch_own_files(directory: RunDirectory) -> None:
+    """Bring what the trainer wrote into the bucket here, but for checkpoints, which are read where they lie."""
+    if directory.mirror is not None:
+        for name in OWN_FILES:
+            directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
+
+
+def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+    """Where the run's checkpoint of a step lies: on this machine, or, of a run on a cluster, in the bucket."""
+    if plan.backend == "xpk" and directory.mirror is not None:
+        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/checkpoints/{step}"))
+    return epath.Path(directory.checkpoints / str(step))
