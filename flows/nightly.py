@@ -17,14 +17,21 @@ from flows.compare import compare
 from flows.jobs import Jobs, jobs_of_a_night
 from flows.report import Report, current_report, reporting_to
 from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
+from tasks.outage import is_outage, outlast
 from tasks.publish.nightly import night_headline
 from tasks.records import ComparisonRecord
 from tasks.steps import finish_night_step, forget_step, notify_night_step, plan_night_step, publish_night_step
 from tasks.store import Store, open_store
 
 
+def name_run() -> str:
+    """The flow run's name: the day that the night belongs to."""
+    return f"night of {flow_run.scheduled_start_time.date().isoformat()}"
+
+
 @flow(
     name="nightly",
+    flow_run_name=name_run,
     description="Every case of every comparison in configs/nightly.yml.",
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
@@ -79,21 +86,31 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> Cell
     jobs.check()
     started = time.monotonic()
     report = CellReport(current_report())
+
+    def attempt() -> State[Any]:
+        """The cell's own flow run; where the server was away, what told so is raised."""
+        jobs.check()
+        state: State[Any] = compare(
+            comparison=cell.comparison,
+            cases=[cell.case],
+            target=plan.target,
+            repeats=cell.repeats,
+            overrides=list(plan.overrides),
+            branch=cell.arms.branch,
+            baseline=cell.arms.baseline,
+            repository=cell.arms.repository,
+            aa=cell.arms.aa,
+            out=str(store.path),
+            return_state=True,
+        )
+        error = state.result(raise_on_failure=False) if state.is_failed() and state.name != "Regressed" else None
+        if isinstance(error, Exception) and is_outage(error):
+            raise error
+        return state
+
     try:
         with reporting_to(report):
-            state: State[Any] = compare(
-                comparison=cell.comparison,
-                cases=[cell.case],
-                target=plan.target,
-                repeats=cell.repeats,
-                overrides=list(plan.overrides),
-                branch=cell.arms.branch,
-                baseline=cell.arms.baseline,
-                repository=cell.arms.repository,
-                aa=cell.arms.aa,
-                out=str(store.path),
-                return_state=True,
-            )
+            state = outlast(attempt)  # what has finished is not run again
         message = state.message or state.name or "it did not say why"
     except Exception as error:  # of Prefect's own; a night goes on
         get_run_logger().exception("%s %s failed", cell.comparison, cell.case)

@@ -81,7 +81,12 @@ def _bad(record: NightRecord) -> list[str]:
 
 
 def _owner(result: CellResult) -> str:
-    return f" ({escape_markdown(result.cell.owner)})" if result.cell.owner else ""
+    return f" ({owner_text(result.cell.owner)})" if result.cell.owner else ""
+
+
+def owner_text(owner: str) -> str:
+    """The owner as the config names them; an `@name` stays one, so that a comment calls them."""
+    return escape_markdown(owner).replace("&#64;", "@")
 
 
 def _matrix(results: Sequence[CellResult]) -> str:
@@ -93,9 +98,7 @@ def _matrix(results: Sequence[CellResult]) -> str:
     lines = ["| case | " + " | ".join(heads) + " | owner |", "|:--|" + ":--|" * len(heads) + ":--|"]
     for case in cases:
         cells = [sign(found[name, case]) if (name, case) in found else "—" for name in comparisons]
-        lines.append(
-            f"| {escape_markdown(case)} | " + " | ".join(cells) + f" | {escape_markdown(owners[case]) or '—'} |"
-        )
+        lines.append(f"| {escape_markdown(case)} | " + " | ".join(cells) + f" | {owner_text(owners[case]) or '—'} |")
     counts = [
         f"{word} {n}" for word in (*get_args(Verdict), "failed") if (n := sum(r.outcome == word for r in results))
     ]

@@ -62,12 +62,13 @@ def test_one_line_says_it(outcomes: tuple[str, str], headline: str) -> None:
 
 
 def test_text_of_others_stays_text() -> None:
-    record = night(result(EVIL, EVIL, "failed", EVIL, owner=EVIL, quarantine=""), changes=(EVIL,))
+    record = night(result(EVIL, EVIL, "failed", EVIL, owner="@alice", quarantine=""), changes=(EVIL,))
     shown = comment_markdown(record)
     assert "<script>" not in shown
     assert not re.search(r"(?<!\\)\]\(", shown)
     assert "https://" not in shown
     assert "@channel" not in shown
+    assert "(@alice)" in shown  # whom the config names is called
     assert "\n# not" not in shown
     message = night_message(record)
     assert "<!channel>" not in message  # would call everybody in Slack
