@@ -25,6 +25,11 @@ class Digits:
     whole: int
     decimals: int = 0
 
+    @property
+    def begin(self) -> int:
+        """Where the first of them stands."""
+        return self.end - self.whole - (self.decimals + 1 if self.decimals else 0)
+
 
 def split_number(begin: int, whole: int, decimals: int) -> tuple[Digits, ...]:
     """The pieces of a number with so many digits whose first stands at `begin`, the lowest places first."""

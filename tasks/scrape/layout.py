@@ -31,6 +31,13 @@ class Number:
     power: int = 0  # the value is the digits / 10**power
     negative: bool = False
 
+    @property
+    def first(self) -> int:
+        """What a one as its first digit is worth, in units of its last; 0 for a number that may begin with a zero."""
+        if sum(piece.whole for piece in self.pieces) < 2:
+            return 0
+        return int(10 ** (sum(piece.whole + piece.decimals for piece in self.pieces) - 1))
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -47,6 +54,7 @@ class Layout:
     floats: tuple[Number, ...]
     integers: tuple[Number, ...]
     constants: dict[str, float | str]  # values without digits of their own: nan, words
+    # a one where a number must not begin with a zero: the digits above it then lack what `firsts` gives back
     least: Rows = field(repr=False)
     more: Rows = field(repr=False)
     text: bytes = field(repr=False)
@@ -79,6 +87,12 @@ class Layout:
         return tuple(float((-1 if number.negative else 1) * 10 ** max(-number.power, 0)) for number in self.floats)
 
     @cached_property
+    def firsts(self) -> NDArray[np.int64]:
+        """(numbers, 1): what to add to the digits of each number, in the order of the reader."""
+        numbers = (self.step, *self.integers, *self.floats)
+        return np.array([number.first for number in numbers], np.int64).reshape(-1, 1)
+
+    @cached_property
     def reader(self) -> DigitReader:
         """Reads the digits of the step, of the whole numbers and of the decimals, in this order."""
         return DigitReader([number.pieces for number in (self.step, *self.integers, *self.floats)])
@@ -96,6 +110,7 @@ def layout_of(data: bytes, line: StepLine) -> Layout | None:
     row = np.frombuffer(text, np.uint8)
     own = np.zeros(len(text), np.bool_)  # the columns with digits
     own[head + len(_HEAD) : head + len(first)] = True
+    step = Number("step", split_number(head + len(_HEAD), len(first) - len(_HEAD), 0))
     if prefix:
         own[TIME] = (row[TIME] >= ord("0")) & (row[TIME] <= ord("9"))
     numbers: list[Number] = []
@@ -108,16 +123,20 @@ def layout_of(data: bytes, line: StepLine) -> Layout | None:
         if number is None:
             return None
         numbers.append(number)
+    leading = np.zeros(len(text), np.uint8)  # a one where the first of several digits stands
+    for number in (step, *numbers):
+        if number.first:
+            leading[number.pieces[-1].begin] = 1
     return Layout(
         keys=line.keys,
         head=head,
         timed=prefix is not None,
-        step=Number("step", split_number(head + len(_HEAD), len(first) - len(_HEAD), 0)),
+        step=step,
         floats=tuple(number for number in numbers if number.key not in INTEGERS),
         integers=tuple(number for number in numbers if number.key in INTEGERS),
         constants=constants,
-        least=np.where(own, np.uint8(ord("0")), row),
-        more=np.where(own, np.uint8(9), np.uint8(0)),
+        least=np.where(own, np.uint8(ord("0")), row) + leading,
+        more=np.where(own, np.uint8(9), np.uint8(0)) - leading,
         text=text,
     )
 

@@ -35,6 +35,12 @@ _ALWAYS |= {
         ("number of skipped iterations", 3), ("number of nan iterations", 3),
     )
 }  # fmt: skip
+# what those print so that have no keys of their own
+_PLAIN = _ALWAYS | {
+    "grad norm": frozenset({Shape("fixed", (3,))}),
+    # at once, and on average
+    "elapsed time per iteration (ms)": frozenset({Shape("fixed", (1,)), Shape("fixed/fixed", (1, 1))}),
+}
 _SKIPPED = ("number of skipped iterations", "number_of_skipped_iterations")
 _NAN = ("number of nan iterations", "number_of_nan_iterations")
 # left out where the iteration was skipped or its loss is no number
@@ -118,7 +124,8 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
         return True  # every one of them prints it
     if not trusted:
         fields = (("iteration", form.step), *form.fields)
-        return any(shape not in _ALWAYS.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
+        always = _PLAIN if KNOWN.issuperset(form.keys) else _ALWAYS
+        return any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
     row = seen.row
     totals = {other.total for other in trusted}
     if row.total not in totals:

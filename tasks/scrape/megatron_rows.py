@@ -13,8 +13,9 @@ _FIELD = re.compile(rb"( {0,40}[A-Za-z\[][^|\n:=]{0,79}?(?:: |=| ))( {0,40})([-+
 BODY = re.compile(
     rb"(elapsed[\s_]time[\s_]per[\s_]iteration)(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|(number of nan iterations):\s{0,40}\d"
 )
-# exponents have two digits, or three where they need them
-NUMBER = r"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+](?:\d\d|[1-9]\d\d))?|nan|inf(?:inity)?)"
+# C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`
+EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+][1-9]\d\d)"
+NUMBER = rf"[-+]?(?:[1-9](?:\.\d+)?{EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _FIXED = re.compile(r"[-+]?\d+\.(\d+)")
 _EXPONENT = re.compile(r"[-+]?\d+(?:\.(\d+))?[eE][-+]\d\d\d?")

@@ -13,14 +13,17 @@ import numpy as np
 import polars as pl
 
 from tasks.scrape.megatron_forms import Form, form_of
-from tasks.scrape.megatron_rows import AVERAGE, FREE, Field, Row, is_milliseconds, name_of
+from tasks.scrape.megatron_rows import AVERAGE, EXPONENT, FREE, Field, Row, is_milliseconds, name_of
 from tasks.scrape.ranks import DATE, is_glued, line_begin
 from tasks.scrape.window import Window
 
 _DIGITS = re.compile(rb"\d+")
 _DATE = re.compile(DATE)
 _OPEN = rb"|[-+]?nan|[-+]?inf"
-_ANY = rb"[-+]?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?(?:[eE][-+](?:\d\d|[1-9]\d\d))?" + _OPEN
+_EXPONENT = EXPONENT.encode()
+_ANY = (
+    rb"[-+]?(?:[1-9](?:\.\d{1,12})?%s|0(?:\.0{1,12})?[eE]\+00|(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?)" % _EXPONENT + _OPEN
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,10 @@ def _pattern(field: Field) -> tuple[bytes, list[str]]:
 
 def _decimals(kind: str, count: int) -> bytes:
     point = rb"\.\d{%d}" % count if count else b""
-    return rb"[-+]?(?:0|[1-9]\d{0,14})" + point + (rb"[eE][-+](?:\d\d|[1-9]\d\d)" if kind == "exponent" else b"")
+    if kind == "exponent":
+        zeros = rb"\.0{%d}" % count if count else b""
+        return rb"[-+]?(?:[1-9]%s%s|0%s[eE]\+00)" % (point, _EXPONENT, zeros)
+    return rb"[-+]?(?:0|[1-9]\d{0,14})" + point
 
 
 def read_block(window: Window, template: Template, gaps: Sequence[tuple[int, int]]) -> Block:

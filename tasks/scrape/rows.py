@@ -74,6 +74,7 @@ class _Sheet:
         np.less_equal(digits, layout.more, out=fits)
         good = np.ones(len(rows), np.bool_) if fits.all() else fits.all(axis=1)
         numbers = layout.reader.read(digits)
+        numbers += layout.firsts
         wholes = len(self._wholes)
         self._wholes[:, part] = numbers[:wholes]
         # both are exact in a double, so the one division or multiplication rounds as reading the decimal does

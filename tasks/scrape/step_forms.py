@@ -10,6 +10,9 @@ from tasks.scrape.window import Window
 
 type Keys = tuple[str, ...]
 
+TRUSTED_FROM = 3  # lines of other decimals than MaxText's
+AGREEING = 3  # numbers of one line
+
 
 @dataclass
 class Form:
@@ -54,18 +57,21 @@ def lacks(keys: Keys, others: Keys) -> bool:
 def find_usual(window: Window) -> StepLine | None:
     """The first of the lines whose form is the most common one among the first of a window."""
     lines = [split_step(window.data, match.start()) for match in islice(LOOSE.finditer(window.data, window.start), 50)]
-    forms = Counter(line.form for line in lines if line is not None)
+    # a stretch that damage has doubled shows no more than the line in it
+    forms = Counter(form for form, _ in {(line.form, line.step) for line in lines if line is not None})
     if not forms:
         return None
     # of forms that are as common, the one that prints its numbers as every version does
     usual = max(forms, key=lambda form: (forms[form], _is_regular(form)))
-    if forms[usual] == 1 and not _is_regular(usual):
+    if forms[usual] < TRUSTED_FROM and not _is_regular(usual):
         return None  # it may have lost a digit: it shows nothing
     return next(line for line in lines if line is not None and line.form == usual)
 
 
 def _is_regular(form: tuple[tuple[str, int | None], ...]) -> bool:
-    return all(decimals in (3, None) for key, decimals in form if key in THREE_DECIMALS)
+    """Whether a line's numbers have three decimals, as every version prints them, or agree on another count."""
+    decimals = [count for key, count in form if key in THREE_DECIMALS and count is not None]
+    return set(decimals) <= {3} or (len(decimals) >= AGREEING and len(set(decimals)) == 1)
 
 
 def begin_of(window: Window, position: int) -> UnreadLine:

@@ -8,14 +8,16 @@ from tasks.scrape.prefix import ABSL
 
 # whatever looks like a step line; MaxText prints profiler steps without their times
 LOOSE = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
-_HEAD = re.compile(rb"completed (?:profiler \S+ )?step: ?(\d{1,18})")
-_KEY = re.compile(rb",[ \t]+([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]+")
-_NUMBER = re.compile(rb"[-+]?(?:\d+(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
+_HEAD = re.compile(rb"completed (?:profiler \S+ )?step: ?(0|[1-9]\d{0,17})(?!\d)")
+# one blank each: a digit that became a blank leaves two
+_KEY = re.compile(rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t](?=\S)")
+_NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
 _WORD = re.compile(rb"[^\s,]+")
 _GLUED = re.compile(rb"(?:%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % ABSL)
 
 COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# printed with three decimals by every version: a number with fewer was cut
+# printed with three decimals by every version of MaxText; relatives show their own number in several lines, or in all
+# numbers of one
 THREE_DECIMALS = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 KNOWN_KEYS = frozenset(
     {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy", "indexer_loss"}
@@ -144,7 +146,7 @@ def _is_usual(field: Field, before: StepLine | None) -> bool:
         usual = {other.decimals for other in before.fields if other.key in THREE_DECIMALS and other.decimals}
         if usual:
             return field.decimals in usual
-    return bool(field.decimals)
+    return field.decimals == 3
 
 
 def _is_certain(final: Field, before: StepLine | None) -> bool:

@@ -34,7 +34,9 @@ from tasks.scrape.window import CONTEXT, Window
 
 _PREFIX = re.compile(ABSL)
 # what stands in every step line behind its head: without a head, it is a line that lost one
-_BODY = re.compile(rb"[,\d]\s{1,9}TFLOP/s/device:\s{1,9}\d")
+_BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d|perplexity:\s{1,9}\d")
+_BODIES = (b"/s/device:", b"total_weights:", b"perplexity:")  # one of these stands in each of its matches
+_BODY_ORDER = (b"TF", b"To", b"to", b"pe")  # how they follow one another in a row
 HEAD_WITHIN = 200  # bytes
 # what comes after a line that was not cut off by the end
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
@@ -122,17 +124,22 @@ class StepTable:
 
     def _refuse_headless(self, window: Window, gaps: list[tuple[int, int]], heads: list[int]) -> None:
         """Count the lines that lost their head; of a head that was not read, what stands soon after it is its own."""
-        before = -HEAD_WITHIN
+        counted, order = -HEAD_WITHIN, 0
         # what begins a later window may belong to a head in the one before
         first = window.start + (HEAD_WITHIN if window.start else 0)
         for begin, end in gaps:
+            if not any(window.data.find(text, begin, end) >= 0 for text in _BODIES):
+                continue
             for position in _starts_in(_BODY, window, max(begin, first), end):
                 index = int(np.searchsorted(heads, position)) - 1
                 head = heads[index] if index >= 0 else -HEAD_WITHIN
-                if position - head > HEAD_WITHIN or head == before:
+                field = _BODY_ORDER.index(window.data[position : position + 2])
+                # the later fields of a row belong to those before them
+                follows = position - counted <= HEAD_WITHIN and field > order
+                if not follows and position - head > HEAD_WITHIN:
                     self.seen += 1
                     self.unread = [*self.unread, begin_of(window, position)][:UNREAD_SHOWN]
-                before = head
+                counted, order = position, field
 
     def _account(self, window: Window, columns: StepColumns) -> None:
         self.seen += len(columns.start)

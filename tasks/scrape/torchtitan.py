@@ -26,7 +26,7 @@ _PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "memory": (2,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _PADDED = frozenset({"loss", "grad_norm", "memory"})
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
-_MEMORY = re.compile(rb"(\d{1,9}\.\d\d)GiB\((\d{1,9}\.\d\d)%\)")
+_MEMORY = re.compile(rb"((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
 KNOWN = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elapsed_time_per_step", "step_time", "wps"})
@@ -154,7 +154,14 @@ class TorchtitanReader:
     def _choose_rows(self) -> list[dict[str, Any]]:
         """The rows of one rank. Stages of a pipeline that do not see the loss print −1: theirs come last."""
         self._take_back_odd()
-        ranked = sorted(self.rows_of.values(), key=lambda rows: (all(row["loss"] == -1 for row in rows), -len(rows)))
+        ranked = [
+            rows
+            for _, rows in sorted(
+                self.rows_of.items(),
+                # a rank that is known before the lines that lost theirs
+                key=lambda item: (all(row["loss"] == -1 for row in item[1]), -len(item[1]), item[0] is None),
+            )
+        ]
         if not ranked:
             return []
         # a line that lost its rank is somebody's

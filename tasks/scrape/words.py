@@ -10,6 +10,8 @@ from tasks.scrape.digits import Mask, Positions
 
 type Words = NDArray[np.uint64]
 
+# the least number of so many digits
+_LEAST = np.array([0, 0, *(10**places for places in range(1, 8))])
 _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -40,9 +42,15 @@ def parse_digits(word: Words, length: Positions) -> tuple[NDArray[np.int64], Mas
     return word.astype(np.int64), good
 
 
+def _begins(value: NDArray[np.int64], length: Positions) -> Mask:
+    """Whether a number of so many digits does not begin with a zero, unless that is all of it."""
+    return value >= _LEAST[np.clip(length, 0, 8)]
+
+
 def read_whole(data: bytes, start: Positions, end: Positions) -> tuple[NDArray[np.int64], Mask]:
     """The whole number that fills [start, end), and whether it is one of 1 to 8 digits. `end` ≥ 8."""
-    return parse_digits(gather(data, end - 8, 1)[:, 0], end - start)
+    value, good = parse_digits(gather(data, end - 8, 1)[:, 0], end - start)
+    return value, good & _begins(value, end - start)
 
 
 def read_fixed(data: bytes, start: Positions, end: Positions, decimals: int) -> tuple[NDArray[np.float64], Mask]:
@@ -55,7 +63,7 @@ def read_fixed(data: bytes, start: Positions, end: Positions, decimals: int) -> 
     dot_good = ((high >> (np.uint64(64) - behind)) & np.uint64(0xFF)) == np.uint64(ord("."))
     # both integers are exact in a double, so the one division rounds as reading the decimal does
     value = (whole * 10**decimals + fraction).astype(np.float64) / float(10**decimals)
-    return value, whole_good & fraction_good & dot_good
+    return value, whole_good & fraction_good & dot_good & _begins(whole, end - start - decimals - 1)
 
 
 def find_dot(data: bytes, start: Positions) -> tuple[Positions, Mask]:
