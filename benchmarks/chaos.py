@@ -29,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import psutil
@@ -45,11 +46,13 @@ FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 STEPS = 20
 SETTINGS = (f"steps={STEPS}", "checkpoint_period=5")
 PATIENCE_S = 300.0  # after which a comparison counts as stuck
+FLUSH_S = 15.0  # log lines and events are written in batches
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
-REPLAY_SPEED = "2"
+REPLAY_SPEED = "8"
 # what a clock decides, or what names a moment or a place
 CLOCKED = {"step_time_s", "seconds", "time", "line", "offset", "tflops_per_device", "tokens_per_s_per_device"}
 STEP_LINE = re.compile(rb"completed step: (\d+),")
+SUFFIX = re.compile("-[0-9a-f]{3}$")  # with which Prefect tells task runs of one name apart
 COMMIT_LINE = re.compile(rb"Finished saving checkpoint \(finalized tmp dir\) to `[^`]*/(\d+)`")
 
 
@@ -89,14 +92,14 @@ class Place:
     def ask(self, path: str, **content: Any) -> Any:
         """An answer of the server's; waits for one that is being brought back."""
         for attempt in range(60):
-            try:
+            try:  # a server on a busy machine also answers 503: its database is locked
                 reply = httpx.post(f"{self.api}{path}", timeout=30, **content) if content else httpx.get(
                     f"{self.api}{path}", timeout=30
                 )  # fmt: skip
                 reply.raise_for_status()
                 return reply.json()
-            except httpx.TransportError:
-                if attempt == 59:
+            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+                if attempt == 59 or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500):
                     raise
                 time.sleep(1)
         raise AssertionError("unreachable")
@@ -108,6 +111,7 @@ class Place:
         wanted = {
             "parameters": parameters,
             "state": {"type": "SCHEDULED"},
+            "idempotency_key": uuid4().hex,  # asked twice, it is still one run
             "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
         }
         created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
@@ -389,7 +393,7 @@ def told_by_server(place: Place, flow_run: str) -> dict[str, Any]:
             break
     # a task that was tried again may have made its artifact twice; runs have names of their own
     return {
-        "tasks": Counter(f"{task['name']} {task['state']['type']}" for task in tasks),
+        "tasks": Counter(f"{SUFFIX.sub('', task['name'])} {task['state']['type']}" for task in tasks),
         "artifacts": sorted({artifact["key"] for artifact in artifacts if artifact["key"]}),
         "step lines": sum("completed step:" in line for line in lines),
     }
@@ -408,7 +412,7 @@ def outage(place: Place, seconds: float, reference: dict[str, Any], usual: dict[
     end = finish(place, flow_run)
     lost = [] if end.startswith("COMPLETED") else [f"the flow run ended {end}: {place.state_of(flow_run)['message']}"]
     lost += differences(canonical(place.out), reference)
-    time.sleep(10)  # the flow's last log lines and events are written in batches
+    time.sleep(FLUSH_S)
     told = told_by_server(place, flow_run)
     lost += [f"{what}: {told[what]} for {usual[what]}" for what in usual if told[what] != usual[what]]
     print(f"server gone for {seconds:g} s: {end}; {told['step lines']} step lines, {sum(told['tasks'].values())} task "
@@ -453,6 +457,7 @@ def main() -> int:
         references["cpu"], durations["cpu"], _ = undisturbed(place, "cpu")
         place.out.rename(folder / "stored")
         references["replay"], durations["replay"], flow_run = undisturbed(place, "replay")
+        time.sleep(FLUSH_S)
         usual = told_by_server(place, flow_run)
         place.out.rename(folder / "replayed")
         print(f"undisturbed: trained {durations['cpu']:.1f} s, replayed {durations['replay']:.1f} s", flush=True)

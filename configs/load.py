@@ -13,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
-from configs.read import origin_of, plain, read_yaml
+from configs.read import MOST_VALUES, count_values, origin_of, plain, read_yaml
 from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
@@ -65,9 +65,10 @@ def _read_value(key: str, text: str) -> Any:
     if not text or (field is not None and field.annotation is str):  # run_name=20261118 is a name, not a number
         return text
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        value = YAML(typ="safe", pure=True).load(text)
     except YAMLError:
         return text
+    return value if count_values(value) <= MOST_VALUES else text
 
 
 def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
+MOST_VALUES = 100_000  # of one file, aliases written out
 
 
 def display_path(path: Path) -> str:
@@ -54,9 +56,23 @@ def _parse(shown: str, text: str) -> CommentedMap:
         raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
     if data is None:
         return CommentedMap()
+    if count_values(data) > MOST_VALUES:
+        raise ConfigError([f"{shown}: its anchors (&x, *x) stand for more than {MOST_VALUES:,} values: write less"])
     if not isinstance(data, CommentedMap):
         raise ConfigError([f"{shown}:1: expected `key: value` lines, got {plain(data)!r:.60}"])
     return data
+
+
+def count_values(value: Any, known: dict[int, float] | None = None) -> float:
+    """How many values there are once every alias is written out; infinite where one stands inside itself."""
+    known = {} if known is None else known
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = inf  # met again before it is known: it holds itself
+        inner = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(count_values(item, known) for item in inner)
+    return known[id(value)]
 
 
 def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:

@@ -14,8 +14,8 @@ def _check_not_zero(value: int) -> int:
     return value
 
 
-Positive = Annotated[int, Field(gt=0)]
-PositiveOrAll = Annotated[int, Field(ge=-1), AfterValidator(_check_not_zero)]
+Positive = Annotated[int, Field(gt=0, lt=2**63)]  # as far as the trainers count
+PositiveOrAll = Annotated[int, Field(ge=-1, lt=2**63), AfterValidator(_check_not_zero)]
 NotNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]  # at 1 the moment never moves, and its bias correction divides by 0

@@ -15,6 +15,8 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
     # whole seconds: Prefect 3.8 cuts the fraction off, and 0 makes the server spin on a core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    # seconds between two tries double: a server may be away for four minutes (the 5 of Prefect make one)
+    "PREFECT_CLIENT_MAX_RETRIES": "7",
     # log lines of the runs go to the server; the terminal has its own view
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",

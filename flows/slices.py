@@ -1,11 +1,13 @@
 """Holds one slice of a target while a run is on it, over every flow that one Prefect server knows."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 from prefect.concurrency.sync import concurrency
 from prefect.runtime import deployment
+
+from tasks.outage import outlast, unless_away
 
 LEASE_S = 60.0  # a killed holder's slice goes back after at most this
 
@@ -38,5 +40,17 @@ def slice_of(target: str) -> Iterator[None]:
         yield
         return
     strict = deployment.id is not None
-    with concurrency(limit_name(target), strict=strict, lease_duration=LEASE_S, raise_on_lease_renewal_failure=False):
+
+    def take() -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(
+            concurrency(limit_name(target), strict=strict, lease_duration=LEASE_S, raise_on_lease_renewal_failure=False)
+        )
+        return stack
+
+    held = outlast(take)
+    try:
         yield
+    finally:
+        with unless_away():  # then the slice goes back when its lease ends
+            held.close()

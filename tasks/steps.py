@@ -25,8 +25,9 @@ from tasks.history.prior import read_priors
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
+from tasks.outage import outlast, unless_away
 from tasks.owners import forget, own
-from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.site import publish_comparison
 from tasks.record import build_record
@@ -63,7 +64,8 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     logger = get_run_logger()
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
-    artifact = create_progress_artifact(progress=0.0, key=key, description=f"{plan.run_name}: steps of {steps}")
+    told = f"{plan.run_name}: steps of {steps}"
+    artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=told))
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
@@ -74,10 +76,11 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:
-                update_progress_artifact(artifact, progress=100.0 * done / steps)
+                with unless_away():
+                    update_progress_artifact(artifact, progress=100.0 * done / steps)
                 updated = time.monotonic()
         yield event
-    update_progress_artifact(artifact, progress=100.0 * done / steps)
+    outlast(lambda: update_progress_artifact(artifact, progress=100.0 * done / steps))
 
 
 @task(
@@ -145,22 +148,19 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
     page = publish_comparison(comparison, store)
     append_comparison(comparison, store)
     name = (comparison.comparison, comparison.case)
-    create_markdown_artifact(
-        key=artifact_key(*name), markdown=summary_markdown(comparison), description=summary_description(comparison)
-    )
-    create_link_artifact(
-        key=artifact_key(*name, "page"), link=page.as_uri(), link_text=f"{' '.join(name)}: the page",
-        description=str(page),
-    )  # fmt: skip
+    summary, description = summary_markdown(comparison), summary_description(comparison)
+    outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
+    link, text = page.as_uri(), f"{' '.join(name)}: the page"
+    key = artifact_key(*name, "page")
+    outlast(lambda: create_link_artifact(key=key, link=link, link_text=text, description=escape_markdown(str(page))))
     return page
 
 
 @task(name="summarise", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """One table over every case of the comparison, what needs a look first."""
-    create_table_artifact(
-        key=artifact_key(name, "rows"), table=table_rows(comparisons), description="Every metric of every case"
-    )
+    key, rows = artifact_key(name, "rows"), table_rows(comparisons)
+    outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
 
 def forget_step(flow_run: str | None, store: Store) -> None:
@@ -185,9 +185,8 @@ def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Sto
 def publish_night_step(record: NightRecord, store: Store) -> None:
     """The summary as an artifact, and as the body of a comment in the store."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
-    create_markdown_artifact(
-        key=artifact_key("nightly"), markdown=night_markdown(record), description=night_headline(record)
-    )
+    key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
+    outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
 
 
 @task(name="tell what changed", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)

@@ -9,7 +9,8 @@ from tasks.scrape.errors import LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-PIECE = 64 << 10  # logs shrink to a tenth, repetition to a thousandth: this bounds what one piece can become
+# logs shrink to a tenth, repetition to a thousandth, and with zstd to far less: this bounds what one piece can become
+PIECE = 8 << 10
 
 
 FREE = 256 << 20  # bytes that any archive may become

@@ -1,5 +1,6 @@
 """Turns an output folder into a store: checks that it can be written and finds the run and comparison folders in it."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def open_store(out: str | Path) -> Store:
     if "://" in str(out):
         raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
     path = Path(out).expanduser().absolute()
-    made = [p for p in (path, *path.parents) if not p.exists()]
+    made = [p for p in (path, *path.parents) if not os.path.exists(p)]  # never raises, however long the name
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as probe:
@@ -82,7 +83,7 @@ def open_store(out: str | Path) -> Store:
             probe.flush()
     except OSError as error:
         for folder in made:
-            if folder.is_dir():
+            if os.path.isdir(folder):
                 folder.rmdir()
         reason = error.strerror or str(error)
         raise StoreError(

@@ -45,9 +45,14 @@ class Item:
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """`path` made absolute if it is local; gs:// paths stay as they are."""
+    """`path` made absolute if it is local; gs:// paths stay as they are. Raises CheckpointError for other addresses."""
     text = os.fspath(path)
-    return epath.Path(text) if "://" in text else epath.Path(os.path.abspath(os.path.expanduser(text)))
+    if "://" not in text:
+        return epath.Path(os.path.abspath(os.path.expanduser(text)))
+    try:
+        return epath.Path(text)
+    except KeyError as error:
+        raise CheckpointError(f"{text}: there are no {error} addresses; give a folder or a gs:// address") from error
 
 
 def step_number(name: str) -> int | None:

@@ -1,0 +1,140 @@
+"""Stores and checkpoints that somebody has laid out with care: links, edited records, paths that lead elsewhere."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import load_tolerances
+from configs.errors import ConfigError
+from configs.read import read_yaml
+from flows.cli import call
+from tasks.diff.comparison import diff
+from tasks.ingest import archive, read_pair
+from tasks.launch.errors import LaunchError
+from tasks.launch.local import open_locked
+from tasks.publish.site import publish_comparison
+from tasks.record import read_metrics
+from tasks.store import RunDirectory, StoreError, open_store
+from tasks.verify.index import parse_array
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_record_cannot_name_another_log(write_log: Callable[..., Path], tmp_path: Path) -> None:
+    """What a hand has put into record.json is not what a page is made from."""
+    secret = tmp_path / "secret"
+    secret.write_text("completed step: 0, seconds: 1.0, loss: 1.0 PRIVATE\n")
+    store = open_store(tmp_path / "out")
+    archive(read_pair([write_log("a.txt"), write_log("b.txt")]), store)
+    for directory in store.runs():
+        edit(directory.record, lambda document: document["record"].update(log=str(secret)))
+    records = [record for directory in store.runs() if (record := directory.read_record()) is not None]
+    assert [record.log for record in records] == [str(directory.log) for directory in store.runs()]
+    compared = diff(
+        records[:1], records[1:], comparison="c", case="x", target="t", question="?",
+        tolerances=load_tolerances("default"), declared=frozenset(),
+    )  # fmt: skip
+    page = publish_comparison(compared, store)
+    assert all("PRIVATE" not in path.read_text() for path in page.parent.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"document": "maxview run record", "version": 1, "record": ' + "[" * 100_000,
+        '{"document": "maxview run record", "version": ' + "9" * 10_000 + "}",
+        '{"document": "maxview run record", "version": 1, "record": {}, "frames": {}, "not_finite": ["/../../x"]}',
+        "[]",
+        "\0",
+    ],
+)
+def test_a_damaged_record_is_refused_with_its_remedy(text: str, tmp_path: Path) -> None:
+    directory = open_store(tmp_path / "out").run("r").create()
+    directory.record.write_text(text)
+    with pytest.raises(StoreError, match="move it away to have it made again"):
+        directory.read_record()
+
+
+@pytest.mark.parametrize("line", ['{"step": ' + "9" * 10_000 + "}", "[" * 100_000, "[1]", "NaN"])
+def test_damaged_metrics_are_refused_with_their_line(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl:1: not a JSON object"):
+        read_metrics(path)
+
+
+@pytest.mark.parametrize("what", ["", "checkpoints", "manifests"])
+def test_a_link_in_a_run_folder_is_not_followed(what: str, untouched: Path) -> None:
+    beside = untouched.parent / "beside"
+    run = open_store(untouched / "out").run("r")
+    place = run.path / what if what else run.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(beside, target_is_directory=True)
+    with pytest.raises(StoreError, match="is a link to another place: remove it"):
+        run.create()
+
+
+def test_a_log_that_is_a_link_is_not_written_through(untouched: Path) -> None:
+    log = untouched / "log.txt"
+    log.symlink_to(untouched.parent / "beside" / "precious")
+    with pytest.raises(LaunchError, match="cannot be written"):
+        open_locked(log)
+
+
+def test_records_replace_links(untouched: Path) -> None:
+    run = RunDirectory(untouched / "r").create()
+    run.config.symlink_to(untouched.parent / "beside" / "precious")
+    run.write_config("steps: 1\n")
+    assert not run.config.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("steps: !!python/object/apply:os.system ['touch ../owned']\n", None),
+        ("a: " + "[" * 2_000 + "\n", "nested too deeply"),
+        ("a: *missing\n", "not valid YAML"),
+        ("? [x, y]\n: 1\n", None),
+        ("{{ a }}: 1\n", None),
+        ("- 1\n", "expected `key: value` lines"),
+    ],
+)
+def test_a_config_file_is_data(text: str, problem: str | None, untouched: Path) -> None:
+    path = untouched / "x.yml"
+    path.write_text(text)
+    if problem is None:
+        assert list(read_yaml(path)) != []
+    else:
+        with pytest.raises(ConfigError, match=problem):
+            read_yaml(path)
+
+
+def test_anchors_of_anchors_are_refused_in_time(untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine levels of ten: a billion laughs."""
+    levels = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = untouched / "night.yml"
+    path.write_text("\n".join(levels) + "\n")
+    assert call(["nightly", "--config", str(path)]) == 2
+    assert "its anchors (&x, *x) stand for more than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", ["[1000000000000]", "[1000000, 1000000]"])
+def test_an_array_of_endless_chunks_is_damage(shape: str) -> None:
+    chunks = "[1]" if "," not in shape else "[1, 1]"
+    text = f'{{"shape": {shape}, "chunks": {chunks}, "dtype": "<f4"}}'
+    with pytest.raises(ValueError, match="chunks, at most"):
+        parse_array("params/w/.zarray", text)
+
+
+@pytest.mark.parametrize("words", ["../../../../etc", "/etc", "/proc/self", "/dev/null", "file:///etc", "ext::sh"])
+def test_what_is_no_checkpoint_is_refused(words: str, untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["verify", "--record", words]) == 2
+    assert "give" in capsys.readouterr().err
