@@ -1,0 +1,183 @@
+"""Logs that try to act: archived, compared and shown as text, on terminals, pages and in Prefect's Markdown."""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from flows.cli import call
+from tasks.ingest import archive, compare_pair, read_pair
+from tasks.publish import render_terminal, summary_description, summary_markdown, table_rows
+from tasks.publish.site import publish_comparison
+from tasks.records import ComparisonRecord
+from tasks.scrape import LogFormatError, scrape
+from tasks.store import open_store
+from tasks.watch import LogLine, watch
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
+CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
+DEATH = "ValueError: \x1b]0;owned\x07<script>window.owned=9</script> ![x](http://evil.invalid/z.png)"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+
+
+@pytest.fixture
+def logs(write_log: Callable[..., Path]) -> tuple[Path, Path]:
+    """One run that ended well, under a name that acts, and one that died of a message that acts."""
+    death = f'Traceback (most recent call last):\n  File "<img src=x>", line 1, in <svg>\n{DEATH}'
+    return write_log("<b onclick=window.owned=8>{{7*7}}.txt"), write_log("; touch owned #.txt", code=1, last=death)
+
+
+@pytest.fixture
+def compared(logs: tuple[Path, Path], tmp_path: Path) -> ComparisonRecord:
+    """Their comparison, archived in a store."""
+    return compare_pair(archive(read_pair(logs), open_store(tmp_path / "out")), case="logs", aa=False)
+
+
+def test_the_terminal_shows_text_only(compared: ComparisonRecord, find_acting: Callable[[str], list[str]]) -> None:
+    console = Console(width=100, force_terminal=False, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(render_terminal(compared, page="out/\x1b[2J/index.html"))
+    shown = console.export_text(styles=False)
+    console.file.close()
+    assert "owned" in shown  # it is told, as text
+    assert find_acting(shown) == []
+
+
+def test_scrape_prints_text_only(
+    logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str], find_acting: Callable[[str], list[str]]
+) -> None:
+    for log in logs:
+        assert call(["scrape", str(log)]) == 0
+        shown = capsys.readouterr()
+        assert find_acting(shown.out + shown.err) == []
+        assert call(["scrape", str(log), "--format", "json"]) == 0
+        assert find_acting(capsys.readouterr().out) == []
+
+
+def test_lines_for_those_who_read_along_are_text(
+    logs: tuple[Path, Path], find_acting: Callable[[str], list[str]]
+) -> None:
+    events = watch([logs[1].read_bytes(), b"nul \0 nul\n"], "job")
+    lines = [event.text for event in events if isinstance(event, LogLine)]
+    assert len(lines) > 30
+    assert find_acting("\n".join(lines)) == []
+
+
+def test_prefects_markdown_calls_nobody(compared: ComparisonRecord, acting: tuple[str, ...]) -> None:
+    spoilt = compared.model_copy(update={"headline": " ".join(acting), "next_command": " ".join(acting)})
+    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
+    for text in (summary_markdown(spoilt), summary_description(spoilt)):
+        assert "window.owned" in text
+        for token in _all_tokens(parser, text):
+            assert token.type not in ("html_block", "html_inline", "link_open"), token
+            if token.type == "image":
+                assert token.attrs["src"].startswith("data:image/svg+xml;base64,")
+        # addresses that a renderer makes links of by itself
+        outside_code = re.sub(r"(`+) .*? \1(?!`)", "", text)
+        assert "://" not in outside_code
+    for row in table_rows([spoilt]):
+        assert all(isinstance(value, str) for value in row.values())
+
+
+def _all_tokens(parser: MarkdownIt, text: str) -> Iterator[Any]:
+    for token in parser.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH")
+def test_the_page_is_inert(compared: ComparisonRecord, tmp_path: Path) -> None:
+    page = publish_comparison(compared, open_store(tmp_path / "out"))
+    requests: list[str] = []
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        tab = browser.new_page()
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        tab.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("html[data-ready=yes]", state="attached")
+        tab.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+        tab.wait_for_timeout(300)
+        assert tab.evaluate("window.owned") is None
+        injected = "main script, main iframe, main svg[onload], img[src^=http], [onclick], [onerror]"
+        assert tab.locator(injected).count() == 0
+        links = tab.locator("a[href]").evaluate_all("all => all.map(one => one.getAttribute('href'))")
+        text = tab.locator("main").inner_text()
+        browser.close()
+    assert {link for link in links if not link.startswith(("#", "logs/", "comparison.json"))} == set()
+    assert "window.owned=1" in text
+    assert [address for address in requests if not address.startswith(("file:", "data:", "blob:"))] == []
+    assert complaints == []
+
+
+def test_everything_lies_in_the_output_folder(compared: ComparisonRecord, tmp_path: Path) -> None:
+    before = {path.name for path in tmp_path.iterdir()}
+    page = publish_comparison(compared, open_store(tmp_path / "out"))
+    assert page.is_relative_to(tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == before
+    names = [path.name for path in (tmp_path / "out").rglob("*")]
+    assert all(name.isascii() and not set(name) & set("<>&;|$`'\" ") for name in names)
+
+
+def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting: Callable[[str], list[str]]) -> None:
+    """`maxview ingest` as its user meets it, with a Prefect server of its own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+    environment = kept | {"PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": str(Path.cwd()), "COLUMNS": "100"}
+    argv = [sys.executable, "-m", "flows.cli", "ingest", *map(str, logs), "--case", "logs", "--out", "o"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stderr  # the second one died
+    assert "ValueError" in done.stdout
+    assert find_acting(done.stdout + done.stderr) == []
+    assert not list(tmp_path.glob("**/owned*"))
+
+
+@pytest.mark.parametrize("pack", [lambda data: gzip.compress(data, 9), lambda data: zstandard.compress(data, 3)])
+def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    line = b"completed step: 1, seconds: 0.148, TFLOP/s/device: 91.824, loss: 8.998\n"
+    path = tmp_path / "log.gz"
+    path.write_bytes(pack(line * (400_000_000 // len(line))))
+    assert path.stat().st_size < 2_000_000
+    with pytest.raises(LogFormatError, match=r"no log shrinks like that; if it is one, unpack it yourself"):
+        scrape(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"textPayload": "x"}\n' + b"[" * 200_000,
+        b'{"textPayload": ' + b'{"a":' * 100_000,
+        b'{"textPayload": "x", "n": ' + b"9" * 100_000 + b"}\n",
+        b"PK\x03\x04" + bytes(1000),
+    ],
+)
+def test_exports_nested_or_counting_without_end(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.json"
+    path.write_bytes(text)
+    with pytest.raises(LogFormatError):
+        scrape(path)
+
+
+def test_a_line_of_many_megabytes(write_log: Callable[..., Path], tmp_path: Path) -> None:
+    """The page shows its ends; the steps around it are all read."""
+    long = b"<b>x</b>" * 2_000_000 + b"\n"  # 16 MB
+    pair = read_pair([write_log("a.txt", extra=long), write_log("b.txt")])
+    for run in pair.readings:
+        assert run.steps["step"].to_list() == list(range(10))
+        # a field whose name is markup is not believed, and told
+        assert [line.text[:18] for line in run.coverage.unread] == ["completed step: 10"]
+    store = open_store(tmp_path / "out")
+    page = publish_comparison(compare_pair(archive(pair, store), case="logs", aa=False), store)
+    assert page.stat().st_size < 1_000_000
+    assert "characters left out" in page.read_text()
