@@ -10,8 +10,10 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import zstandard
 
@@ -35,6 +37,8 @@ class Printed:
     high: float
     exponent: str = ""  # moves the point of the digits, "e-3" for milliseconds
     skippable: bool = False  # left out where the iteration was skipped
+    # the value out of those before it and of one number that is the same in all of the log
+    tied: Callable[[Mapping[str, float], float], float] | None = None
 
     def text(self, value: float) -> str:
         """The number as the trainer prints it."""
@@ -56,14 +60,18 @@ class Spec:
     after: tuple[str, ...]
     skips: bool = False
 
-    def row(self, draw: random.Random, step: int) -> tuple[str, dict[str, float]]:
+    def row(self, draw: random.Random, step: int, constants: Numbers) -> tuple[str, dict[str, float]]:
         """A row without its prefix, and its numbers by column."""
+        values: dict[str, float] = {}
         skipped = self.skips and draw.random() < 0.2
         text, numbers = self.head + format(step, self.step_form) + self.after_step, {"step": float(step)}
         for each in self.fields:
             if skipped and each.skippable:
                 continue
             value = draw.uniform(each.low, each.high)
+            if each.tied:
+                value = each.tied(values, constants[each.column])
+            values[each.column] = value
             if each.column == "number of skipped iterations":
                 value = float(skipped)
             printed = each.text(value)
@@ -94,19 +102,25 @@ def _titan(step: int) -> str:
     return f"[rank0]:[titan] 2025-06-20 19:{step // 60 % 60:02d}:{step % 60:02d},663 - root - INFO - "
 
 
+def _rate(values: Numbers, work: float) -> float:
+    return work / values["seconds"]
+
+
 _MAXTEXT = (
-    Printed("", "seconds", ".3f", 0.1, 30), Printed("TFLOP/s/device: ", "tflops_per_device", ".3f", 1, 400),
-    Printed("Tokens/s/device: ", "tokens_per_s_per_device", ".3f", 10, 20_000),
+    Printed("", "seconds", ".3f", 0.1, 30), Printed("TFLOP/s/device: ", "tflops_per_device", ".3f", 1, 400, tied=_rate),
+    Printed("Tokens/s/device: ", "tokens_per_s_per_device", ".3f", 10, 20_000, tied=_rate),
     Printed("total_weights: ", "total_weights", "d", 1000, 70_000), Printed("loss: ", "loss", ".3f", 1, 12),
 )  # fmt: skip
-_NEWER = (Printed("lm_loss: ", "lm_loss", ".3f", 1, 12), Printed("perplexity: ", "perplexity", ".3f", 1, 9999))
+_NEWER = (
+    Printed("lm_loss: ", "lm_loss", ".3f", 1, 12),
+    Printed("perplexity: ", "perplexity", ".3f", 1, 1, tied=lambda values, _: math.exp(values["lm_loss"])),
+)
+# what other numbers of its row tell, in a MaxText log
+_TIED = frozenset({"seconds", "tflops_per_device", "tokens_per_s_per_device", "lm_loss", "perplexity"})
 
 
 def _commas(fields: tuple[Printed, ...]) -> tuple[Printed, ...]:
-    return tuple(
-        Printed(("" if not n else ", ") + each.literal, each.column, each.form, each.low, each.high)
-        for n, each in enumerate(fields)
-    )
+    return tuple(replace(each, literal=("" if not n else ", ") + each.literal) for n, each in enumerate(fields))
 
 
 SPECS = (
@@ -159,9 +173,10 @@ def write_log(spec: Spec, draw: random.Random, rows: int) -> Written:
     """A whole log."""
     every, found = draw.choice((1, 1, 10)), []
     lines = list(spec.before)
+    constants = {each.column: draw.uniform(each.low, each.high) for each in spec.fields if each.tied}
     for number in range(rows):
         step = (number + (spec.name != "maxtext")) * (every if spec.name == "megatron" else 1)
-        row, numbers = spec.row(draw, step)
+        row, numbers = spec.row(draw, step, constants)
         end = "%" if spec.name == "torchtitan" else ""
         lines.append(spec.prefix(step) + row + end)
         found.append((step, numbers, row))
@@ -267,10 +282,10 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     if len(texts) != len(reading.runs):
         texts = [b"\n".join(texts)] * len(reading.runs)
     for text, run in zip(texts, reading.runs, strict=True):
-        yield from _judge_run(written, text, run)
+        yield from _judge_run(written, text, run, data)
 
 
-def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
+def _judge_run(written: Written, text: bytes, run: RunReading, data: bytes) -> Iterator[str]:
     coverage = run.coverage
     many_ranks = run.format == "torchtitan" and run.steps.height <= coverage.step_lines_parsed
     exact = run.steps.height == coverage.step_lines_parsed
@@ -280,6 +295,7 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     if offsets != sorted(set(offsets)):
         yield "the lines for display overlap"
     read_steps = set()
+    yield from _missed(written, run)
     for row in run.steps.iter_rows(named=True):
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
         offset = int(numbers.pop("offset"))
@@ -291,10 +307,41 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
             yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"
     told = not coverage.complete or coverage.gaps or coverage.unread or coverage.truncated
     told = told or coverage.step_lines_seen > coverage.step_lines_parsed or coverage.unknown_keys or coverage.rewinds
+    told = told or bool(read_steps - {step for step, _, _ in written.rows})  # one of them under another number
     for step, _, row in written.rows:
         rest = row[len(row) // 4 :][:100].encode()
-        if step not in read_steps and rest in text and not told:
+        if step not in read_steps and (rest in text or rest in data) and not told:
             yield f"row {step} is in the text, was not read, and the coverage says nothing"
+
+
+def _missed(written: Written, run: RunReading) -> Iterator[str]:
+    """Numbers that stand whole in the text, but that the rows around them tell to be others."""
+    rows = run.steps.to_dicts()
+    if run.format != "maxtext" or len(rows) < 12:
+        return
+    wrong = [_contradicted(written, row, before["step"] + 1) for before, row in pairwise(rows)]
+    wrong = [[], *wrong]
+    if sum(map(bool, wrong)) > 1:
+        return  # more than one in so few: the rows that are right may be too few to tell
+    for index in range(1, len(rows) - 1):
+        before, row, after = rows[index - 1 : index + 2]
+        right = not wrong[index - 1] and not wrong[index + 1] and after["step"] == before["step"] + 2
+        if wrong[index] and right:
+            yield f"{wrong[index]} of {row} contradict the rows around it"
+
+
+def _contradicted(written: Written, row: Mapping[str, Any], step: int) -> list[str]:
+    """The numbers of a row that are not those written at this step, by more than rounding hides."""
+    printed = next((numbers for number, numbers, _ in written.rows if number == step), {})
+    wrong = [] if row["step"] == step or not printed else ["step"]
+    for key in _TIED & printed.keys() & row.keys():
+        value, right = row[key], printed[key]
+        if value is None or right < 0.05:
+            continue
+        apart = abs(value - right) / right if key != "lm_loss" else abs(value - right)
+        if apart > 0.1:
+            wrong.append(key)
+    return wrong
 
 
 def _was_written(written: Written, numbers: Numbers, place: str) -> bool:

@@ -4,7 +4,7 @@ import codecs
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import batched
 from typing import Any
@@ -26,8 +26,8 @@ ENTRIES = pl.Schema({
 type Entry = tuple[str, str, int, str, str, bool]
 
 
-def read_json(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines; a damaged one is left out, as is one that the end cuts."""
+def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
     decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")("replace")
     text, begin = "", 0
     for chunk in _closed(chunks):
@@ -43,6 +43,7 @@ def read_json(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
                 following = text.find("\n{", begin + 1)
                 if chunk and following < 0:
                     break  # it goes on in the next chunk
+                lose(text[begin : following if following >= 0 else len(text)])
                 if following < 0:
                     return
                 begin = following + 1

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -36,8 +36,11 @@ class _Edge:
     is_lines: bool
 
 
-def read_json_blocks(chunks: Iterable[bytes]) -> Iterator[pl.DataFrame]:
-    """The entries of a JSON array, of JSON lines, or of objects one after another, as frames of `ENTRIES`."""
+def read_json_blocks(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[pl.DataFrame]:
+    """The entries of a JSON array, of JSON lines, or of objects one after another, as frames of `ENTRIES`.
+
+    The text of objects that are damaged is given to `lose`.
+    """
     pending, size, number = [], 0, 0  # pieces of a block
     edge: _Edge | None = None
     incoming = iter(chunks)
@@ -49,17 +52,17 @@ def read_json_blocks(chunks: Iterable[bytes]) -> Iterator[pl.DataFrame]:
         edge = edge or _find_edge(b"".join(pending))
         cut = _last_edge(pending, edge)
         if edge is None or (cut is None and size > GIVE_UP_BYTES):
-            yield from frames_of(read_json(chain(pending, incoming)), number)
+            yield from frames_of(read_json(chain(pending, incoming), lose), number)
             return
         if cut is None:
             continue
         block, rest = b"".join([*pending[:-1], chunk[:cut]]), chunk[cut:]
-        for frame in _read_block(block, edge, number):
+        for frame in _read_block(block, edge, number, lose):
             number = max(number, int(frame["number"][-1]) + 1) if frame.height else number
             yield frame
         pending, size = [rest], len(rest)
     last = b"".join(pending)
-    yield from _read_block(last, edge or _find_edge(last), number)
+    yield from _read_block(last, edge or _find_edge(last), number, lose)
 
 
 def _last_edge(pieces: list[bytes], edge: _Edge | None) -> int | None:
@@ -84,7 +87,7 @@ def _find_edge(text: bytes) -> _Edge | None:
     return _Edge(close + b"},\n" + indent + b"{", len(close) + 2, is_lines=False)
 
 
-def _read_block(block: bytes, edge: _Edge | None, number: int) -> Iterator[pl.DataFrame]:
+def _read_block(block: bytes, edge: _Edge | None, number: int, lose: Callable[[str], None]) -> Iterator[pl.DataFrame]:
     """The entries of whole objects, numbered from `number` on."""
     frame = None
     if edge is not None:
@@ -95,7 +98,7 @@ def _read_block(block: bytes, edge: _Edge | None, number: int) -> Iterator[pl.Da
     if frame is not None:
         yield frame
     else:
-        yield from frames_of(read_json([block]), number)
+        yield from frames_of(read_json([block], lose), number)
 
 
 def _parse(block: bytes, edge: _Edge) -> pl.DataFrame:

@@ -110,6 +110,12 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
                 refused = refused or error
                 continue
             coverage = run.coverage.model_copy(update={"unwrapped": tuple(found.wrappings)})
+            if found.lost:  # which run they are of, nobody knows
+                count = len(found.lost)
+                lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
+                seen = coverage.step_lines_seen + sum(found.lost)
+                told = {"unwrapped": (*coverage.unwrapped, lost), "step_lines_seen": seen, "complete": False}
+                coverage = coverage.model_copy(update=told)
             runs.append(run.model_copy(update={"coverage": coverage}))
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
+from tasks.scrape.consistent import find_contradicting
 from tasks.scrape.digits import Positions
 from tasks.scrape.layout import layout_of
 from tasks.scrape.places import LEAST_ROWS, Place, find_place, read_places
@@ -234,7 +235,19 @@ class StepTable:
                 frames.append(frame_of_columns(piece if first_day else replace(piece, times=None), first_day))
         if not frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
-        return arrange(self._without_odd_lines(combine(frames)))
+        return self._without_contradicting(arrange(self._without_odd_lines(combine(frames))))
+
+    def _without_contradicting(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Take back the lines whose numbers cannot be right next to those of the others."""
+        wrong = find_contradicting(frame)
+        if not wrong.any():
+            return frame
+        rows = frame.filter(wrong).select("step", "line", "offset").rows()
+        self._odd += [offset for _, _, offset in rows]
+        self.parsed -= len(rows)
+        unread = [UnreadLine(line=line, offset=offset, text=f"completed step: {step}") for step, line, offset in rows]
+        self.unread = sorted([*self.unread, *unread], key=lambda line: line.offset)[:UNREAD_SHOWN]
+        return frame.filter(~wrong)
 
     def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Take back the lines from which text was lost; a key that only they had was no key."""

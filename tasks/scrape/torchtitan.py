@@ -197,13 +197,14 @@ class TorchtitanReader:
             fields.append((field[1].decode("utf-8", "replace"), field[2]))
             end = field.end()
         values = self._values(fields, is_last=window.last and end == len(window.data))
-        narrow = kind == "row" and len(match[1]) < 2
+        # {:2}: a step of two digits and more is not padded
+        padded = kind == "row" and (len(match[1]) < 2 or (len(match[1]) > 2 and match[1].startswith(b" ")))
         rest = window.data[end : end + 200].split(b"\n")[0].strip()
         keys = tuple(key for key, _ in fields)
         ends_early = kind == "row" and keys != self._before and self._before[: len(keys)] == keys
         text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
         begin = UnreadLine(line=source.line, offset=source.offset, text=text)
-        if values is None or "loss" not in values or rest or ends_early or narrow:
+        if values is None or "loss" not in values or rest or ends_early or padded:
             self.unread.append(begin)
             self._cut |= window.last and b"\n" not in window.data[match.start() :]
             return

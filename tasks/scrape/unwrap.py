@@ -6,7 +6,7 @@ Lines and offsets of a reading then refer to the text that is left, which `copy_
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tasks.scrape.clean import clean
@@ -25,6 +25,9 @@ _EXPORTED = re.compile(
     rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)"
 )
 
+# what begins a step line in any dialect
+_STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
+
 LINE_PREFIXES = (_POD, _EXPORTED)
 
 
@@ -34,10 +37,16 @@ class Unwrapped:
 
     logs: dict[str, Chunks]
     wrappings: dict[str, None]  # filled while the text is read: colours may come late
+    lost: list[int] = field(default_factory=list)  # of each damaged entry of an export, how many step lines it holds
 
     def note(self, wrapping: str) -> None:
         """Remember a wrapping that was found."""
         self.wrappings.setdefault(wrapping)
+
+    def lose(self, text: str) -> None:
+        """Remember that an entry with this text was damaged and left out."""
+        if text.strip(" \t\r\n,]"):  # what closes the export is none
+            self.lost.append(len(_STEP.findall(text)))
 
 
 @contextmanager
@@ -72,7 +81,7 @@ def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) ->
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first[:1] in (b"{", b"[") and first.lstrip(b"[ \t\r\n").startswith(b"{") and MARKS.search(head):
         found.note("JSON export")
-        return _ordered(OrderedEntries(read_json_blocks(chunks()), stack))
+        return _ordered(OrderedEntries(read_json_blocks(chunks(), found.lose), stack))
     header = first.split(b"\n", 1)[0]
     if b"timestamp" in header and (b"textPayload" in header or b"jsonPayload." in header) and b"," in header:
         found.note("CSV export")
@@ -81,7 +90,7 @@ def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) ->
         found.note("kubectl prefixes")
         pods = dict.fromkeys(pod for lines in _whole_lines(chunks()) for pod in _POD.findall(lines))
         if len(pods) == 1:
-            return {next(iter(pods)).decode(): partial(_strip, _POD, chunks)}
+            return {next(iter(pods)).decode("utf-8", "replace"): partial(_strip, _POD, chunks)}
         return {pod.decode("utf-8", "replace"): partial(_lines_of, pod, chunks) for pod in pods}
     if _starts_most_lines(_EXPORTED, head):
         found.note("export prefixes")
