@@ -124,8 +124,12 @@ _NEWER = (
     Printed("lm_loss: ", "lm_loss", ".3f", 1, 12),
     Printed("perplexity: ", "perplexity", ".3f", 1, 1, tied=lambda values, _: math.exp(values["lm_loss"])),
 )
-# what other numbers of its row tell, in a MaxText log
-_TIED = frozenset({"seconds", "tflops_per_device", "tokens_per_s_per_device", "lm_loss", "perplexity"})
+# what is the same in every row of a MaxText log
+_TIES: Mapping[tuple[str, str], Callable[[float, float], float]] = {
+    ("seconds", "tflops_per_device"): lambda seconds, rate: seconds * rate,
+    ("seconds", "tokens_per_s_per_device"): lambda seconds, rate: seconds * rate,
+    ("lm_loss", "perplexity"): lambda loss, perplexity: perplexity * math.exp(-loss),
+}
 
 
 def _commas(fields: tuple[Printed, ...]) -> tuple[Printed, ...]:
@@ -293,10 +297,24 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     if len(texts) != len(reading.runs):
         texts = [b"\n".join(texts)] * len(reading.runs)
     for text, run in zip(texts, reading.runs, strict=True):
-        yield from _judge_run(written, text, run, data)
+        yield from _judge_run(written, text, run)
+    steps = {int(step) for run in reading.runs for step in run.steps["step"]}
+    told = any(map(_tells, reading.runs)) or len(reading.runs) > 1
+    told = told or bool(steps - {step for step, _, _ in written.rows})  # one of them under another number
+    for step, _, printed in written.rows:
+        rest = printed[len(printed) // 4 :][:100].encode()
+        if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
+            yield f"row {step} is in the text, was not read, and the coverage says nothing"
 
 
-def _judge_run(written: Written, text: bytes, run: RunReading, data: bytes) -> Iterator[str]:
+def _tells(run: RunReading) -> bool:
+    """Whether the receipt says that something is missing."""
+    coverage = run.coverage
+    told = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
+    return told or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
+
+
+def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     coverage = run.coverage
     many_ranks = run.format == "torchtitan" and run.steps.height <= coverage.step_lines_parsed
     exact = run.steps.height == coverage.step_lines_parsed
@@ -305,7 +323,6 @@ def _judge_run(written: Written, text: bytes, run: RunReading, data: bytes) -> I
     offsets = [offset for offset, _ in display_lines(text, (0, len(text)))]
     if offsets != sorted(set(offsets)):
         yield "the lines for display overlap"
-    read_steps = set()
     yield from _missed(written, run)
     for row in run.steps.iter_rows(named=True):
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
@@ -313,17 +330,9 @@ def _judge_run(written: Written, text: bytes, run: RunReading, data: bytes) -> I
         numbers.pop("line")
         # a key that was damaged is told as one that nobody knows
         numbers = {key: value for key, value in numbers.items() if key not in coverage.unknown_keys}
-        read_steps.add(int(numbers["step"]))
         alone = run.steps["step"].n_unique() == 1
         if not _was_written(written, numbers, alone, text[offset : offset + 1500].decode("utf-8", "replace")):
             yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"
-    told = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
-    told = told or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
-    told = told or bool(read_steps - {step for step, _, _ in written.rows})  # one of them under another number
-    for step, _, printed in written.rows:
-        rest = printed[len(printed) // 4 :][:100].encode()
-        if step not in read_steps and (rest in text or rest in data) and not told:
-            yield f"row {step} is in the text, was not read, and the coverage says nothing"
 
 
 def _missed(written: Written, run: RunReading) -> Iterator[str]:
@@ -346,13 +355,13 @@ def _contradicted(written: Written, row: Mapping[str, Any], step: int) -> list[s
     """The numbers of a row that are not those written at this step, by more than rounding hides."""
     printed = next((numbers for number, numbers, _ in written.rows if number == step), {})
     wrong = [] if row["step"] == step or not printed else ["step"]
-    for key in _TIED & printed.keys() & row.keys():
-        value, right = row[key], printed[key]
-        if value is None or right < 0.05:
-            continue
-        apart = abs(value - right) / right if key != "lm_loss" else abs(value - right)
-        if apart > 0.1:
-            wrong.append(key)
+    if not printed:
+        return wrong
+    for key, tie in _TIES.items():
+        values = [float(row[each]) for each in key if row.get(each) is not None]
+        if len(values) == len(key) and min(printed.get(each, 0) for each in key) > 0.05:
+            right = tie(*(printed[each] for each in key))
+            wrong += [" and ".join(key)] if abs(tie(*values) - right) > 0.1 * right else []
     return wrong
 
 

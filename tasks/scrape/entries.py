@@ -15,6 +15,8 @@ BLOCK = 50_000  # entries that are taken at a time where they come one by one
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
+# what begins a step line in any dialect
+STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 # `stamp`, then `order` (the insertId), then `number` is the order in which Cloud Logging itself shows entries;
@@ -78,11 +80,29 @@ def _closed(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield b""
 
 
-def frames_of(values: Iterable[dict[str, Any]], first: int = 0) -> Iterator[pl.DataFrame]:
-    """Exported objects as frames of `ENTRIES`; those without text are left out. `first`: the number of the first."""
-    entries = (entry for number, value in enumerate(values, first) if (entry := _entry_of(value, number)) is not None)
+def frames_of(
+    values: Iterable[dict[str, Any]], first: int = 0, lose: Callable[[str], None] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Exported objects as frames of `ENTRIES`. `first`: the number of the first.
+
+    Those without text are left out; of those that hold a step line under another key, `lose` is given the line.
+    """
+    entries = (
+        entry
+        for number, value in enumerate(values, first)
+        if (entry := _entry_or_loss(value, number, lose)) is not None
+    )
     for block in batched(entries, BLOCK):
         yield pl.DataFrame(block, schema=ENTRIES, orient="row")
+
+
+def _entry_or_loss(value: dict[str, Any], number: int, lose: Callable[[str], None] | None) -> Entry | None:
+    entry = _entry_of(value, number)
+    if entry is None and lose is not None:
+        for text in value.values():
+            if isinstance(text, str) and STEP.search(text):
+                lose(text)
+    return entry
 
 
 def _entry_of(value: dict[str, Any], number: int) -> Entry | None:

@@ -52,7 +52,7 @@ def read_json_blocks(chunks: Iterable[bytes], lose: Callable[[str], None]) -> It
         edge = edge or _find_edge(b"".join(pending))
         cut = _last_edge(pending, edge)
         if edge is None or (cut is None and size > GIVE_UP_BYTES):
-            yield from frames_of(read_json(chain(pending, incoming), lose), number)
+            yield from frames_of(read_json(chain(pending, incoming), lose), number, lose)
             return
         if cut is None:
             continue
@@ -92,13 +92,16 @@ def _read_block(block: bytes, edge: _Edge | None, number: int, lose: Callable[[s
     frame = None
     if edge is not None:
         try:
-            frame = _entries_of(_parse(block, edge), number)
+            raw = _parse(block, edge)
+            frame = _entries_of(raw, number)
+            if frame is not None and frame.height < raw.height:  # without text: damaged, or of another kind?
+                frame = None
         except PolarsError:  # a damaged object, or one of another shape
             frame = None
     if frame is not None:
         yield frame
     else:
-        yield from frames_of(read_json([block], lose), number)
+        yield from frames_of(read_json([block], lose), number, lose)
 
 
 def _parse(block: bytes, edge: _Edge) -> pl.DataFrame:

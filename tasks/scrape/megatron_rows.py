@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`, Argonne's `iteration=       1/  317892 |`
 _LOOSE = re.compile(rb"iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")
-_HEAD = re.compile(rb"(iteration[ =])( {0,40})(\d{1,15})( {0,40}/ {0,40})(\d{1,15}|infinity)( {0,40})\|")
+_HEAD = re.compile(rb"(iteration[ =])( {0,40})(0|[1-9]\d{0,14})( {0,40}/ {0,40})(\d{1,15}|infinity)( {0,40})\|")
 # `key: value |`; the first versions print `key value |`, Argonne's `key=value |`
 _FIELD = re.compile(rb"( {0,40}[A-Za-z\[][^|\n:=]{0,79}?(?:: |=| ))( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|")
 # what stands in every row behind its head: without a head, it is a row that lost one

@@ -104,8 +104,9 @@ def _parse_field(data: bytes, position: int, key: str) -> tuple[Field | None, in
     if number is not None and _ends(data, number.end()):
         text, end = number[0].decode(), number.end()
         if key == "total_weights":
-            count = float(text)
-            return (Field(key, int(count), 0, position, end) if count.is_integer() else None), end
+            whole = text.removesuffix(".0")  # a count, however it is printed
+            sound = whole.isdigit() and int(whole) < 1 << 63
+            return (Field(key, int(whole), 0, position, end) if sound else None), end
         plain = text.lstrip("+-").replace(".", "", 1).isdigit()
         return Field(key, float(text), len(number[1] or b"") if plain else None, position, end), end
     word = _WORD.match(data, position)

@@ -236,7 +236,7 @@ class TorchtitanReader:
                 values[_NAMED.get(key, key)] = None
                 continue
             memory, plain = _MEMORY.fullmatch(text), _PLAIN.fullmatch(text)
-            if key in values or (memory is None and plain is None) or not _is_usual(key, printed):
+            if key in values or (memory is None and (plain is None or key == "memory")) or not _is_usual(key, printed):
                 return None
             if memory:
                 values |= {"memory_gib": float(memory[1]), "memory_pct": float(memory[2])}

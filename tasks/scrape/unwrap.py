@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tasks.scrape.clean import clean
-from tasks.scrape.entries import MARKS, frames_of, read_csv
+from tasks.scrape.entries import MARKS, STEP, frames_of, read_csv
 from tasks.scrape.json_blocks import read_json_blocks
 from tasks.scrape.ordered import OrderedEntries
 from tasks.scrape.unpack import GZIP, ZSTD, gunzip, unzstd
@@ -19,14 +19,12 @@ type Chunks = Callable[[], Iterator[bytes]]
 
 HEAD = 1 << 20  # bytes in which a wrapping shows itself
 _POD = re.compile(rb"(?m)^\[pod/([^\]\s/]+/[^\]\s/]+)\] ")
+_NO_POD = re.compile(rb"(?m)^(?!\[pod/[^\]\s/]+/[^\]\s/]+\] )[^\n]*[^\s][^\n]*$")
 # Logs Explorer's text export: severity, time, labels; `kubectl logs --timestamps` has the time alone
 _EXPORTED = re.compile(
     rb"(?m)^(?:(?:DEFAULT|DEBUG|INFO|NOTICE|WARNING|ERROR|CRITICAL|ALERT|EMERGENCY)[ \t]+)?"
     rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)(?: \[[\w./-]+: [^\]\n]*\])*(?:[ \t]|$)"
 )
-
-# what begins a step line in any dialect
-_STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
 
 LINE_PREFIXES = (_POD, _EXPORTED)
 
@@ -37,7 +35,7 @@ class Unwrapped:
 
     logs: dict[str, Chunks]
     wrappings: dict[str, None]  # filled while the text is read: colours may come late
-    lost: list[int] = field(default_factory=list)  # of each damaged entry of an export, how many step lines it holds
+    lost: list[int] = field(default_factory=list)  # of each entry that was left out, how many step lines it holds
 
     def note(self, wrapping: str) -> None:
         """Remember a wrapping that was found."""
@@ -46,7 +44,7 @@ class Unwrapped:
     def lose(self, text: str) -> None:
         """Remember that an entry with this text was damaged and left out."""
         if text.strip(" \t\r\n,]"):  # what closes the export is none
-            self.lost.append(len(_STEP.findall(text)))
+            self.lost.append(len(STEP.findall(text)))
 
 
 @contextmanager
@@ -89,6 +87,10 @@ def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) ->
     if _starts_most_lines(_POD, head):
         found.note("kubectl prefixes")
         pods = dict.fromkeys(pod for lines in _whole_lines(chunks()) for pod in _POD.findall(lines))
+        if len(pods) > 1:  # a line that lost its prefix is nobody's
+            for lines in _whole_lines(chunks()):
+                for line in _NO_POD.findall(lines):
+                    found.lose(line.decode("utf-8", "replace"))
         if len(pods) == 1:
             return {next(iter(pods)).decode("utf-8", "replace"): partial(_strip, _POD, chunks)}
         return {pod.decode("utf-8", "replace"): partial(_lines_of, pod, chunks) for pod in pods}
