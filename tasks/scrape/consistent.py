@@ -20,7 +20,7 @@ HOLDING = 0.85  # of the rows; fewer, and the log's numbers are computed in anot
 ROUNDING = 0.0005  # three decimals
 SLACK = 4  # times what rounding explains
 MATERIAL = 0.05  # of the constant: a digit more or less, or a point elsewhere, moves a number further than that
-RARE = 0.02  # of the rows; more of them are no damage
+FEW, RARE = 3, 0.02  # so many rows, or this part of them: more are no damage
 
 BLOCK = 16_384  # rows at a time: what is made of them stays in the caches
 
@@ -61,7 +61,7 @@ def find_contradicting(steps: pl.DataFrame) -> Mask:
     inside[1:-1] = (order[:-1] > 0) & (order[1:] > 0)
     for invariant in _invariants(steps):
         found |= _deviating(invariant) & inside
-    return found if found.sum() <= max(1, RARE * steps.height) else np.zeros(steps.height, np.bool_)
+    return found if found.sum() <= max(FEW, RARE * steps.height) else np.zeros(steps.height, np.bool_)
 
 
 def _out_of_order(number: NDArray[np.int64], order: NDArray[np.int64]) -> Mask:

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 BLOCK = 50_000  # entries that are taken at a time where they come one by one
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # where the next one starts; those inside of others follow a key
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
@@ -42,21 +43,29 @@ def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[
             try:
                 value, begin = decoder.raw_decode(text, begin)
             except (ValueError, RecursionError):  # no JSON, an endless number, or nested without end
-                following = text.find("\n{", begin + 1)
-                if chunk and following < 0:
+                following = _OBJECT.search(text, begin + 1)
+                if chunk and following is None:
                     break  # it goes on in the next chunk
-                lose(text[begin : following if following >= 0 else len(text)])
-                if following < 0:
+                lose(text[begin : following.start() if following else len(text)])
+                if following is None:
                     return
-                begin = following + 1
+                begin = following.end() - 1
                 continue
             if isinstance(value, dict):
                 yield value
 
 
-def read_csv(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV export as objects like those of a JSON export."""
-    for row in csv.DictReader(_text_lines(chunks)):
+def read_csv(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV export as objects like those of a JSON export; why a damaged one is none is given to `lose`."""
+    rows = csv.DictReader(_text_lines(chunks))
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:  # a carriage return between fields, or a field without end: on with the next line
+            lose(str(error))
+            continue
         text = row.get("textPayload") or next((row[key] for key in row if key and _is_payload(key) and row[key]), "")
         labels = {"pod_name": row.get("resource.labels.pod_name") or ""}
         yield {**row, "textPayload": text, "resource": {"labels": labels}}
@@ -98,7 +107,7 @@ def frames_of(
 
 def _entry_or_loss(value: dict[str, Any], number: int, lose: Callable[[str], None] | None) -> Entry | None:
     entry = _entry_of(value, number)
-    if entry is None and lose is not None:
+    if (entry is None or not entry[4]) and lose is not None:
         for text in value.values():
             if isinstance(text, str) and STEP.search(text):
                 lose(text)

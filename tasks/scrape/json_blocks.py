@@ -136,6 +136,8 @@ def _entries_of(raw: pl.DataFrame, number: int) -> pl.DataFrame | None:
         return None
     usual = frame["stamp"].str.contains(_USUAL_STAMP)
     if not usual.all():
+        if frame["stamp"].str.contains("step|iteration").any():
+            return None  # text that damage has put there
         return frame.with_columns(pl.Series("stamp", [sortable(stamp) for stamp in frame["stamp"]], dtype=pl.String))
     bare = pl.col("stamp").str.strip_suffix("Z")
     dotted = pl.when(bare.str.len_bytes() == len("2026-04-18T00:00:00")).then(bare + ".").otherwise(bare)

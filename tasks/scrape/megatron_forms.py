@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tasks.records import UnreadLine
-from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape, is_elapsed
+from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape, is_elapsed, name_of
 
 # what training_log in megatron/training/training.py prints where nothing in the log shows how
 _USUAL = {
@@ -124,6 +124,8 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
         return True  # every one of them prints it
     if not trusted:
         fields = (("iteration", form.step), *form.fields)
+        if any(name_of(key) == "loss" and shape.kind == "whole" for key, shape in form.fields):
+            return True
         always = _PLAIN if KNOWN.issuperset(form.keys) else _ALWAYS
         return any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
     row = seen.row

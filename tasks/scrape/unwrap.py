@@ -83,7 +83,7 @@ def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) ->
     header = first.split(b"\n", 1)[0]
     if b"timestamp" in header and (b"textPayload" in header or b"jsonPayload." in header) and b"," in header:
         found.note("CSV export")
-        return _ordered(OrderedEntries(frames_of(read_csv(chunks())), stack))
+        return _ordered(OrderedEntries(frames_of(read_csv(chunks(), found.lose), lose=found.lose), stack))
     if _starts_most_lines(_POD, head):
         found.note("kubectl prefixes")
         pods = dict.fromkeys(pod for lines in _whole_lines(chunks()) for pod in _POD.findall(lines))

@@ -165,6 +165,50 @@ def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
     assert named == {"first": 40, "second": 10}
 
 
+@pytest.mark.parametrize("damaged", ['"textPoyload": "', '"textPayload" "', "x"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, log: bytes) -> None:
+    entries = exported(log)
+    text = json.dumps(entries, indent=indent) if indent else "\n".join(map(json.dumps, entries))
+    place = text.index('"textPayload": "', text.index("completed step: 7,") - 300)
+    while text.index("completed step: 7,") > text.index('"textPayload": "', place + 1):
+        place = text.index('"textPayload": "', place + 1)
+    text = text[:place] + damaged + text[place + len('"textPayload": "') :]
+    (run,) = scrape_text(text.encode(), name="log").runs
+    assert run.steps["step"].to_list() == [step for step in range(40) if step != 7]
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (40, 39)
+    assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
+    assert not run.coverage.complete
+
+
+def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
+    lines = as_csv(log).split(b"\r\n")
+    assert scrape_text(b"\r\n".join(lines), name="log").runs[0].coverage.unwrapped == ("CSV export",)
+    lines[5] = b"a\rb," + lines[5]
+    (run,) = scrape_text(b"\r\n".join(lines), name="log").runs
+    assert run.coverage.unwrapped == ("CSV export", "1 damaged entry left out")
+    assert not run.coverage.complete
+
+
+def test_a_line_that_lost_its_pod_is_told(logs: Any) -> None:
+    names = (b"[pod/a/main] ", b"[pod/b/main] ")
+    lines = [name + line for name in names for line in logs.framed(*logs.steps(10)).splitlines(keepends=True)]
+    whole = scrape_text(b"".join(lines), name="log").runs
+    assert [(run.coverage.complete, run.coverage.step_lines_seen) for run in whole] == [(True, 10)] * 2
+    (lost,) = (n for n, line in enumerate(lines) if line.startswith(names[1]) and b"completed step: 3," in line)
+    lines[lost] = lines[lost].removeprefix(names[1])
+    for run in scrape_text(b"".join(lines), name="log").runs:
+        assert not run.coverage.complete  # nobody knows whose it was
+        assert run.coverage.step_lines_seen == run.coverage.step_lines_parsed + 1
+        assert "1 damaged entry left out" in run.coverage.unwrapped
+
+
+def test_a_pod_whose_name_is_no_text(logs: Any) -> None:
+    lines = logs.framed(*logs.steps(10)).splitlines(keepends=True)
+    (run,) = scrape_text(b"".join(b"[pod/a\xe1/main] " + line for line in lines), name="log").runs
+    assert run.steps.height == 10
+
+
 def test_more_entries_than_fit_in_memory(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_blocks, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(entries_module, "BLOCK", 3)
