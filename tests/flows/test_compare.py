@@ -161,7 +161,9 @@ def test_control_c_leaves_nothing_running(
         time.sleep(2.0)
     os.killpg(flow.pid, signal.SIGINT)
     _, errors = flow.communicate(timeout=60)
-    assert flow.returncode == 130, errors
+    # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses and attrs does,
+    # CPython ends itself by the same signal after the command has ended in order
+    assert flow.returncode in (130, -signal.SIGINT), errors
     assert "interrupted" in errors
     assert "Traceback" not in errors
     wait_for(lambda: not processes_of(tmp_path / "o"), 10)
