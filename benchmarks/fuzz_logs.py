@@ -416,8 +416,12 @@ class Example:
 
 def make_example(spec: Spec, seed: int) -> Example:
     """The same for the same seed: damaged and then wrapped, or wrapped and then damaged."""
-    draw = random.Random(f"{spec.name} {seed}")
-    written = write_log(spec, draw, draw.choice((1, 2, 5, 8, 12, 20, 130)))
+    return draw_example(spec, random.Random(f"{spec.name} {seed}"), (1, 2, 5, 8, 12, 20, 130))
+
+
+def draw_example(spec: Spec, draw: random.Random, sizes: Sequence[int]) -> Example:
+    """An example whose log has one of these numbers of rows. All choices are made by `draw`."""
+    written = write_log(spec, draw, draw.choice(sizes))
     if draw.random() < 0.7:
         return Example(written, wrap(damage(written.text, draw), draw))
     return Example(written, damage(wrap(written.text, draw), draw))
