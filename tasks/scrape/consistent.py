@@ -22,6 +22,7 @@ SLACK = 4  # times what rounding explains
 MATERIAL = 0.05  # of the constant: a digit more or less, or a point elsewhere, moves a number further than that
 FEW, RARE = 3, 0.02  # so many rows, or this part of them: more are no damage
 
+SAMPLE = 10_000  # rows that tell what is usual
 BLOCK = 16_384  # rows at a time: what is made of them stays in the caches
 
 type Floats = NDArray[np.float64]
@@ -112,7 +113,7 @@ def _deviating(invariant: Invariant) -> Mask:
         known = np.isfinite(value)
         if known.sum() < FEWEST:
             return none
-        usual = np.median(value[known])
+        usual = np.median(value[known][:: 1 + len(value) // SAMPLE])
         apart = np.abs(value - usual)
         holds = apart <= margin * 2
         if holds.sum() < HOLDING * known.sum():
