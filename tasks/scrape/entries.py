@@ -31,7 +31,16 @@ type Entry = tuple[str, str, int, str, str, bool]
 
 def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
-    decoder, utf8 = json.JSONDecoder(), codecs.getincrementaldecoder("utf-8")("replace")
+
+    def unite(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(items)
+        if len(value) < len(items):  # two that lost what stood between them: the later text is kept
+            for key, text in items:
+                if isinstance(text, str) and text != value[key] and STEP.search(text):
+                    lose(text)
+        return value
+
+    decoder, utf8 = json.JSONDecoder(object_pairs_hook=unite), codecs.getincrementaldecoder("utf-8")("replace")
     text, begin = "", 0
     for chunk in _closed(chunks):
         text, begin = text[begin:] + utf8.decode(chunk, final=not chunk), 0

@@ -235,8 +235,9 @@ class TorchtitanReader:
             if text in (b"N/A", b"--"):
                 values[_NAMED.get(key, key)] = None
                 continue
-            memory, plain = _MEMORY.fullmatch(text), _PLAIN.fullmatch(text)
-            if key in values or (memory is None and (plain is None or key == "memory")) or not _is_usual(key, printed):
+            memory = _MEMORY.fullmatch(text) if key == "memory" else None
+            plain = _PLAIN.fullmatch(text) if key != "memory" else None
+            if key in values or (memory is None and plain is None) or not _is_usual(key, printed):
                 return None
             if memory:
                 values |= {"memory_gib": float(memory[1]), "memory_pct": float(memory[2])}
