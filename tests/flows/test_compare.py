@@ -161,7 +161,7 @@ def test_control_c_leaves_nothing_running(
         time.sleep(2.0)
     os.killpg(flow.pid, signal.SIGINT)
     _, errors = flow.communicate(timeout=60)
-    # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses and attrs does,
+    # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses does,
     # CPython ends itself by the same signal after the command has ended in order
     assert flow.returncode in (130, -signal.SIGINT), errors
     assert "interrupted" in errors
