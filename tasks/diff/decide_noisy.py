@@ -67,10 +67,18 @@ def decide_noisy(
             f"{100 * difference / base:+.1f} % from {repeats} run{'s' if repeats > 1 else ''} per arm: "
             f"run-to-run noise is not known; {ask_for_more(repeats, wanted, cost)}"
         )
-    elif beyond:
+    elif beyond and repeats >= LEAST_REPEATS:
         name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
         verdict = "regressed" if _badness(used, better) > 0 else "improved"
         reason = f"{name} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
+    elif beyond:
+        # a machine that goes from one state to another between two runs makes such a pair too (docs/decisions/0005)
+        name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
+        verdict, wanted = "unknown", LEAST_REPEATS
+        reason = (
+            f"{name} {show_effect(used)}, more than equal runs have differed by; {repeats} of each cannot "
+            f"tell whether the machine changed between them; {ask_for_more(repeats, wanted, cost)}"
+        )
     elif _is_inside(effects, middle, within):
         verdict = "same"
         reason = f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
@@ -79,6 +87,7 @@ def decide_noisy(
         open_name, unsure = _least_sure(known, within)
         used = used or unsure
         wanted = runs_wanted(unsure, least=least, within=within, chance=chance / LOOKS)
+        wanted = None if wanted is None else max(wanted, LEAST_REPEATS, repeats + 1)
         also = "" if open_name == "quick steps" else f", {open_name} {show_effect(unsure)}"
         asked = ask_for_more(repeats, wanted, cost)
         reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"

@@ -59,8 +59,10 @@ def noisy(
         # with a history that knows less noise than they show
         (A, (1.03, 1.04, 1.02), QUIET, "regressed"),
         (A, A, QUIET, "same"),
-        # one run of each, and a history
-        ([1.0], [1.2], QUIET, "regressed"),
+        # one or two runs of each, and a history: the machine may have changed between them
+        ([1.0], [1.2], QUIET, "unknown"),
+        ([1.0, 1.0], [1.2, 1.2], QUIET, "unknown"),
+        ([1.0] * 3, [1.2] * 3, QUIET, "regressed"),
         ([1.0], [1.01], QUIET, "same"),
         ([1.0], [1.012], QUIET, "same"),  # t = 0.0119 / 0.005 = 2.4: it may be chance, and is inside ±5 %
         ([1.0], [1.2], LOUD, "unknown"),
@@ -112,10 +114,17 @@ def test_more_looks_and_more_cases_ask_for_more() -> None:
     assert chance_of(cases=4) == CHANCE / 4
     assert chance_of(look=1) == CHANCE / 2
     assert sum(chance_of(look=look) for look in range(1, 10_000)) == pytest.approx(CHANCE, rel=1e-3)
-    pair = [1.0], [1.02]
+    pairs = [1.0] * 3, [1.013] * 3
     prior = NoisePrior(scale=0.005, df=30.0, pairs=1000)
-    assert noisy(*pair, prior=prior, chance=0.01).verdict == "regressed"
-    assert noisy(*pair, prior=prior, chance=0.0001).verdict == "same"
+    assert noisy(*pairs, prior=prior, chance=0.01).verdict == "regressed"
+    assert noisy(*pairs, prior=prior, chance=0.0001).verdict == "same"
+
+
+def test_fewer_than_three_runs_are_told_to_be_three() -> None:
+    pair = noisy([1.0], [1.2], prior=QUIET)
+    assert pair.runs_wanted == 3
+    assert pair.reason.startswith("quick steps +20.0 % (+18.8 … +21.3), more than equal runs have differed by")
+    assert pair.reason.endswith("run 2 more of each (--repeats 3)")
 
 
 def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost() -> None:
