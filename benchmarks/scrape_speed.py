@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from math import exp
 from pathlib import Path
 
 SIX = rb"completed step: (\d+), seconds: (\S+), TFLOP/s/device: (\S+), Tokens/s/device: (\S+), total_weights: (\d+), loss: (\S+)"  # noqa: E501
@@ -46,7 +47,7 @@ def write_log(path: Path, steps: int, *, ending: str = "\n", jumps: bool = False
                 f"I{418 + step // 86400:04d} {clock} 135104514455360 metric_logger.py:196] completed step: {step}, "
                 f"seconds: {seconds:.3f}, TFLOP/s/device: {13.59 / seconds:.3f}, "
                 f"Tokens/s/device: {2048 / seconds:.3f}, total_weights: 65536, loss: {loss:.3f}, "
-                f"lm_loss: {loss:.3f}, perplexity: {2.718**loss:.3f}"
+                f"lm_loss: {loss:.3f}, perplexity: {exp(loss):.3f}"
             )
         write("XPK End: Thu Apr 30 00:00:00 UTC 2026")
         write("EXIT_CODE=0")
