@@ -53,8 +53,8 @@ def frame_of_columns(columns: FrameColumns, first_day: datetime | None) -> pl.Da
     times = columns.times
     if times is None:
         return pl.DataFrame(columns.data)
-    damaged = (times & 0x80).any(axis=1)  # bytes that no time has, and that may be no text at all
-    if damaged.any():
+    if times.size and times.max() >= 0x80:  # bytes that no time has, and that may be no text at all
+        damaged = (times >= 0x80).any(axis=1)
         times = np.where(damaged[:, None], np.uint8(0), times)
     time = _text_of(times if first_day is None else _iso_rows(times, first_day))
     if not times[:, 0].all():
@@ -66,11 +66,12 @@ def _iso_rows(times: Rows, first_day: datetime) -> Rows:
     """(rows, 26) characters of ISO 8601 from (rows, 20) of `MMDD hh:mm:ss.ffffff`; the year as in `iso_time`."""
     rows = np.empty((len(times), len(_ISO)), np.uint8)
     rows[:] = np.frombuffer(_ISO, np.uint8)
+    rows[:, :4] = np.frombuffer(b"%04d" % first_day.year, np.uint8)
     rows[:, 5:7], rows[:, 8:10], rows[:, 11:] = times[:, 0:2], times[:, 2:4], times[:, 5:]
     apart = (times[:, 0] & 15) * 10.0 + (times[:, 1] & 15) - first_day.month
-    years = first_day.year + (apart < -6) - (apart > 6)
-    for year in np.unique(years).tolist():
-        rows[years == year, :4] = np.frombuffer(b"%04d" % year, np.uint8)
+    for year, there in ((first_day.year + 1, apart < -6), (first_day.year - 1, apart > 6)):
+        if there.any():
+            rows[there, :4] = np.frombuffer(b"%04d" % year, np.uint8)
     return rows
 
 

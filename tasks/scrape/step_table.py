@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -43,6 +44,7 @@ HEAD_WITHIN = 200  # bytes
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
 COLUMNS_FROM = 32
+THREADS = 2  # that make frames of columns; NumPy and polars let go of the interpreter meanwhile
 LAYOUTS = 16  # of a sample
 TEMPLATES = 4
 # with more bytes than these left, the layouts of the first lines there are looked for in the whole window
@@ -227,12 +229,14 @@ class StepTable:
 
     def frame(self, first_day: datetime | None) -> pl.DataFrame:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
-        frames = []
-        for piece in self._pieces:
+
+        def frame_of(piece: FrameColumns | pl.DataFrame) -> pl.DataFrame:
             if isinstance(piece, pl.DataFrame):
-                frames.append(with_iso_times(piece, first_day))
-            else:
-                frames.append(frame_of_columns(piece if first_day else replace(piece, times=None), first_day))
+                return with_iso_times(piece, first_day)
+            return frame_of_columns(piece if first_day else replace(piece, times=None), first_day)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            frames = list(pool.map(frame_of, self._pieces))
         if not frames:
             return pl.DataFrame(schema=STEP_SCHEMA)
         return self._without_contradicting(arrange(self._without_odd_lines(combine(frames))))
