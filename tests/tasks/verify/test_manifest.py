@@ -102,7 +102,7 @@ def test_a_damaged_manifest_is_a_problem_that_names_it(step_folder, text):
 
 def test_a_manifest_that_cannot_be_written_says_so(step_folder, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="a file stands where a folder is needed"):
         verify_checkpoint(step_folder, manifest=tmp_path / "file" / "9.json", mode="record")
 
 
