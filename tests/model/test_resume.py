@@ -52,7 +52,6 @@ def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"base_output_directory": "gs://bucket/runs"}, r"metrics_file is empty: gs://bucket/runs/run .*local file"),
         ({"base_output_directory": "x", "hardware": "tpu"}, r"hardware=tpu, but JAX found cpu .*JAX_PLATFORMS=tpu"),
         ({"base_output_directory": ""}, r"base_output_directory is empty"),
     ],

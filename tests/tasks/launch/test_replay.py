@@ -20,7 +20,7 @@ from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.watch import watch
 
-STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: 3.{}00"
+STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, loss: 3.{}00"
 AT = "I0418 00:{:02}:{:02}.000000 135104514455360 "
 
 

@@ -259,9 +259,16 @@ def test_cancellation_deletes_the_job(standin: Any, make_plan: MakePlan, directo
 
 
 def test_cancellation_while_xpk_creates_the_job_leaves_none(
-    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    standin: Any,
+    make_plan: MakePlan,
+    directory: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setenv("XPK_STANDIN_SLEEPS", "60")
+    # tests that are started in the background inherit that the signal is ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         job.launch_or_attach(make_plan(HANGS), directory)
