@@ -4,16 +4,15 @@ import base64
 import hashlib
 import os
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.report import draw_trend, name_line, show_event, show_time, values_of
 from tasks.publish.assets import install_plotly
+from tasks.publish.templating import make_environment, read_asset
 from tasks.publish.text import visible
 from tasks.store import Store, write_atomically
 
@@ -24,15 +23,15 @@ LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path:
     """Write `history.html` at the top of the store; returns its path. Series with changes stand first."""
     plotly = install_plotly(store.path / "assets")
-    script = _asset("history.js")
+    script = read_asset("history.js")
     ordered = sorted(judged, key=lambda item: -len(item.events))
     html = (
-        _environment()
+        make_environment()
         .get_template("history.html.j2")
         .render(
             items=[_shown(number, item, store) for number, item in enumerate(ordered)],
             plotly=os.path.relpath(plotly, store.path).replace(os.sep, "/"),
-            style=Markup(_asset("page.css")),
+            style=Markup(read_asset("page.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -97,21 +96,3 @@ def _page(comparison: str, case: str, id: str, store: Store) -> str | None:
 
 def _tagless(text: str) -> str:
     return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tasks.publish"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = visible
-    return environment
-
-
-@cache
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tasks.publish import words
@@ -16,7 +16,7 @@ from tasks.publish.chart import draw_loss, draw_times, to_data_uri
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.figures import list_figures
 from tasks.publish.logs import Lines, Logs
-from tasks.publish.text import visible
+from tasks.publish.templating import make_environment, read_asset
 from tasks.publish.times import describe_part, list_parts
 from tasks.records import ComparisonRecord
 from tasks.store.atomic import write_atomically
@@ -53,9 +53,9 @@ def write_page(
             times=to_data_uri(times) if times else None,
             plotly=os.path.relpath(plotly, folder).replace(os.sep, "/"),
             icon=to_data_uri(_icon(record)),
-            style=Markup(_asset("page.css")),
-            script=Markup(_asset("page.js")),
-            script_hash=base64.b64encode(hashlib.sha256(_asset("page.js").encode()).digest()).decode(),
+            style=Markup(read_asset("page.css")),
+            script=Markup(read_asset("page.js")),
+            script_hash=base64.b64encode(hashlib.sha256(read_asset("page.js").encode()).digest()).decode(),
         )
     )
     return write_atomically(folder / "index.html", html)
@@ -72,15 +72,7 @@ def _icon(record: ComparisonRecord) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tasks.publish"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = visible
-    environment.globals.update(
+    return make_environment(
         words=words,
         list_parts=list_parts,
         describe_part=describe_part,
@@ -88,9 +80,3 @@ def _environment() -> Environment:
         list_checkpoints=list_checkpoints,
         is_dead=words.is_dead,
     )
-    return environment
-
-
-@cache
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

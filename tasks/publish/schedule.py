@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from tasks.publish.templating import make_environment
 from tasks.records import RunReading
 
 PER_STRIP = 64  # events that one strip shows
@@ -81,13 +80,7 @@ def draw_schedule(run: RunReading) -> str | None:
     flying = [operation for operation in operations if operation.end is None]
     left_out = len(run.schedule) - len(events)
     return (
-        Environment(
-            loader=PackageLoader("tasks.publish"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        make_environment()
         .get_template("schedule.svg.j2")
         .render(
             name=run.name,
