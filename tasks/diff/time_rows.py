@@ -51,13 +51,13 @@ def step_time_row(
     states = (_steady_runs(arms[0]), _steady_runs(arms[1]))
     cells = (_steady_cell(arms[0], states[0]), _steady_cell(arms[1], states[1]))
     decision = missing_decision(cells, arms)
-    if decision is None and not (states[0] and states[1]):
-        reason = "a median needs two steps after the first: train more steps"
+    levels = (_levels(arms[0]), _levels(arms[1]))
+    if decision is None and not (levels[0] and levels[1]):
+        reason = "a median needs two steps after the first that are no dispatch artefacts: train more steps"
         if same_program:
             reason = f"both arms run the same compiled program; {reason} to see its speed"
         decision = Decision(verdict="same" if same_program else "unknown", reason=reason)
     if decision is None:
-        levels = (_levels(arms[0]), _levels(arms[1]))
         decision = decide_noisy(
             _sample(levels, "quick", given.priors.get(QUICK_STEPS)),
             _sample(levels, "middle", given.priors.get(STEP_TIME.name)),

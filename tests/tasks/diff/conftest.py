@@ -55,8 +55,8 @@ def build_steps(
     columns: dict[str, Sequence[Any]] = {
         "step": range(first, first + count),
         "seconds": seconds,
-        "tflops_per_device": [None if s is None else 1.0 / s for s in seconds],
-        "tokens_per_s_per_device": [None if s is None else 1000.0 / s for s in seconds],
+        "tflops_per_device": [1.0 / s if s else None for s in seconds],
+        "tokens_per_s_per_device": [1000.0 / s if s else None for s in seconds],
         "total_weights": [4096] * count,
         "loss": losses,
         "time": [None] * count,

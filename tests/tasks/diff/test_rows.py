@@ -286,6 +286,19 @@ def test_too_few_steps_for_a_median(make_run: MakeRun, compare: Compare, row_of:
     assert row_of(compare(*runs), "step_time_s").verdict == "same"
 
 
+@pytest.mark.parametrize("seconds", [(3.0, 0.194, 0.064), (3.0, 0.0, 0.1), (3.0, 0.0, 0.0)])
+def test_one_quick_step_beside_a_slow_one_is_no_evidence(
+    seconds: tuple[float, ...], make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    short = {"seconds": seconds, "losses": (9.0, 8.0, 7.0)}  # the quick one is a dispatch artefact, by the rule
+    calm = {"seconds": (3.0, 0.1, 0.1), "losses": (9.0, 8.0, 7.0)}
+    for arms in ((short, calm), (calm, short)):
+        record = compare(make_run("linen", **arms[0]), make_run("nnx", **arms[1]))
+        assert row_of(record, "step_time_s").verdict == "unknown"
+        runs = (make_run(arm, **how, record=SAME_PROGRAM) for arm, how in zip(("linen", "nnx"), arms, strict=True))
+        assert row_of(compare(*runs), "step_time_s").verdict == "same"
+
+
 def test_stalls_and_the_first_step_are_shown_and_not_judged(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(repeats(make_run, "linen", (1.0, 1.01, 0.99)), repeats(make_run, "nnx", (1.0, 1.01, 0.99)))
     for metric in ("stall_s", "first_step_s"):
