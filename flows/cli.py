@@ -413,7 +413,7 @@ def doctor(*, out: Out = DEFAULT_OUT) -> int:
     """Show what works and what is missing on this machine."""
     from flows.doctor import examine
 
-    return examine(Path(out))
+    return examine(out)
 
 
 def _check_out(out: str) -> None:
@@ -441,7 +441,9 @@ def _run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
     else:
         console = Console()
         for record, page in report.comparisons:
-            console.print(render_terminal(record, page=os.path.relpath(page)))
+            remote = "://" in page.address
+            shown = page.address if remote else os.path.relpath(page.path)
+            console.print(render_terminal(record, page=shown, link=page.link if remote else None))
     return exit_status(records)
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import httpx
@@ -25,7 +24,7 @@ NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "goog
 LEAST_FREE_GB = 2.0
 
 
-def examine(out: Path) -> int:
+def examine(out: str) -> int:
     """Print one line per check; 0 if everything that is needed is there, else 2."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
@@ -45,7 +44,7 @@ def _packages() -> Iterator[tuple[State, str]]:
             yield "missing", f"{package} is not installed: uv sync"
 
 
-def _machine(out: Path) -> Iterator[tuple[State, str]]:
+def _machine(out: str) -> Iterator[tuple[State, str]]:
     memory = psutil.virtual_memory().available / 1e9
     enough: State = "ok" if memory > LEAST_FREE_GB else "missing"
     yield enough, f"{os.cpu_count()} cores, {memory:.0f} GB of memory free"
@@ -55,7 +54,8 @@ def _machine(out: Path) -> Iterator[tuple[State, str]]:
         yield "missing", str(error)
         return
     free = shutil.disk_usage(store.path).free / 1e9
-    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{store.path}: can be written, {free:.0f} GB free"
+    here = f" in {store.path}, where runs are worked on" if store.mirror else ""
+    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{store.address}: can be written, {free:.0f} GB free{here}"
 
 
 def _prefect() -> Iterator[tuple[State, str]]:

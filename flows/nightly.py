@@ -19,6 +19,7 @@ from flows.report import Report, current_report, reporting_to
 from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.outage import is_outage, outlast
 from tasks.publish.nightly import night_headline
+from tasks.publish.site import PublishedPage
 from tasks.records import ComparisonRecord
 from tasks.steps import finish_night_step, forget_step, notify_night_step, plan_night_step, publish_night_step
 from tasks.store import Store, open_store
@@ -100,7 +101,7 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> Cell
             baseline=cell.arms.baseline,
             repository=cell.arms.repository,
             aa=cell.arms.aa,
-            out=str(store.path),
+            out=store.address,
             return_state=True,
         )
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name != "Regressed" else None
@@ -132,9 +133,9 @@ class CellReport(Report):
         for what in ("planned", "reused", "launched", "saw", "stopping", "verified"):
             setattr(self, what, getattr(outer, what))
 
-    def compared(self, record: ComparisonRecord, page: Any) -> None:
+    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         """The verdict; a terminal has no room for hundreds of them."""
-        self.record, self.page = record, str(page)
+        self.record, self.page = record, page.address
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:

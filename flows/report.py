@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
+from tasks.publish.site import PublishedPage
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 
 
@@ -33,7 +33,7 @@ class Report:
     def extended(self, plans: Sequence[RunPlan], why: str) -> None:
         """Further runs of a case that is not decided; without plans: why it stays so."""
 
-    def compared(self, record: ComparisonRecord, page: Path) -> None:
+    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         """A case has its verdict and its page."""
 
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from rich.progress import (
 
 from flows.report import Report
 from tasks.launch.backend import Restarted
+from tasks.publish.site import PublishedPage
 from tasks.publish.text import visible
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
@@ -46,7 +46,7 @@ class TerminalReport(Report):
 
     def __init__(self, console: Console):
         self.console = console
-        self.comparisons: list[tuple[ComparisonRecord, Path]] = []
+        self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
         self._rows: dict[str, TaskID] = {}
         self._checkpoints: dict[str, dict[int, str]] = {}
         self._started: dict[str, float] = {}
@@ -152,5 +152,5 @@ class TerminalReport(Report):
         if why:
             self.console.print(escape(why), soft_wrap=True)
 
-    def compared(self, record: ComparisonRecord, page: Path) -> None:
+    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         self.comparisons.append((record, page))

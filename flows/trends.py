@@ -46,7 +46,8 @@ def show_history(
         print(json.dumps([to_json(item) for item in judged], indent=1, allow_nan=False))
     else:
         print_history(judged, Console())
-        print(f"page: {page}\nnext: {suggest_next(judged)}")
+        link = f"\nlink: {store.link_to(page)}" if store.mirror else ""
+        print(f"page: {store.address_of(page)}{link}\nnext: {suggest_next(judged)}")
     return exit_status(judged)
 
 

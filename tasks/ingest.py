@@ -113,7 +113,7 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
             arm=reading.name,
             label=f"{reading.name} · {reading.commit}" if reading.commit else reading.name,
             commit=reading.commit,
-            log=str(directory.log),
+            log=directory.log_address,
             reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
         )
         directory.write_record(record)

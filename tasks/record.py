@@ -33,7 +33,7 @@ def build_record(
         arm=plan.arm,
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {short}",
         commit=commit,
-        log=str(directory.log),
+        log=directory.log_address,
         reading=with_cause(reading.model_copy(update=named), directory.log),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_metrics(directory.metrics),

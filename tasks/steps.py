@@ -29,7 +29,7 @@ from tasks.outage import outlast, unless_away
 from tasks.owners import forget, own
 from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
-from tasks.publish.site import publish_comparison
+from tasks.publish.site import PublishedPage, find_page, publish_comparison
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
@@ -55,6 +55,8 @@ def launch_step(
 ) -> RunHandle:
     """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`."""
     own(plan.run_name, flow_runs, store)
+    if continue_from is not None and plan.backend == "local":
+        store.run(continue_from.name).bring_checkpoints()
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 
@@ -143,16 +145,15 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def publish_step(comparison: ComparisonRecord, store: Store) -> Path:
+def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     """The page, the rows of the history, and the artifacts that both Prefect UIs show."""
-    page = publish_comparison(comparison, store)
+    page = find_page(publish_comparison(comparison, store), store)
     append_comparison(comparison, store)
     name = (comparison.comparison, comparison.case)
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
-    link, text = page.as_uri(), f"{' '.join(name)}: the page"
-    key = artifact_key(*name, "page")
-    outlast(lambda: create_link_artifact(key=key, link=link, link_text=text, description=escape_markdown(str(page))))
+    key, text, place = artifact_key(*name, "page"), f"{' '.join(name)}: the page", escape_markdown(page.address)
+    outlast(lambda: create_link_artifact(key=key, link=page.link, link_text=text, description=place))
     return page
 
 

@@ -30,9 +30,10 @@ def append_comparison(record: ComparisonRecord, store: Store) -> str | None:
     return write_rows(history_rows(record, read_runs(record, store), commit_time=find_commit_time), store.files)
 
 
-def read_runs(record: ComparisonRecord, store: Store) -> list[RunRecord]:
+def read_runs(record: ComparisonRecord, store: Store, *, listed: bool = False) -> list[RunRecord]:
     """The records of a comparison's runs, baseline first; a run whose folder is gone is left out."""
-    found = (store.run_of_log(log).read_record() for log in (*record.baseline.logs, *record.candidate.logs))
+    logs = (*record.baseline.logs, *record.candidate.logs)
+    found = (store.run_of_log(log).read_record(listed=listed) for log in logs)
     return [run for run in found if run is not None]
 
 
@@ -108,10 +109,12 @@ def rebuild_history(store: Store) -> int:
     runs outside of any. What is in the history already is replaced, and what only the history knows is kept."""
     written: set[str] = set()
     tables = []
+    store.refresh("comparisons")
+    store.refresh("runs")
     for directory in store.comparisons():
-        record = directory.read_comparison()
+        record = directory.read_comparison(listed=True)
         if record is not None:
-            runs = read_runs(record, store)
+            runs = read_runs(record, store, listed=True)
             written |= {folder_name(run) for run in runs}
             tables.append(history_rows(record, runs, commit_time=find_commit_time))
     tables += [lone_run_rows(run, commit_time=find_commit_time) for run in _other_runs(store, written)]
@@ -121,7 +124,7 @@ def rebuild_history(store: Store) -> int:
 def _other_runs(store: Store, known: set[str]) -> Iterator[RunRecord]:
     for directory in store.runs():
         if directory.run_name not in known:
-            run = directory.read_record()
+            run = directory.read_record(listed=True)
             if run is not None:
                 yield run
 

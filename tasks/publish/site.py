@@ -3,10 +3,24 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.schema import Frozen
 from tasks.publish.page import write_page
 from tasks.records import ArmSummary, ComparisonRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
+
+
+class PublishedPage(Frozen):
+    """Where a page is: on this machine, what people call it, and what opens it in a browser."""
+
+    path: Path
+    address: str
+    link: str
+
+
+def find_page(path: Path, store: Store) -> PublishedPage:
+    """Where a page of the store is."""
+    return PublishedPage(path=path, address=store.address_of(path), link=store.link_to(path))
 
 
 def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
@@ -16,17 +30,17 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
     lines = {}
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
-            lines[f"{arm.name}/{run}"] = read_lines(Path(log), span)
-        lines[arm.name] = first_lines(arm)
+            lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
+        lines[arm.name] = first_lines(arm, store)
     page = write_page(record, directory.path, log_lines=lines, assets=store.path / "assets")
     store.push(store.path / "assets")
     store.push(directory.path)
     return page
 
 
-def first_lines(arm: ArmSummary) -> Iterator[tuple[int, str]]:
+def first_lines(arm: ArmSummary, store: Store) -> Iterator[tuple[int, str]]:
     """The lines of the arm's first run."""
-    return read_lines(Path(arm.logs[0]), arm.spans[0])
+    return read_lines(store.run_of_log(arm.logs[0]).log, arm.spans[0])
 
 
 def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:

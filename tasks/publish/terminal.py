@@ -31,10 +31,12 @@ from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 
 
-def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None) -> RenderableType:
+def render_terminal(
+    record: ComparisonRecord, *, page: str | os.PathLike[str] | None = None, link: str | None = None
+) -> RenderableType:
     """The whole report as a rich renderable; legible at 80 columns and without colours.
 
-    `page` is the path that the closing lines name.
+    `page` is the path or address that the closing lines name; `link` opens it in a browser, if that needs another.
     """
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _deaths(record)
@@ -45,7 +47,7 @@ def render_terminal(record: ComparisonRecord, *, page: str | os.PathLike[str] | 
     parts += _times(record)
     parts += _floors(record)
     parts += _checkpoints(record)
-    parts += [Text(), *_closing(record, page)]
+    parts += [Text(), *_closing(record, page, link)]
     return Group(*parts)
 
 
@@ -220,9 +222,13 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     yield table
 
 
-def _closing(record: ComparisonRecord, page: str | os.PathLike[str] | None) -> Iterator[RenderableType]:
+def _closing(
+    record: ComparisonRecord, page: str | os.PathLike[str] | None, link: str | None
+) -> Iterator[RenderableType]:
     if page is not None:
         yield Text(f"page: {visible(os.fspath(page))}", overflow="fold")
+    if link is not None:
+        yield Text(f"link: {visible(link)}", overflow="fold")
     if record.next_command:
         yield Text(f"next: {visible(record.next_command)}", style="bold", overflow="fold")
 

@@ -114,22 +114,44 @@ class RunDirectory:
         return read_document(self.program, load_json)
 
     def write_record(self, record: RunRecord) -> Path:
-        """The last thing written of a run: from here on it counts as done and is not run again."""
+        """The last thing written of a run: from here on it counts as done and is not run again.
+
+        In a bucket it replaces only the record that was there when the plan was written: StoreError otherwise.
+        """
+        text = run_record_to_json(record)
         if self.mirror is None:
-            return write_atomically(self.record, run_record_to_json(record))
-        self.mirror.check_claim(self._name)
-        written = write_atomically(self.record, run_record_to_json(record))
-        self.mirror.push_folder(self._name)
+            return write_atomically(self.record, text)
+        self.mirror.record(self._name, text.encode())
+        written = write_atomically(self.record, text)
         self.mirror.give_back(self._name)
         return written
 
-    def read_record(self) -> RunRecord | None:
+    def read_record(self, *, listed: bool = False) -> RunRecord | None:
         """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.
 
         Its log is the one in this folder, wherever the store was when it was written and whatever a hand has put there.
+        `listed`: the working copy has just been made what the bucket is, so the bucket need not be asked.
         """
+        if self.mirror is not None and not listed:
+            self.mirror.match(self.record)
         record = read_document(self.record, run_record_from_json)
-        return record and record.model_copy(update={"log": str(self.log)})
+        return record and record.model_copy(update={"log": self.log_address})
+
+    @property
+    def log_address(self) -> str:
+        """What people, and records, call the log: a path, or its address in the bucket."""
+        return self.mirror.files.url(f"{self._name}/{self.log.name}") if self.mirror else str(self.log)
+
+    def bring_log(self) -> Path:
+        """The log on this machine, brought here from the bucket if it has to be; it need not exist."""
+        if self.mirror is not None:
+            self.mirror.refresh(f"{self._name}/{self.log.name}")
+        return self.log
+
+    def bring_checkpoints(self) -> None:
+        """Bring what another run needs to go on from this one: its checkpoints, metrics and program."""
+        if self.mirror is not None:
+            self.mirror.fetch_folder(self._name, without="")
 
 
 @dataclass(frozen=True)
@@ -154,10 +176,10 @@ class ComparisonDirectory:
     def write_comparison(self, record: ComparisonRecord) -> Path:
         return write_atomically(self.comparison, model_to_json(record))
 
-    def read_comparison(self) -> ComparisonRecord | None:
-        """The comparison, or None if none was written; StoreError if the file is damaged."""
-        if self.mirror is not None and not self.comparison.exists():
-            self.mirror.fetch(self.comparison.relative_to(self.mirror.folder).as_posix())
+    def read_comparison(self, *, listed: bool = False) -> ComparisonRecord | None:
+        """The comparison, or None if none was written; StoreError if the file is damaged. `listed`: as for runs."""
+        if self.mirror is not None and not listed:
+            self.mirror.match(self.comparison)
         return read_document(self.comparison, model_from_json(ComparisonRecord))
 
     def write_file(self, name: str, text: str) -> Path:

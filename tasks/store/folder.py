@@ -5,6 +5,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import Literal
+from urllib.parse import quote
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
@@ -32,6 +34,27 @@ class Store:
     def files(self) -> Files:
         """The store's files by name."""
         return self.mirror.files if self.mirror else LocalFiles(self.path)
+
+    @property
+    def address(self) -> str:
+        """What people call the store, and what opens it again: an absolute path, or gs://bucket/prefix."""
+        return self.files.root
+
+    def address_of(self, path: Path) -> str:
+        """What people call a file of the store."""
+        return self.mirror.files.url(path.relative_to(self.path).as_posix()) if self.mirror else str(path)
+
+    def link_to(self, path: Path) -> str:
+        """What opens a file of the store in a browser. Of a bucket: for everybody who may read it, with their login."""
+        if self.mirror is None:
+            return path.as_uri()
+        return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
+
+    def refresh(self, kind: Literal["runs", "comparisons"]) -> None:
+        """Make the records of all runs or comparisons in the working copy what they are in the bucket, all at once."""
+        patterns = {"runs": "runs/*/record.json", "comparisons": "comparisons/*/*/*/comparison.json"}
+        if self.mirror is not None:
+            self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
 
     def push(self, folder: Path) -> None:
         """A folder or file of the store is finished: where the store is a bucket, it goes there."""

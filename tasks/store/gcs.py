@@ -2,9 +2,10 @@
 
 import base64
 import binascii
+import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -22,6 +23,7 @@ from tasks.store.files import AlreadyThereError, Entry
 SCHEME = "gs://"
 READERS = 10  # at once: as many connections as the client keeps
 TIMEOUT_S = 60
+CHUNK = 8 << 20  # bytes of a stream that are asked for at once
 FIELDS = "items(name,size,generation,crc32c),nextPageToken"
 
 
@@ -65,8 +67,21 @@ class GcsFiles:
     def open(self, name: str) -> BinaryIO:
         with self._errors(name):
             blob = self._blob(name)
-            blob.reload(timeout=TIMEOUT_S)  # else a missing object is only noticed at the first read
-            return cast(BinaryIO, blob.open("rb"))
+            # a missing object would only be noticed at the first read, and every read would be of the newest version
+            blob.reload(timeout=TIMEOUT_S)
+            # raw: what is stored, also of an object with a Content-Encoding, whose size is that of what is stored
+            stream = blob.open("rb", chunk_size=CHUNK, raw_download=True, timeout=TIMEOUT_S)
+        return cast(BinaryIO, io.BufferedReader(_Stream(stream, lambda: self._errors(name)), CHUNK))
+
+    def head(self, name: str, size: int) -> bytes:
+        """The first bytes of an object, for a look at what it is; FileNotFoundError if there is none."""
+        with self._errors(name):
+            try:
+                return cast(
+                    bytes, self._blob(name).download_as_bytes(end=size - 1, raw_download=True, timeout=TIMEOUT_S)
+                )
+            except exceptions.RequestRangeNotSatisfiable:  # of an empty object
+                return b""
 
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
         def send(blob: Any, **conditions: Any) -> None:
@@ -141,22 +156,59 @@ class GcsFiles:
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
         """What the client raises, in the store's words."""
-        place = self.url(name)
+        place, bucket = self.url(name), f"{SCHEME}{self._name}"
         try:
             yield
         except exceptions.NotFound as error:
             if "bucket" in (error.message or "") and "object" not in (error.message or "").lower():
                 raise StoreError(
-                    f"{SCHEME}{self._name}: there is no such bucket; create it, or give another"
+                    f"{bucket}: there is no such bucket; create it (gcloud storage buckets create {bucket}), or give "
+                    "another"
                 ) from error
             raise FileNotFoundError(place) from None
         except exceptions.PreconditionFailed as error:
             raise AlreadyThereError(f"{place}: somebody else has written it") from error
-        except (exceptions.Forbidden, exceptions.Unauthorized, GoogleAuthError) as error:
-            remedy = "log in with: gcloud auth application-default login"
-            raise StoreError(f"{place}: access was refused ({type(error).__name__}); {remedy}") from error
+        except (exceptions.Unauthorized, GoogleAuthError) as error:
+            raise StoreError(
+                f"{place}: there are no valid credentials ({type(error).__name__}); log in with: gcloud auth "
+                "application-default login"
+            ) from error
+        except exceptions.Forbidden as error:
+            raise StoreError(
+                f"{place}: whoever you are logged in as may not do this; let the owner of the bucket type: gcloud "
+                f"storage buckets add-iam-policy-binding {bucket} --member=user:YOU --role=roles/storage.objectUser"
+            ) from error
+        except exceptions.BadRequest as error:  # the service's own rules for the names of buckets, say
+            raise StoreError(f"{place}: was refused ({error.message}); check the name") from error
         except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
             raise StoreError(f"{place}: the bucket does not answer ({type(error).__name__}); try again") from error
+
+
+class _Stream(io.RawIOBase):
+    """The client's stream, with its errors in the store's words whenever they come."""
+
+    def __init__(self, stream: BinaryIO, errors: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream = stream
+        self._errors = errors
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with self._errors():
+            return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        with self._errors():
+            data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def open_object(url: str) -> BinaryIO:
@@ -167,5 +219,8 @@ def open_object(url: str) -> BinaryIO:
 
 def content_type(name: str) -> str:
     """What a browser should make of an object: pages open, logs are text."""
-    types = {"html": "text/html", "json": "application/json", "js": "text/javascript", "txt": "text/plain"}
-    return types.get(name.rpartition(".")[2], "application/octet-stream")
+    texts = {"html": "text/html", "js": "text/javascript", "txt": "text/plain", "md": "text/markdown"}
+    ending = name.rpartition(".")[2]
+    if ending in texts:
+        return f"{texts[ending]}; charset=utf-8"
+    return {"json": "application/json", "svg": "image/svg+xml"}.get(ending, "application/octet-stream")

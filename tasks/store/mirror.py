@@ -6,19 +6,30 @@ it goes, and in the bucket once its record is written. Who works on a run is in 
 
 import json
 import os
+import shutil
 import socket
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import google_crc32c
 
 from tasks.store.atomic import StoreError, write_bytes_atomically
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
 WRITER = "writer.json"
+RECORD = "record.json"
 ORIGIN = ".store"  # in a working copy: the address of its bucket
-LAST = ("commit_success.txt", "record.json", "comparison.json", "index.html")  # they say that the rest is there
+LAST = ("commit_success.txt", RECORD, "comparison.json", "index.html")  # they say that the rest is there
 LEFT_OUT = "checkpoints/"  # of what is fetched: they are read where they lie
+SENDERS = 10  # at once: as many connections as the client keeps
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -29,73 +40,128 @@ class Mirror:
     files: Files
 
     def fetch(self, name: str) -> bool:
-        """Bring one file into the working copy; whether the bucket has it."""
+        """Bring one file into the working copy, never holding it whole; whether the bucket has it."""
+        target = self.folder / name
         try:
-            data = self.files.read(name)
+            with self.files.open(name) as source:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetched-") as aside:
+                    part = Path(aside) / "file"
+                    with part.open("wb") as file:
+                        shutil.copyfileobj(source, file, BLOCK)
+                    os.replace(part, target)
         except FileNotFoundError:
             return False
-        write_bytes_atomically(self.folder / name, data)
+        except OSError as error:
+            raise StoreError(f"{target}: cannot be written ({error.strerror or error}); make room there") from error
         return True
 
-    def fetch_folder(self, name: str) -> None:
-        """Bring the files of a folder into the working copy that are not there, without checkpoints."""
-        entries = [entry.name for entry in self.files.entries(name)]
-        wanted = [n for n in entries if not n.removeprefix(f"{name}/").startswith(LEFT_OUT)]
-        missing = [n for n in wanted if not (self.folder / n).exists() and not n.endswith(f"/{WRITER}")]
-        for file, data in self.files.read_many(sorted(missing, key=_order)).items():
-            write_bytes_atomically(self.folder / file, data)
+    def refresh(self, name: str) -> bool:
+        """Make one file of the working copy what it is in the bucket, if the bucket has it; whether it has."""
+        entry = self.files.stat(name)
+        return entry is not None and (not differs(self.folder / name, entry) or self.fetch(name))
 
-    def push_folder(self, name: str) -> int:
-        """Send what the bucket lacks; returns how many files. What says that the rest is there goes last."""
+    def match(self, path: Path) -> None:
+        """Make a record in the working copy what it is in the bucket; it goes if somebody has removed it there."""
+        if not self.refresh(path.relative_to(self.folder).as_posix()):
+            path.unlink(missing_ok=True)
+
+    def refresh_all(self, entries: Iterable[Entry]) -> None:
+        """The same for many small files at once, each as a listing has it."""
+        names = [entry.name for entry in entries if differs(self.folder / entry.name, entry)]
+        for name, data in self.files.read_many(names).items():
+            write_bytes_atomically(self.folder / name, data)
+
+    def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
+        """Make the files of a folder in the working copy what they are in the bucket, but for those below `without`."""
+        entries = [entry for entry in self.files.entries(name) if not entry.name.endswith(f"/{WRITER}")]
+        kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
+        _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
+
+    def push_folder(self, name: str, *, without: str = "") -> int:
+        """Send what the bucket lacks; returns how many files. What says that the rest is there goes last.
+
+        `without`: a file of the folder that stays here.
+        """
         there = {entry.name: entry for entry in self.files.entries(name)}
-        sent = 0
-        for path in sorted((self.folder / name).rglob("*"), key=lambda path: _order(path.as_posix())):
-            if path.is_file() and not path.name.startswith("."):
-                file = path.relative_to(self.folder).as_posix()
-                if file not in there or _differs(path, there[file], self.files):
-                    self.files.upload(file, path)
-                    sent += 1
-        return sent
+        found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
+        named = {path.relative_to(self.folder).as_posix(): path for path in found}
+        wanted = [
+            file
+            for file, path in named.items()
+            if file != f"{name}/{without}" and (file not in there or differs(path, there[file]))
+        ]
+        _in_order(lambda file: self.files.upload(file, named[file]), wanted)
+        return len(wanted)
+
+    def record(self, name: str, text: bytes) -> None:
+        """Send a run's folder, and last its record: over the one that was there when the run was claimed, or none.
+
+        Raises StoreError if somebody else has taken the run, or recorded it, meanwhile.
+        """
+        claim, place = self.check_claim(name), f"{name}/{RECORD}"
+        self.push_folder(name, without=RECORD)
+        before = claim["replaces"] if claim else _version(self.files.stat(place))
+        try:
+            self.files.write(place, text, create=before is None, version=before)
+        except AlreadyThereError as error:
+            raise StoreError(
+                f"{self.files.url(place)}: somebody else has recorded this run meanwhile; the same command reads it"
+            ) from error
 
     def claim(self, name: str) -> None:
-        """Say in the bucket that a run is ours to write. Raises StoreError that names who else writes it."""
-        place, ours = f"{name}/{WRITER}", self._signature()
+        """Say in the bucket that a run is ours to write, over the record of it that is in the working copy, or none.
+
+        Raises StoreError that names who else writes it, or if somebody has recorded it since it was looked for.
+        """
+        place = f"{name}/{WRITER}"
+        known = self.files.stat(f"{name}/{RECORD}")
+        ours = self._signature(_version(known))
         try:
             self.files.write(place, ours, create=True)
-            return
         except AlreadyThereError:
-            pass
+            self._claim_again(name, ours)
+        found = self.files.stat(f"{name}/{RECORD}")
+        if found != known or (found is not None and differs(self.folder / found.name, found)):
+            self.give_back(name)
+            raise StoreError(
+                f"{self.files.url(name)}: was recorded by somebody else meanwhile; the same command reads it"
+            )
+
+    def _claim_again(self, name: str, ours: bytes) -> None:
+        place = f"{name}/{WRITER}"
         found = self.files.stat(place)
         if found is None:  # given back meanwhile
-            self.claim(name)
+            self.files.write(place, ours, create=True)
             return
         other = json.loads(self.files.read(place))
         if (other["host"], other["folder"]) != (socket.gethostname(), str(self.folder)):
             raise StoreError(
                 f"{self.files.url(name)}: is being written on {other['host']} since {other['since']} (process "
-                f"{other['pid']}): wait for it, or train anew with --fresh; if that machine is gone, remove "
-                f"{self.files.url(place)}"
+                f"{other['pid']}): wait for it, or train anew with --fresh; if that machine is gone: "
+                f"gcloud storage rm {self.files.url(place)}"
             )
         # an earlier flow on this working copy: the lock of its folder keeps two of them apart
         self.files.write(place, ours, version=found.version)
 
-    def check_claim(self, name: str) -> None:
-        """Raise StoreError if somebody else has taken the run meanwhile."""
+    def check_claim(self, name: str) -> dict[str, Any] | None:
+        """Our claim on the run, None without one. Raises StoreError if somebody else has taken the run meanwhile."""
         try:
-            other = json.loads(self.files.read(f"{name}/{WRITER}"))
+            other: dict[str, Any] = json.loads(self.files.read(f"{name}/{WRITER}"))
         except FileNotFoundError:
-            return
+            return None
         if (other["host"], other["folder"]) != (socket.gethostname(), str(self.folder)):
             raise StoreError(f"{self.files.url(name)}: was taken over by {other['host']}: this run is not recorded")
+        return other
 
     def give_back(self, name: str) -> None:
         """The run is recorded: nobody writes it any more."""
         self.files.delete(f"{name}/{WRITER}")
 
-    def _signature(self) -> bytes:
+    def _signature(self, replaces: str | None) -> bytes:
         since = datetime.now(UTC).isoformat(timespec="seconds")
         facts = {"host": socket.gethostname(), "pid": os.getpid(), "folder": str(self.folder), "since": since}
-        return json.dumps(facts).encode()
+        return json.dumps(facts | {"replaces": replaces}).encode()
 
 
 def name_store(folder: Path) -> str:
@@ -110,13 +176,29 @@ def working_copy(url: str) -> Path:
     return cache / "maxview" / safe_name(url.removeprefix("gs://").strip("/"))
 
 
+def _in_order(work: Callable[[str], Any], names: Iterable[str]) -> None:
+    """Do the work for many files at once, but for those that mark something as complete only after the others."""
+    with ThreadPoolExecutor(SENDERS) as pool:
+        for _, group in groupby(sorted(names, key=_order), key=lambda name: _order(name)[0]):
+            list(pool.map(work, group))
+
+
 def _order(name: str) -> tuple[int, str]:
     """Whatever marks something as complete is sent after what it speaks of."""
     last = name.rpartition("/")[2]
     return (LAST.index(last) + 1 if last in LAST else 0, name)
 
 
-def _differs(path: Path, entry: Entry, files: Files) -> bool:
-    if path.stat().st_size != entry.size:
+def _version(entry: Entry | None) -> str | None:
+    return entry.version if entry is not None else None
+
+
+def differs(path: Path, entry: Entry) -> bool:
+    """Whether a file of this machine is not what a listing of the bucket says."""
+    if not path.is_file() or path.stat().st_size != entry.size:
         return True
-    return path.suffix in (".json", ".html", ".txt", ".jsonl", ".yml") and files.read(entry.name) != path.read_bytes()
+    crc = 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            crc = google_crc32c.extend(crc, block)
+    return entry.crc32c != f"{crc:08x}"

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tasks.records import RunReading, RunRecord
 from tasks.store import Store, StoreError, open_store
+from tasks.store.documents import run_record_to_json
 from tasks.store.folder import Mirror
 from tasks.store.gcs import GcsFiles
 from tasks.store.mirror import name_store
@@ -78,4 +80,79 @@ def test_two_machines_cannot_write_one_run(machine, monkeypatch: pytest.MonkeyPa
     with pytest.raises(StoreError, match="taken over"):
         first.check_claim("runs/run-1")
     claim = json.loads(second.files.read("runs/run-1/writer.json"))
-    assert set(claim) == {"host", "pid", "folder", "since"}  # no secret, no environment
+    assert set(claim) == {"host", "pid", "folder", "since", "replaces"}  # no secret, no environment
+
+
+@pytest.fixture
+def record_of():  # type: ignore[no-untyped-def]
+    """record_of(store, label): a small record of the run `run-1`."""
+
+    def make(store: Store, label: str) -> RunRecord:
+        reading = RunReading(name="run-1", format="maxview")
+        return RunRecord(
+            plan=None, arm="a", label=label, commit=None, log=store.run("run-1").log_address, reading=reading
+        )
+
+    return make
+
+
+def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+    first, second = machine("one"), machine("two")
+    run = first.run("run-1").create()
+    run.log.write_text("a log\n")
+    first.mirror.claim("runs/run-1")
+    run.write_record(record_of(first, "died"))
+    assert [e.name for e in first.mirror.files.entries("runs")] == ["runs/run-1/log.txt", "runs/run-1/record.json"]
+    other = second.run("run-1").create()
+    assert other.read_record().label == "died"
+    assert other.bring_log().read_text() == "a log\n"
+    assert other.log_address == other.read_record().log == f"{second.address}/runs/run-1/log.txt"
+    second.mirror.claim("runs/run-1")  # it is run again there
+    other.log.write_text("a longer log\n")
+    first.mirror.files.delete("runs/run-1/writer.json")  # by somebody who thinks that machine gone
+    first.mirror.claim("runs/run-1")
+    run.write_record(record_of(first, "again"))
+    second.mirror.files.write("runs/run-1/writer.json", second.mirror._signature("1"), create=True)
+    with pytest.raises(StoreError, match="somebody else has recorded this run meanwhile"):
+        other.write_record(record_of(second, "late"))
+    assert other.read_record().label == "again"  # nothing of the late one is left, here or there
+
+
+def test_a_run_that_was_recorded_meanwhile_is_not_begun(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+    first, second = machine("one"), machine("two")
+    assert second.run("run-1").read_record() is None
+    first.run("run-1").create().write_record(record_of(first, "done"))
+    with pytest.raises(StoreError, match="was recorded by somebody else meanwhile; the same command reads it"):
+        second.mirror.claim("runs/run-1")
+    assert second.mirror.files.stat("runs/run-1/writer.json") is None
+    second.run("run-1").read_record()
+    second.mirror.claim("runs/run-1")
+
+
+def test_a_record_that_is_removed_in_the_bucket_is_gone_everywhere(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+    store = machine("one")
+    store.run("run-1").create().write_record(record_of(store, "done"))
+    store.files.delete("runs/run-1/record.json")
+    assert store.run("run-1").read_record() is None
+
+
+def test_many_records_are_brought_at_once(machine, record_of) -> None:  # type: ignore[no-untyped-def]
+    first, second = machine("one"), machine("two")
+    text = run_record_to_json(record_of(first, "done")).encode()
+    for number in range(25):
+        first.files.write(f"runs/run-{number}/record.json", text)
+    second.refresh("runs")
+    assert [run.read_record(listed=True).label for run in second.runs()] == ["done"] * 25
+
+
+def test_a_page_has_an_address_and_a_link(machine, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = machine("one")
+    page = store.comparison("linen-vs-nnx", "01_base", "a+b").page
+    assert store.address_of(page) == f"{store.address}/comparisons/linen-vs-nnx/01_base/a+b/index.html"
+    assert store.link_to(page) == (
+        "https://storage.cloud.google.com/" + store.address[5:] + "/comparisons/linen-vs-nnx/01_base/a%2Bb/index.html"
+    )
+    local = open_store(tmp_path / "out")
+    assert (
+        local.link_to(local.comparison("c", "d", "e").page) == (tmp_path / "out/comparisons/c/d/e/index.html").as_uri()
+    )
