@@ -16,6 +16,7 @@ from configs.read import first_comment as first_comment
 from configs.schema import Frozen
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
+Trainer = Literal["maxview", "maxtext"]
 Metric = Literal["step_time_s", "loss", "step_values", "memory_percent", "parameters", "program_memory_gb"]
 
 SINGULAR: Mapping[Kind, str] = {
@@ -35,11 +36,14 @@ class Arm(Frozen):
     """One side of a comparison: a name, and what it is meant to have apart from the other side.
 
     `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
-    of its own, `python` names one that exists, and `image` one for targets that run images.
+    of its own, `python` names one that exists, and `image` one for targets that run images. Whose trainer that is
+    `trainer` says, where it is not the comparison's, and where its refs are `repository`.
     """
 
     name: Name
     set: dict[str, Any] = {}
+    trainer: Trainer | None = None
+    repository: Annotated[str, Field(min_length=1)] | None = None
     ref: Annotated[str, Field(min_length=1)] | None = None
     packages: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     python: Annotated[str, Field(min_length=1)] | None = None
@@ -47,8 +51,10 @@ class Arm(Frozen):
 
     @model_validator(mode="after")
     def _check_environment(self) -> Self:
-        if sum(map(bool, (self.packages, self.python, self.image))) > 1:
-            raise ValueError(f"{self.name}: set at most one of packages, python and image")
+        if self.packages and self.python:
+            raise ValueError(f"{self.name}: set at most one of packages and python")
+        if self.repository and self.ref is None:
+            raise ValueError(f"{self.name}: a repository is only read for an arm that has a ref")
         return self
 
 
@@ -57,7 +63,7 @@ class Comparison(Frozen):
 
     name: Name
     question: str
-    trainer: Literal["maxview"]
+    trainer: Trainer
     target: Name
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
     repeats: Annotated[Count, Field(le=100)]
@@ -66,23 +72,34 @@ class Comparison(Frozen):
     findings: dict[str, Any] = {}  # single ones that do something else here; configs/findings.py reads them
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; the checkout of maxview if not set
+    repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
         names = [arm.name for arm in self.arms]
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
-        if (self.arms[0].ref is None) != (self.arms[1].ref is None):
+        trainers = [self.trainer_of(arm) for arm in self.arms]
+        if trainers[0] == trainers[1] and (self.arms[0].ref is None) != (self.arms[1].ref is None):
             raise ValueError("either both arms have a ref or none")
-        if self.repository and self.arms[0].ref is None:
+        if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
+        for arm, trainer in zip(self.arms, trainers, strict=True):
+            # for MaxText in an image they are where its keys are read before it is launched
+            if arm.image and (arm.packages or arm.python) and trainer == "maxview":
+                raise ValueError(f"{arm.name}: set at most one of packages, python and image")
+            if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
+                raise ValueError(f"{arm.name}: say where the ref of MaxText is, with `repository:`")
         return self
+
+    def trainer_of(self, arm: Arm) -> Trainer:
+        """Whose trainer an arm runs."""
+        return arm.trainer or self.trainer
 
     @property
     def has_refs(self) -> bool:
         """Whether the arms are versions of the trainer out of a repository."""
-        return self.arms[0].ref is not None
+        return all(arm.ref is not None for arm in self.arms)
 
 
 class Target(Frozen):

@@ -167,7 +167,7 @@ def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> I
     holding = False
     with ExitStack() as held:
         for plan in plans:
-            other = store.run(before.run_name).path if before is not None and before.arm != plan.arm else None
+            other = store.run(before.run_name).path if before and job.proves_by_restoring(plan, before) else None
             before = plan
             finished = store.run(plan.run_name).read_record()
             if finished is not None and is_finished(finished):

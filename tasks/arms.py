@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from configs.comparison import Arm, Comparison
+from configs.comparison import Arm, Comparison, Trainer
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
@@ -12,6 +12,7 @@ from tasks.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.identify import Checkout, read_checkout
 from tasks.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
+from tasks.trainers.place import place_maxtext
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
 # without its __init__.py the folder is no package of its own, and Python would take the one that is installed
@@ -47,21 +48,31 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
             if given
         ]  # fmt: skip
         problems.raise_any()
-        return {arm.name: _with_software(arm, HERE, cache, None) for arm in arms}
-    asked = wishes.repository or comparison.repository
-    repository = problems.attempt(partial(check_repository, asked or str(HERE)))
-    refs = [problems.attempt(partial(resolve_ref, repository, str(arm.ref))) for arm in arms if repository]
-    found = [ref for ref in refs if ref is not None]
-    if len(found) == len(arms):
-        problems.lines += _check_control(arms, found, aa=wishes.aa)
+    refs: dict[str, ResolvedRef] = {}
+    repositories: dict[str, str | None] = {}
+    for arm in arms:
+        repositories[arm.name] = wishes.repository or arm.repository or comparison.repository
+        if arm.ref is not None:
+            look_up = partial(_look_up, repositories[arm.name] or str(HERE), arm.ref)
+            found = problems.attempt(look_up)
+            if found is not None:
+                repository, refs[arm.name] = found
+                repositories[arm.name] = repository if repositories[arm.name] else None
+    problems.lines = list(dict.fromkeys(problems.lines))
+    if comparison.has_refs and len(refs) == len(arms):
+        problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=wishes.aa)
     problems.raise_any()
-    assert repository is not None  # else there was a problem
-    prune_checkouts(cache)
-    trainers = {}
-    for arm, ref in zip(arms, found, strict=True):
-        trainer = _with_software(arm, _checkout(repository, ref, cache), cache, ref)
-        trainers[arm.name] = trainer.model_copy(update={"repository": repository if asked else None})
-    return trainers
+    if refs:
+        prune_checkouts(cache)
+    make = partial(_make_trainer, cache=cache)
+    trainers = {
+        arm.name: problems.attempt(
+            partial(make, arm, comparison.trainer_of(arm), repositories[arm.name], refs.get(arm.name))
+        )
+        for arm in arms
+    }
+    problems.raise_any()
+    return {name: trainer for name, trainer in trainers.items() if trainer is not None}
 
 
 def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
@@ -100,7 +111,8 @@ def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
 def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
     left, right = refs
     software = [(arm.packages, arm.python, arm.image) for arm in arms]
-    if left.sha == right.sha and software[0] == software[1] and not aa:
+    same = left.sha == right.sha and software[0] == software[1] and arms[0].set == arms[1].set
+    if same and not aa:
         return [
             f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
             "Commit what you changed, name another --branch, or say --aa to measure the noise between equal runs"
@@ -110,6 +122,25 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
     if aa and software[0] != software[1]:
         return ["--aa: the arms run different software: a control needs the same"]
     return []
+
+
+def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
+    known = check_repository(repository)
+    return known, resolve_ref(known, name)
+
+
+def _make_trainer(
+    arm: Arm, trainer: Trainer, repository: str | None, ref: ResolvedRef | None, *, cache: Path
+) -> Checkout:
+    """The trainer of one arm; `repository` is the one that was named, where its ref is."""
+    if trainer == "maxtext":
+        folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
+        made = place_maxtext(arm, cache, folder)
+        return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
+    if ref is None:
+        return _with_software(arm, HERE, cache, None)
+    made = _with_software(arm, _checkout(repository or str(HERE), ref, cache), cache, ref)
+    return made.model_copy(update={"repository": repository})
 
 
 def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.installed import PACKAGES, installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
+from tasks.trainers.maxtext import MaxText
 
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
 NAME_LENGTH = 64  # of a run's name
@@ -66,6 +67,7 @@ class Checkout(Frozen):
     folder: str | None = None
     python: str = sys.executable
     software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"
+    maxtext: MaxText | None = None  # the trainer, if it is not ours
 
 
 def read_checkout(root: Path, python: str = sys.executable) -> Checkout:

@@ -13,6 +13,7 @@ from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
 from tasks.scrape.causes import classify
 from tasks.store import RunDirectory
+from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 
 REFUSED = 2
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
@@ -26,12 +27,11 @@ def build_record(
     commit = (
         program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     )  # what the run itself says goes first
-    short = commit[:9] if commit else "no commit"
     named = {"name": plan.run_name} | ({"branch": plan.ref} if plan.ref else {})
     return RunRecord(
         plan=plan,
         arm=plan.arm,
-        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {short}",
+        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
         commit=commit,
         log=directory.log_address,
         reading=with_cause(reading.model_copy(update=named), directory.log),
@@ -39,6 +39,14 @@ def build_record(
         metrics=read_metrics(directory.metrics),
         program=program,
     )
+
+
+def name_version(plan: RunPlan, commit: str | None) -> str:
+    """What of a trainer ran, for people: its commit, or the version of one that has none."""
+    short = commit[:9] if commit else None
+    if plan.trainer != "maxtext":
+        return short or "no commit"
+    return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
 
 
 def with_cause(reading: RunReading, log: Path) -> RunReading:
@@ -110,12 +118,15 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 def read_metrics(path: Path) -> pl.DataFrame | None:
     """The trainer's JSON lines as a frame; None if there are none. A last line cut off by a crash is left out.
 
+    Those of MaxText are told by what is in them: a log that is played has left them whatever its plan says.
     Raises ValueError naming a line that is no JSON object.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
+    if wrote_metrics(text):
+        return read_maxtext_metrics(path)
     *lines, _torn = text.split("\n")  # what follows the last line break was not written to its end
     rows = []
     for number, line in enumerate(lines, start=1):

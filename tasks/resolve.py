@@ -9,6 +9,7 @@ from typing import Any
 from configs.comparison import (
     Comparison,
     Target,
+    Trainer,
     arm_layer,
     find,
     list_names,
@@ -130,7 +131,9 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     repeats = comparison.repeats if request.repeats is None else request.repeats
     runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in comparison.arms]
     commands = [
-        problems.attempt(partial(make_command, target, checkouts[arm], case=case, arm=arm, repeat=repeat))
+        problems.attempt(
+            partial(make_command, target, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat)
+        )
         for case, arm, repeat in runs
     ]
     problems.lines = list(dict.fromkeys(problems.lines))
@@ -168,10 +171,11 @@ def plan_run(
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
     checkout = command.checkout
+    trainer: Trainer = "maxview" if checkout.maxtext is None else "maxtext"
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
-        "trainer": comparison.trainer,
+        "trainer": trainer,
         "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
         "versions": checkout.versions,
         "repeat": repeat,
@@ -191,7 +195,7 @@ def plan_run(
         case=case,
         arm=arm,
         repeat=repeat,
-        trainer=comparison.trainer,
+        trainer=trainer,
         target=target.name,
         backend=target.backend,
         config=config | place,
@@ -199,7 +203,7 @@ def plan_run(
         commit=checkout.commit,
         dirty=checkout.dirty,
         versions=checkout.versions,
-        environment=dict(target.environment),
+        environment=command.environment | target.environment,
         argv=command.argv(directory),
         time_limit_s=target.time_limit_s,
         run_name=run_name,
@@ -219,7 +223,7 @@ def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems:
 
     What such a key is set to on purpose is a problem: that trainer could not do it.
     """
-    if checkout.folder is None:
+    if checkout.folder is None or checkout.maxtext is not None:  # of MaxText the command says it
         return resolved
     base = Path(checkout.folder) / "configs" / "base.yml"
     known = problems.attempt(partial(read_yaml, base))

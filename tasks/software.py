@@ -1,4 +1,4 @@
-"""Turns what an arm asks for (`jax==0.11.0`, `project`, a path) into a Python that has it, built once with uv."""
+"""Turns what an arm asks for (`jax==0.11.0`, `project`, `maxtext==0.2.5`) into a Python that has it, made with uv."""
 
 import hashlib
 import os
@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from configs.errors import ConfigError
 
 FOLDER = "environments"
 PROJECT = "project"  # the packages that the checkout's own pyproject.toml asks for, nothing else changed
+MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
 TAIL_LINES = 6
 
@@ -57,25 +59,49 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
     facts = [platform.python_version(), *overrides, project.read_text(encoding="utf-8")]
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     if not folder.is_dir():
-        _build(folder, checkout, overrides)
+        # what is asked for comes by itself too: the project may not depend on it; its pins may have a date
+        _build(folder, checkout, overrides, ["--requirements", "pyproject.toml", *overrides])
     return str(folder / "bin" / "python")
 
 
-def _build(folder: Path, checkout: Path, overrides: Sequence[str]) -> None:
+def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
+    """The interpreter of an environment with the MaxText that one of the words is (`maxtext==0.2.5`).
+
+    Its packages are the oldest that it allows, with which it was released; the other words win over them. Raises
+    ConfigError for words that are no requirements or name no MaxText, SoftwareError if it cannot be built.
+    """
+    problems = check_packages(words)
+    wanted = [Requirement(word) for word in words if not problems and word != PROJECT]
+    named = [item for item in wanted if canonicalize_name(item.name) == MAXTEXT and (item.specifier or item.url)]
+    if not problems and not named:
+        problems.append(f"{', '.join(words)}: which MaxText? Name its version, for example maxtext==0.2.5")
+    if problems:
+        raise ConfigError(problems)
+    for item in named:
+        item.extras = item.extras or {"tpu"}  # without one it comes without what it imports; this runs on CPU too
+    texts = sorted(map(str, wanted))
+    facts = [MAXTEXT, platform.python_version(), *texts]
+    folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    if not folder.is_dir():
+        others = [str(item) for item in wanted if item not in named]
+        _build(folder, cache, others, ["--resolution=lowest", *texts])
+    return str(folder / "bin" / "python")
+
+
+def _build(folder: Path, place: Path, overrides: Sequence[str], wanted: Sequence[str]) -> None:
+    """Make the environment `folder`; uv runs in `place`, whose settings it reads."""
     uv = shutil.which("uv")
     if uv is None:
         raise SoftwareError("uv is not installed: an arm's own packages need it (pip install uv)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        wanted = unfinished / "overrides.txt"
-        wanted.write_text("".join(f"{word}\n" for word in overrides))
+        winning = unfinished / "overrides.txt"
+        winning.write_text("".join(f"{word}\n" for word in overrides))
         environment = unfinished / "environment"
-        # uv reads the settings of the folder it runs in: of the checkout, whose pins may have a date
-        _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], checkout)
+        _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
-        # what is asked for comes by itself too: the project may not depend on it
-        _run([*install, "--requirements", "pyproject.toml", *overrides], checkout, {"UV_OVERRIDE": str(wanted)})
+        _run([*install, *wanted], place, {"UV_OVERRIDE": str(winning)})
         try:
             environment.rename(folder)
         except OSError:

@@ -73,7 +73,9 @@ def declared_keys(spec: Comparison) -> frozenset[str]:
 def is_control(spec: Comparison, runs: Sequence[RunRecord]) -> bool:
     """Whether the two arms are meant to be the same, to measure the noise: declared so, or because they set nothing."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
-    return declared or not (spec.has_refs or declared_keys(spec) or any(run.plan and run.plan.software for run in runs))
+    trainers = {spec.trainer_of(arm) for arm in spec.arms}
+    apart = len(trainers) > 1 or any(arm.ref for arm in spec.arms) or bool(declared_keys(spec))
+    return declared or not (apart or any(run.plan and run.plan.software for run in runs))
 
 
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan | None], *, repeats: int) -> str:

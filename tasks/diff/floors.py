@@ -1,16 +1,16 @@
 """States the three floors of equality from what the trainers proved of themselves, over all runs of both arms."""
 
-import struct
-
 from tasks.diff.arms import ArmRuns
+from tasks.diff.metric_bits import OTHER_STEPS, compare_metrics
+from tasks.diff.silent_floors import floors_without_proof, runs_maxtext
 from tasks.records import Floor, RunRecord
-
-SAME_BITS = struct.Struct("<d").pack  # NaN equals NaN, and 0.0 differs from -0.0
-METRICS = ("loss", "grad_norm", "param_norm")
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
     """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
+    silent = [arm.label for arm in (baseline, candidate) if runs_maxtext(arm)]
+    if silent:
+        return floors_without_proof(baseline, candidate, " and ".join(silent))
     if not any(run.program for arm in (baseline, candidate) for run in arm.runs):
         return []
     return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
@@ -54,22 +54,17 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
         return None, "an arm ended before its final state could be summed up"
     if starts[0] != starts[1]:
         return False, "the arms start from different weights"
-    frames = [m.unique("step", keep="last", maintain_order=True).sort("step") for m in (left.metrics, right.metrics)]
-    if frames[0]["step"].to_list() != frames[1]["step"].to_list():
-        return None, "the arms did not train the same steps"
-    names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
-    for name in names:
-        for step, a, b in zip(frames[0]["step"], frames[0][name], frames[1][name], strict=True):
-            if (a is None) != (b is None) or (a is not None and SAME_BITS(a) != SAME_BITS(b)):
-                return False, f"{name} differs at step {step}: {a!r} and {b!r}"
+    difference, names = compare_metrics(left, right)
+    if difference is not None:
+        return (None if difference == OTHER_STEPS else False), difference
     arrays = [dict(end["arrays"]) for end in ends if end is not None]
     paths = arrays[0].keys() | arrays[1].keys()
     different = sorted(path for path in paths if arrays[0].get(path) != arrays[1].get(path))
     if different:
         return False, f"{len(different)} of {len(paths)} arrays differ after the last step, first {different[0]}"
     return True, (
-        f"first weights, {', '.join(names)} of {frames[0].height} steps, and all {len(paths)} arrays of the "
-        "state after them are equal bit for bit"
+        f"first weights, {', '.join(names)} of {left.metrics['step'].n_unique()} steps, and all {len(paths)} arrays "
+        "of the state after them are equal bit for bit"
     )
 
 

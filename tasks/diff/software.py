@@ -48,21 +48,30 @@ def find_surroundings(arms: Arms) -> Observations:
 
 
 def software_differs(arms: Arms) -> bool:
-    """Whether the arms are declared to run different packages, Pythons or images."""
-    return len({arm.first.plan.software if arm.first.plan else () for arm in arms}) > 1
+    """Whether the arms are declared to run different packages, Pythons or images, or different trainers."""
+    plans = [arm.first.plan for arm in arms]
+    return trainers_differ(arms) or len({plan.software if plan else () for plan in plans}) > 1
+
+
+def trainers_differ(arms: Arms) -> bool:
+    """Whether the arms are declared to run the trainers of different people."""
+    return len({arm.first.plan.trainer for arm in arms if arm.first.plan}) > 1
 
 
 def declared_packages(arms: Arms) -> frozenset[str]:
     """The packages whose versions the arms are declared to differ in; ALL where whole environments are named."""
     if not software_differs(arms):
         return frozenset()
+    if trainers_differ(arms):
+        return ALL
     names: set[str] = set()
-    for word in {word for arm in arms if arm.first.plan for word in arm.first.plan.software}:
+    left, right = (set(arm.first.plan.software) if arm.first.plan else set() for arm in arms)
+    for word in left ^ right:
         try:
             names.add(Requirement(word).name.lower().replace("_", "-"))
         except InvalidRequirement:  # `python PATH`, `image NAME`
             return ALL
-    if "project" in names:  # whatever the checkout's own pyproject.toml asks for
+    if names & {"project", "maxtext"}:  # whatever the checkout's own pyproject.toml asks for, or that release
         return ALL
     return frozenset(names | (WITH_JAX if names & WITH_JAX else set()))
 

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.launch import Replay, Xpk
-from configs.schema import Frozen
+from configs.schema import Frozen, TrainConfig
 from tasks.identify import Checkout
 from tasks.launch.replay import StoredLog, find_log
+from tasks.trainers.maxtext import MaxText, plan_maxtext
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
 PYTHON_IN_POD = "python"
@@ -33,6 +34,11 @@ class Command(Protocol):
         """What is known of the trainer before it runs."""
         ...
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the trainer itself needs to be set; what the target sets wins."""
+        ...
+
     def argv(self, directory: Path) -> tuple[str, ...]:
         """The words of the command, for a run in this folder."""
         ...
@@ -43,10 +49,29 @@ class TrainHere(Frozen):
 
     checkout: Checkout
     facts: dict[str, Any] = {}
+    environment: dict[str, str] = {}
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command."""
         return (self.checkout.python, "-m", "model.train", str(directory / "config.yml"))
+
+
+class TrainMaxText(Frozen):
+    """An arm's MaxText, on this machine."""
+
+    checkout: Checkout
+    maxtext: MaxText
+    config: TrainConfig
+    facts: dict[str, Any] = {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """See Command."""
+        return plan_maxtext(self.config, self.maxtext, Path()).environment
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command. Raises ConfigError with everything that this MaxText cannot do."""
+        return plan_maxtext(self.config, self.maxtext, directory).argv
 
 
 class TrainInPod(Frozen):
@@ -54,6 +79,7 @@ class TrainInPod(Frozen):
 
     checkout: Checkout
     settings: Xpk
+    environment: dict[str, str] = {}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -65,12 +91,24 @@ class TrainInPod(Frozen):
         return (PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)
 
 
+class TrainMaxTextInPod(TrainInPod):
+    """The MaxText that an image holds, in a pod. What it can do is read from one of the same version that is here."""
+
+    maxtext: MaxText
+    config: TrainConfig
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command. Raises ConfigError with everything that this MaxText cannot do."""
+        return plan_maxtext(self.config, self.maxtext, directory, in_pod=True, shared=self.settings.shared_out).argv
+
+
 class PlayLog(Frozen):
     """A stored log, on this machine. What ran then, only the log knows."""
 
     log: StoredLog
     speed: float
     checkout: Checkout
+    environment: dict[str, str] = {}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -85,13 +123,14 @@ class PlayLog(Frozen):
 def make_command(
     target: Target,
     checkout: Checkout,
+    config: TrainConfig,
     *,
     case: str,
     arm: str,
     repeat: int,
     environ: Mapping[str, str] = os.environ,
 ) -> Command:
-    """The command of a run. Raises ConfigError."""
+    """The command of a run. Raises ConfigError, also for what an arm's MaxText cannot do."""
     settings = target.launch_settings(environ)
     image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
     if isinstance(settings, Replay):
@@ -101,7 +140,18 @@ def make_command(
         if image is None and (checkout.folder or checkout.software):
             raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
         settings = settings.model_copy(update={"image": image} if image else {})
-        return TrainInPod(checkout=checkout.model_copy(update=UNKNOWN), settings=settings)
+        held = checkout.model_copy(update=UNKNOWN)
+        if checkout.maxtext is None:
+            return TrainInPod(checkout=held, settings=settings)
+        return _checked(TrainMaxTextInPod(checkout=held, settings=settings, maxtext=checkout.maxtext, config=config))
     if image is not None:
         raise ConfigError([f"{target.name} runs no images: take the arm '{arm}' to a target whose backend is xpk"])
-    return TrainHere(checkout=checkout)
+    if checkout.maxtext is None:
+        return TrainHere(checkout=checkout)
+    return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
+
+
+def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:
+    """The command itself, once its words can be said in any folder."""
+    command.argv(Path("/nowhere/run"))
+    return command

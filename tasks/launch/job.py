@@ -53,6 +53,11 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
         return launched
 
 
+def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
+    """Whether the run of `plan` restores a checkpoint of the run `before` it: both must be of our trainer."""
+    return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
+
+
 def status(handle: RunHandle) -> JobStatus:
     """How the job is doing now."""
     return backend_of(handle.backend).status(handle)

@@ -48,7 +48,7 @@ def launch(
     try:
         process = subprocess.Popen(
             [*argv, *plan.argv, *extra_argv],
-            cwd=plan.checkout or CONFIG_ROOT.parent,  # `python -m` looks there first
+            cwd=_start_folder(plan),
             env=build_environment(plan, os.environ),
             stdin=subprocess.PIPE,
             stdout=descriptor,
@@ -97,6 +97,12 @@ def open_locked(log: Path) -> int:
             "wait for it, end it, or choose another --out"
         ) from error
     return descriptor
+
+
+def _start_folder(plan: RunPlan) -> str | Path:
+    """Where the command starts; `python -m` looks for packages there first, so ours must not lie in others' way."""
+    ours = plan.trainer == "maxview" or plan.backend == "replay"
+    return plan.checkout or (CONFIG_ROOT.parent if ours else plan.directory)
 
 
 # Children of this process must be reaped or they stay as zombies; a handle from an earlier process has none here.

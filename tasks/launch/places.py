@@ -20,9 +20,13 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
             return there + value[len(here) :]
         return value
 
+    def move_word(word: str) -> str:
+        key, equals, value = word.partition("=")  # as MaxText has its config
+        return f"{key}={move(value)}" if equals and key.isidentifier() else str(move(word))
+
     config = {key: move(value) for key, value in plan.config.items()}
-    words = tuple(str(move(word)) for word in plan.argv)
-    return plan.model_copy(update={"config": config, "argv": words}), tuple(str(move(word)) for word in extra_argv)
+    words = tuple(move_word(word) for word in plan.argv)
+    return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))
 
 
 def fetch_own_files(directory: RunDirectory) -> None:

@@ -5,6 +5,7 @@ do is decided by what its own `base.yml` holds and which decoders it has, never 
 none that means anything.
 """
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Mapping
@@ -27,19 +28,23 @@ DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
 # our key -> what it was called before
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# this machine trains alone, and its log goes nowhere else
+# this machine trains alone
 _ALONE = {"skip_jax_distributed_system": "true"}
-METRICS = "maxtext-metrics.jsonl"
+METRICS = "metrics.jsonl"
+PYTHON_IN_POD = "python"
+# MaxText looks for these where its image starts, then in the package that is installed
+_BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
 # finds the package without importing it, which would take half a minute
 _PROBE = """
-import importlib.metadata as metadata, importlib.util as util, json
+import importlib.metadata as metadata, importlib.util as util, json, platform
 found = {}
 for name in ("maxtext", "MaxText"):
     spec = util.find_spec(name)
     if spec is not None and spec.submodule_search_locations:
         found[name] = list(spec.submodule_search_locations)[0]
-versions = {}
-for name in ("maxtext", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "libtpu"):
+versions = {"python": platform.python_version()}
+names = ("maxtext", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "libtpu", "tensorstore", "numpy")
+for name in names:
     try:
         versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -53,11 +58,12 @@ class MaxText(Frozen):
 
     python: str
     package: str  # the folder with its base.yml
+    digest: str = ""  # of its source: what decides a run's outcome even within a version
     module: str
     versions: dict[str, str]  # as installed beside it; of a checkout without "maxtext"
     keys: frozenset[str]  # of its base.yml
     dialects: frozenset[bool]  # which values pure_nnx may have
-    source: str | None = None  # folder to put on the path, for a checkout
+    source: str | None = None  # folder to start in, for a checkout: Python looks there before it does elsewhere
 
     @property
     def base_config(self) -> str:
@@ -89,7 +95,7 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
     places: list[tuple[Path, Path | None]]
     if checkout is None:
         places = [(Path(folder), None) for folder in facts["packages"].values()]
-        missing = f"{python}: has no MaxText (uv pip install -p {python} --resolution=lowest 'maxtext[tpu]==0.2.4')"
+        missing = f"{python}: has no MaxText (uv pip install -p {python} --resolution=lowest 'maxtext[tpu]==0.2.5')"
     else:
         places = [(checkout / base / name, checkout / base) for base in _SOURCES for name, _, _ in _LAYOUTS]
         missing = f"{checkout}: is no checkout of MaxText: neither src/maxtext, src/MaxText nor MaxText is in it"
@@ -100,6 +106,7 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                 return MaxText(
                     python=str(python),
                     package=str(folder),
+                    digest=_digest(folder),
                     module=module,
                     versions={k: v for k, v in facts["versions"].items() if source is None or k != "maxtext"},
                     keys=frozenset(map(str, read_yaml(base))),
@@ -110,31 +117,46 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
 
 
 def plan_maxtext(
-    config: TrainConfig, maxtext: MaxText, directory: Path, environment: Mapping[str, str] | None = None
+    config: TrainConfig,
+    maxtext: MaxText,
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    in_pod: bool = False,
+    shared: bool = False,
 ) -> MaxTextRun:
     """The command that trains `config` and writes into `directory`, whose last part is the run's name.
 
-    environment: what the target sets. Raises ConfigError with every value that this MaxText cannot do.
+    environment: what the target sets. in_pod: it runs in an image, as one of several processes, and `maxtext` is what
+    is known here of the MaxText in there; shared: which has this folder under the same path. Raises ConfigError with
+    every value that this MaxText cannot do.
     """
-    words = translate(config, maxtext, directory)
-    argv = (maxtext.python, "-m", maxtext.module, maxtext.base_config, *(f"{k}={v}" for k, v in words.items()))
-    own = {"PYTHONPATH": maxtext.source} if maxtext.source is not None else {}
-    if config.hardware == "cpu":
-        # without them it asks Google Cloud who it is, for minutes
-        own |= {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"}
+    metrics = str(directory / METRICS) if shared or not in_pod else ""  # MaxText cannot write it into a bucket
+    words = translate(config, maxtext, directory, metrics_file=metrics, alone=not in_pod)
+    base, python = maxtext.base_config, maxtext.python
+    if in_pod:
+        base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
+    argv = (python, "-m", maxtext.module, base, *(f"{k}={v}" for k, v in words.items()))
+    # without the second it asks Google Cloud who it is, for minutes
+    own = {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if config.hardware == "cpu" else {}
     return MaxTextRun(
         argv=argv,
         environment={**own, **(environment or {})},
-        metrics_file=str(directory / METRICS),
+        metrics_file=words["metrics_file"],
         checkpoints=str(directory / "checkpoints"),
     )
 
 
-def translate(config: TrainConfig, maxtext: MaxText, directory: Path) -> dict[str, str]:
-    """MaxText's key for every key of ours, with the value as its command line reads it. Raises ConfigError."""
+def translate(
+    config: TrainConfig, maxtext: MaxText, directory: Path, *, metrics_file: str, alone: bool
+) -> dict[str, str]:
+    """MaxText's key for every key of ours, with the value as its command line reads it. Raises ConfigError.
+
+    alone: the process finds no others, and does not look for them.
+    """
     problems = Problems()
     values: dict[str, Any] = config.model_dump(exclude={"pure_nnx", "run_name", "base_output_directory"})
-    values["metrics_file"] = str(directory / METRICS)
+    values["metrics_file"] = metrics_file
     words = {"run_name": directory.name, "base_output_directory": str(directory.parent)}
     for key, value in values.items():
         name = key if key in maxtext.keys else _OLD_NAMES.get(key, key)
@@ -142,7 +164,7 @@ def translate(config: TrainConfig, maxtext: MaxText, directory: Path) -> dict[st
             words[name] = show_value(value)
         else:
             problems.lines.append(f"{maxtext.title}: has no key '{key}'{suggest(key, sorted(maxtext.keys))}")
-    words |= {key: value for key, value in _ALONE.items() if key in maxtext.keys}
+    words |= {key: value for key, value in _ALONE.items() if alone and key in maxtext.keys}
     words |= problems.attempt(lambda: choose_dialect(config.pure_nnx, maxtext)) or {}
     for key, text in words.items():
         # its reader would take them for a reference, and for the end of the value
@@ -167,10 +189,19 @@ def show_value(value: object) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def _digest(package: Path) -> str:
+    """A hash over the code and the configs of a package, of which an editable install may have any."""
+    digest = hashlib.sha256()
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
+        digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def _probe(python: Path) -> dict[str, dict[str, str]]:
     try:
         found = subprocess.run(
-            [str(python), "-c", _PROBE], capture_output=True, text=True, check=True, timeout=PROBE_TIMEOUT_S
+            [str(python), "-I", "-c", _PROBE], capture_output=True, text=True, check=True, timeout=PROBE_TIMEOUT_S
         )
         facts: dict[str, dict[str, str]] = json.loads(found.stdout.splitlines()[-1])
     except OSError as error:

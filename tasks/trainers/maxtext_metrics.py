@@ -15,7 +15,14 @@ COLUMNS = {
     "learning/total_weights": "total_weights",
     "perf/step_time_seconds": "step_time_s",
 }
+GROUPS = ("learning", "perf", "eval", "evaluation")  # of the first line, which may be of an evaluation
 WHOLE = ("step", "total_weights")  # MaxText writes every number as a float
+
+
+def wrote_metrics(text: str) -> bool:
+    """Whether a text begins as MaxText's JSON lines do, whose names have a group before them."""
+    first = text.lstrip().partition("\n")[0]
+    return any(f'"{group}/' in first for group in GROUPS)
 
 
 def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
