@@ -28,6 +28,7 @@ from tasks.diff.until import MOST_REPEATS, Patience
 from tasks.launch import job
 from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
+from tasks.partner import find_partner
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.refs import LONGEST_NAME
@@ -161,14 +162,11 @@ def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> I
     """The records of the plans of a case: those that have finished before are read, the others run one after another.
 
     They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
-    restores a checkpoint of the other arm before it, as a proof.
+    restores a checkpoint of the other arm, as a proof.
     """
-    before: RunPlan | None = None
     holding = False
     with ExitStack() as held:
         for plan in plans:
-            other = store.run(before.run_name).path if before and job.proves_by_restoring(plan, before) else None
-            before = plan
             finished = store.run(plan.run_name).read_record()
             if finished is not None and is_finished(finished):
                 report.reused(plan)
@@ -177,7 +175,7 @@ def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> I
             if not holding:
                 held.enter_context(slice_of(plan.target))
                 holding = True
-            yield run_one(plan, store, report, jobs=jobs, continue_from=other)
+            yield run_one(plan, store, report, jobs=jobs, continue_from=find_partner(plan, plans, store))
 
 
 def run_until_decided(

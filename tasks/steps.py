@@ -24,6 +24,7 @@ from tasks.history import append_comparison
 from tasks.history.prior import read_priors
 from tasks.ingest import LogPair, archive, compare_pair, read_pair
 from tasks.launch import job
+from tasks.launch.rejoin import rejoin_attempts
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.outage import outlast, unless_away
 from tasks.owners import forget, own
@@ -106,6 +107,7 @@ def verify_step(path: Path, manifest: Path) -> CheckpointProof:
 )
 def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> RunRecord:
     """The run's record, written to its folder: from here on the run counts as done."""
+    rejoin_attempts(directory.log)
     record = build_record(plan, directory, scrape_run(directory.log), proofs)
     directory.write_record(record)
     return record

@@ -1,10 +1,11 @@
-"""Turns a run's log file into the exit code that closes it, and makes room for the log of the next attempt."""
+"""Turns a run's log file into the exit code that closes it, makes room for the next, and finds those before."""
 
 import os
 import re
 from pathlib import Path
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
+_ASIDE = re.compile(r"\.(\d{1,9})\Z")
 _TAIL = 32  # bytes that hold the closing line
 
 
@@ -30,3 +31,9 @@ def set_aside(log: Path) -> None:
     while (aside := log.with_name(f"{log.stem}.{number}{log.suffix}")).exists():
         number += 1
     os.replace(log, aside)
+
+
+def logs_aside(log: Path) -> list[Path]:
+    """The logs of the attempts before, in their order."""
+    numbered = [(_ASIDE.search(path.stem), path) for path in log.parent.glob(f"{log.stem}.*{log.suffix}")]
+    return [path for _, path in sorted((int(number[1]), path) for number, path in numbered if number)]

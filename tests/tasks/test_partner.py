@@ -1,0 +1,44 @@
+"""Which run's checkpoint a run restores as a proof, also where a run is made up for that had died."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.partner import find_partner
+
+PLANS: list[Any] = [
+    SimpleNamespace(arm=arm, trainer="maxview", run_name=f"{arm}-r{repeat}") for repeat in range(2) for arm in "xy"
+]
+HELD = {"holds": True}
+NOT_TRIED = {"holds": None, "evidence": "its metrics have no step 8"}
+
+
+class Runs:
+    """A store of which only the records are looked at."""
+
+    def __init__(self, **programs: dict[str, Any]) -> None:
+        self._programs = programs
+
+    def run(self, name: str) -> Any:
+        program = self._programs.get(name[0])
+        record = SimpleNamespace(program=program, reading=SimpleNamespace(exit_code=0)) if program is not None else None
+        return SimpleNamespace(path=Path(name), read_record=lambda: record)
+
+
+def test_a_run_restores_from_the_one_before_it() -> None:
+    store: Any = Runs()
+    assert [find_partner(plan, PLANS, store) for plan in PLANS] == [None, Path("x-r0"), Path("y-r0"), Path("x-r1")]
+    assert find_partner(PLANS[2], [PLANS[0], PLANS[2]], store) is None  # the same arm twice
+
+
+@pytest.mark.parametrize(
+    ("crossing", "partner"),
+    [(NOT_TRIED, Path("y-r0")), (HELD, None), ({"holds": False}, None), (None, None)],
+)
+def test_a_first_run_that_is_made_up_for_restores_from_the_one_that_could_not(crossing: Any, partner: Any) -> None:
+    store: Any = Runs(y={"cross_restore": crossing})
+    assert find_partner(PLANS[0], PLANS, store) == partner
+    assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")
+    assert find_partner(PLANS[0], PLANS[:1], store) is None
