@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from benchmarks.noise_table import STRETCH, Noise, draw_runs, levels_of, load_noise, make_record, priors_from
+from benchmarks.noise_table import STRETCH, Noise, Run, draw_runs, load_noise, make_record, priors_from
 from configs.comparison import load_tolerances
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparison import diff
@@ -29,22 +29,24 @@ from tasks.diff.effect import Sample
 from tasks.diff.levels import Level, Levels
 from tasks.diff.noise import NoisePrior, small_sample
 from tasks.diff.parity import compare_metric
-from tasks.diff.time_rows import QUICK_STEPS, STEP_TIME, Circumstances
+from tasks.diff.time_rows import QUICK, Circumstances
 from tasks.diff.until import next_repeats
 from tasks.records import ComparisonRecord, MetricDiff
 
 METRICS = (
     "parameters", "final_loss", "tflops_per_device", "tokens_per_s", "avg_step_time_s", "step_time_s", "loss_per_step",
+    "step_cpu_time_s",
 )  # fmt: skip
 DECIDED = ("improved", "regressed")
 SLOWER, LITTLE = 1.05, 1.02
 MOST_REPEATS = 12
 SEED = 7
 LOSS_CHANGE = 1e-3
-TOLERANCE = load_tolerances("default")["step_time_s"]
+TOLERANCES = load_tolerances("default")
 
 type Priors = dict[str, NoisePrior]
-type Pairs = list[tuple[Levels, Levels]]
+type Pairs = list[tuple[Run, Run]]
+type Decisions = dict[str, Decision]  # by metric
 
 
 def main() -> None:
@@ -56,7 +58,7 @@ def main() -> None:
     if noise.runs < 2 * STRETCH:
         sys.exit(f"{arguments.table} has {noise.runs} runs: collect at least {2 * STRETCH} (noise_collect --runs)")
     print(describe_machine(("numpy", "scipy", "polars")))
-    print(f"{arguments.table.name}: {noise.runs} equal runs × {noise.seconds.shape[1]} steps")
+    print(f"{arguments.table.name}: {noise.runs} equal runs × {noise.losses.shape[1]} steps: {', '.join(noise.clocks)}")
     halves = [(noise.side(half), priors_from(noise, noise.side(1 - half))) for half in (0, 1)]
     for judged, priors in halves:
         runs = sum(len(stretch) for stretch in judged)
@@ -81,20 +83,18 @@ def print_real(noise: Noise, halves: Sequence[tuple[list[range], Priors]], pairs
             for start in range(stretch.start, stretch.stop - 2 * pairs + 1, 2 * pairs):
                 record = compare(noise, range(start, start + 2 * pairs), priors)
                 rows = {row.metric: row for row in record.rows}
-                words[rows["step_time_s"].verdict] += 1
-                false += any(rows[metric].verdict in DECIDED for metric in METRICS)
-                theirs += any(is_coloured(rows[metric]) for metric in METRICS)
+                words[", ".join(rows[clock].verdict for clock in noise.clocks)] += 1
+                judged_rows = [rows[metric] for metric in METRICS if metric in rows]
+                false += any(row.verdict in DECIDED for row in judged_rows)
+                theirs += any(is_coloured(row) for row in judged_rows)
                 total += 1
-    print(f"A/A, real runs in order, {pairs} of each, {total} comparisons with {len(METRICS)} metrics:")
+    print(f"A/A, real runs in order, {pairs} of each, {total} comparisons with {len(judged_rows)} metrics:")
     print(f"  different: {share(false, total)} (target ≤ 1 %); MaxView's rule: {share(theirs, total)}; {dict(words)}")
 
 
 def compare(noise: Noise, runs: range, priors: Priors) -> ComparisonRecord:
     """Every other run against the others."""
-    sides = [
-        [make_record(arm, run, noise.seconds[run], noise.losses[run]) for run in runs[offset::2]]
-        for offset, arm in enumerate(("a", "b"))
-    ]
+    sides = [[make_record(arm, noise, run) for run in runs[offset::2]] for offset, arm in enumerate(("a", "b"))]
     return diff(
         sides[0], sides[1], comparison="aa", case="01_base", target="cpu", question="Same?", aa=True,
         tolerances=load_tolerances("default"), given=Circumstances(priors=priors),
@@ -109,21 +109,37 @@ def is_coloured(row: MetricDiff) -> bool:
 def print_resampled(noise: Noise, halves: Sequence[tuple[list[range], Priors]], count: int) -> None:
     """Drawn comparisons: false alarms, what is found of an injected change, and whether intervals hold the truth."""
     for repeats, factors, number in ((3, (SLOWER, 1 / SLOWER), count), (10, (LITTLE, 1 / LITTLE), count // 4)):
-        outcomes: dict[float, list[Decision]] = {factor: [] for factor in (1.0, *factors)}
+        outcomes: dict[float, list[Decisions]] = {factor: [] for factor in (1.0, *factors)}
         for pairs, priors in draw(noise, halves, repeats, number):
-            for factor, decisions in outcomes.items():
-                decisions.append(decide(pairs, priors, factor))
-        print(f"{number} resampled comparisons, {repeats} of each × {noise.seconds.shape[1]} steps:")
-        for factor, decisions in outcomes.items():
-            words: Counter[str] = Counter(decision.verdict for decision in decisions)
-            right = "regressed" if factor > 1 else "improved"
-            different = sum(words[word] for word in DECIDED) if factor == 1 else words[right]
-            holds = sum(is_covered(decision, factor) for decision in decisions)
+            for factor, found in outcomes.items():
+                found.append(decide(pairs, priors, factor))
+        print(f"{number} resampled comparisons, {repeats} of each × {noise.losses.shape[1]} steps:")
+        for factor, found in outcomes.items():
             target = "≤ 1 %" if factor == 1 else "≥ 95 %" if repeats == 3 else "≥ 80 %"
+            right = "regressed" if factor > 1 else "improved"
             name = "no change: different" if factor == 1 else f"{100 * (factor - 1):+.1f} %: {right}"
-            rest = f"same {share(words['same'], number)}, unknown {share(words['unknown'], number)}"
-            print(f"  {name} {share(different, number)} (target {target}); {rest}; "
-                  f"95 % intervals hold the truth {share(holds, number)}")  # fmt: skip
+            words = Counter(word_of(decisions) for decisions in found)
+            different = sum(is_found(decisions, DECIDED if factor == 1 else (right,)) for decisions in found)
+            print(f"  {name} {share(different, number)} (target {target}); same {share(words['same'], number)}, "
+                  f"unknown {share(words['unknown'], number)}")  # fmt: skip
+            for metric in noise.clocks:
+                alone = Counter(decisions[metric].verdict for decisions in found)
+                different = sum(alone[word] for word in DECIDED) if factor == 1 else alone[right]
+                holds = sum(is_covered(decisions[metric], factor) for decisions in found)
+                print(f"      {metric}: {share(different, number)}, same {share(alone['same'], number)}; "
+                      f"95 % intervals hold the truth {share(holds, number)}")  # fmt: skip
+
+
+def is_found(decisions: Decisions, right: Sequence[str]) -> bool:
+    """Whether a row says one of these words, and none the other."""
+    words = {decision.verdict for decision in decisions.values()} & set(DECIDED)
+    return bool(words) and words <= set(right)
+
+
+def word_of(decisions: Decisions) -> str:
+    """What the comparison says as a whole, as far as these metrics go: the worst of their words."""
+    words = {decision.verdict for decision in decisions.values()}
+    return next(word for word in ("regressed", "unknown", "improved", "same") if word in words)
 
 
 def draw(
@@ -133,15 +149,16 @@ def draw(
     rng = np.random.default_rng(SEED)
     for index in range(count):
         judged, priors = halves[index % 2]
-        levels = [levels_of(run) for run in draw_runs(noise, judged, 2 * repeats, rng)]
-        yield list(zip(levels[0::2], levels[1::2], strict=True)), priors
+        runs = list(draw_runs(noise, judged, 2 * repeats, rng))
+        yield list(zip(runs[0::2], runs[1::2], strict=True)), priors
 
 
-def decide(pairs: Pairs, priors: Priors, factor: float = 1.0, *, look: int | None = None) -> Decision:
-    """The decision about these pairs, the candidate's steps being `factor` times as long."""
+def decide(pairs: Pairs, priors: Priors, factor: float = 1.0, *, look: int | None = None) -> Decisions:
+    """The decisions about these pairs, the candidate's steps being `factor` times as long."""
+    metrics = list(pairs[0][0])
 
-    def sample(level: Callable[[Levels], Level], key: str) -> Sample:
-        sides = [[level(pair[side]) for pair in pairs] for side in (0, 1)]
+    def sample(metric: str, level: Callable[[Levels], Level], key: str) -> Sample:
+        sides = [[level(pair[side][metric]) for pair in pairs] for side in (0, 1)]
         error = sqrt(float(np.mean([found.error**2 for side in sides for found in side])))
         baseline, candidate = (tuple(found.seconds for found in side) for side in sides)
         return Sample(
@@ -151,10 +168,15 @@ def decide(pairs: Pairs, priors: Priors, factor: float = 1.0, *, look: int | Non
             prior=priors.get(key),
         )
 
-    return decide_noisy(
-        sample(lambda levels: levels.quick, QUICK_STEPS), sample(lambda levels: levels.middle, STEP_TIME.name),
-        better="lower", tolerance=TOLERANCE, same_program=False, chance=chance_of(look=look),
-    )  # fmt: skip
+    return {
+        metric: decide_noisy(
+            sample(metric, lambda levels: levels.quick, QUICK[metric]),
+            sample(metric, lambda levels: levels.middle, metric),
+            better="lower", tolerance=TOLERANCES[metric], same_program=False,
+            chance=chance_of(look=look) / len(metrics),
+        )
+        for metric in metrics
+    }  # fmt: skip
 
 
 def is_covered(decision: Decision, factor: float) -> bool:
@@ -181,10 +203,12 @@ def go_on(pairs: Pairs, priors: Priors, factor: float) -> tuple[str, int]:
     """The verdict and the repeats with which it came."""
     repeats, look = 3, 1
     while True:
-        decision = decide(pairs[:repeats], priors, factor, look=look)
-        if decision.verdict != "unknown" or repeats >= MOST_REPEATS:
-            return decision.verdict, repeats
-        repeats = next_repeats(repeats, decision.runs_wanted, most=MOST_REPEATS)
+        decisions = decide(pairs[:repeats], priors, factor, look=look)
+        open_ones = [decision for decision in decisions.values() if decision.verdict == "unknown"]
+        if not open_ones or repeats >= MOST_REPEATS:
+            return word_of(decisions), repeats
+        wanted = max((found.runs_wanted for found in open_ones if found.runs_wanted is not None), default=None)
+        repeats = next_repeats(repeats, wanted, most=MOST_REPEATS)
         look += 1
 
 
@@ -198,7 +222,7 @@ def print_losses(noise: Noise) -> None:
             changed = noise.losses[run] + LOSS_CHANGE * (np.arange(steps) >= step)
             for name, exact in (("printed with 3 decimals", False), ("JSON lines", True)):
                 records = [
-                    make_record(arm, run, noise.seconds[run], losses, exact=exact)
+                    make_record(arm, noise, run, losses=losses, exact=exact)
                     for arm, losses in (("a", noise.losses[run]), ("b", changed))
                 ]
                 arms = tuple(ArmRuns(name=record.arm, label=record.arm, runs=(record,)) for record in records)

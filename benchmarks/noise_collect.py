@@ -21,6 +21,7 @@ from pathlib import Path
 import polars as pl
 
 from benchmarks.machine import describe_machine
+from configs.comparison import load_target
 from configs.load import load_train_config
 
 FIXED = ("checkpoint_period=20", "log_config=false")
@@ -42,7 +43,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("-o", "--output", type=Path, default=Path("noise.parquet"))
     arguments = parser.parse_args()
-    os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+    target = load_target("cpu")
+    # the C library reads MALLOC_… once, when a process starts: so the fork server must start with them
+    os.environ |= target.environment
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["model.train"])
     steps: list[dict[str, float | int]] = []
@@ -50,11 +53,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "config.yml")
         model = Path(__file__).parent.parent / "configs"
-        parts = [model / "models" / "tiny.yml", model / "cases" / "01_base.yml"]
-        config.write_text(
-            "".join(part.read_text() for part in parts)
-            + "hardware: cpu\nper_device_batch_size: 4\nmax_target_length: 256\n"
-        )
+        parts = [model / "models" / f"{target.model}.yml", model / "cases" / "01_base.yml"]
+        settings = "".join(f"{key}: {value}\n" for key, value in target.set.items())
+        config.write_text("".join(part.read_text() for part in parts) + settings)
         for run in range(arguments.runs):
             name = f"run-{run:04d}"
             overrides = (f"base_output_directory={folder}", f"run_name={name}", f"steps={arguments.steps}", *FIXED)
@@ -74,7 +75,7 @@ def main() -> None:
                 row = json.loads(line)
                 steps.append(
                     {"run": run, "started": started, "wall_s": wall, "load": os.getloadavg()[0]}
-                    | {key: row[key] for key in ("step", "step_time_s", "loss")}
+                    | {key: row[key] for key in ("step", "step_time_s", "step_cpu_time_s", "loss")}
                 )
             shutil.rmtree(Path(folder, name))
             pl.DataFrame(steps).write_parquet(arguments.output)

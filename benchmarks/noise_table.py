@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from configs.schema import Frozen
 from tasks.diff.levels import Levels, find_levels
 from tasks.diff.noise import NoisePrior, fit_prior, neighbour_differences
-from tasks.diff.time_rows import QUICK_STEPS, STEP_TIME
+from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME
 from tasks.records import STEP_SCHEMA, Coverage, Parameters, RunReading, RunRecord
 
 STRETCH = 30  # neighbouring runs that are either judged or tell the noise, never both
@@ -19,18 +19,19 @@ TFLOP_PER_STEP = 0.01  # any constant: throughput is one over the step time
 TOKENS_PER_STEP = 1024
 
 type Steps = NDArray[np.float64]  # (runs, steps)
+type Run = dict[str, Levels]  # by the names of the metrics that have noise
 
 
 class Noise(Frozen):
-    """Seconds and losses of every step of every run, in the order they ran."""
+    """Clocks (seconds by the metric's name) and losses of every step of every run, in the order they ran."""
 
-    seconds: Steps
+    clocks: dict[str, Steps]
     losses: Steps
 
     @property
     def runs(self) -> int:
         """How many there are."""
-        return len(self.seconds)
+        return len(self.losses)
 
     def side(self, half: int) -> list[range]:
         """The stretches of one half: those with an even or those with an odd number."""
@@ -39,49 +40,57 @@ class Noise(Frozen):
 
 
 def load_noise(path: Path) -> Noise:
-    """The table as two arrays; a run with fewer steps than the others is an error of the collection."""
+    """The table as arrays; a run with fewer steps than the others is an error of the collection."""
     table = pl.read_parquet(path).sort("run", "step")
     shape = (table["run"].n_unique(), -1)
-    return Noise(seconds=table["step_time_s"].to_numpy().reshape(shape), losses=table["loss"].to_numpy().reshape(shape))
+    measured = [metric.name for metric in (STEP_TIME, CPU_TIME) if metric.name in table.columns]
+    clocks = {name: table[name].to_numpy().reshape(shape) for name in measured}
+    return Noise(clocks=clocks, losses=table["loss"].to_numpy().reshape(shape))
 
 
 def priors_from(noise: Noise, stretches: list[range]) -> dict[str, NoisePrior]:
     """What the history would know if it held these runs: neighbours of one stretch are runs of one commit."""
     found = {}
-    for name, key in ((QUICK_STEPS, "quick"), (STEP_TIME.name, "middle")):
-        groups = [[getattr(levels_of(noise.seconds[run]), key).seconds for run in stretch] for stretch in stretches]
-        prior = fit_prior(neighbour_differences(groups), "other stretches")
-        if prior is not None:
-            found[name] = prior
+    runs = [[levels_of(noise, run) for run in stretch] for stretch in stretches]
+    for metric in noise.clocks:
+        for name, key in ((QUICK[metric], "quick"), (metric, "middle")):
+            groups = [[getattr(run[metric], key).seconds for run in stretch] for stretch in runs]
+            prior = fit_prior(neighbour_differences(groups), "other stretches")
+            if prior is not None:
+                found[name] = prior
     return found
 
 
-def levels_of(seconds: NDArray[np.float64]) -> Levels:
-    """The levels of one run, its first step left out as always."""
-    levels = find_levels(seconds[1:])
-    assert levels is not None  # a run of the collection has dozens of steps
-    return levels
+def levels_of(noise: Noise, run: int, steps: NDArray[np.int64] | None = None) -> Run:
+    """The levels of one run, its first step left out as always; out of these steps, counted from the second."""
+    found = {}
+    for metric, clock in noise.clocks.items():
+        seconds = clock[run][1:]
+        levels = find_levels(seconds if steps is None else seconds[steps])
+        assert levels is not None  # a run of the collection has dozens of steps
+        found[metric] = levels
+    return found
 
 
-def draw_runs(
-    noise: Noise, stretches: list[range], count: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.float64]]:
+def draw_runs(noise: Noise, stretches: list[range], count: int, rng: np.random.Generator) -> Iterator[Run]:
     """`count` runs as they could have followed each other: neighbours from one stretch, so that drift and load stay in,
     each with blocks of its own steps drawn again, so that stalls stay in; the first step stays first."""
     long_enough = [stretch for stretch in stretches if len(stretch) >= count]
     places = np.concatenate([np.arange(s.start, s.stop - count + 1) for s in long_enough])
     start = int(rng.choice(places))
+    steps = noise.losses.shape[1] - 1
     for run in range(start, start + count):
-        steps = noise.seconds[run][1:]
-        blocks = rng.integers(0, steps.size, -(-steps.size // BLOCK))
-        index = (blocks[:, None] + np.arange(BLOCK)).ravel()[: steps.size] % steps.size
-        yield np.concatenate([noise.seconds[run][:1], steps[index]])
+        blocks = rng.integers(0, steps, -(-steps // BLOCK))
+        yield levels_of(noise, run, (blocks[:, None] + np.arange(BLOCK)).ravel()[:steps] % steps)
 
 
 def make_record(
-    arm: str, number: int, seconds: NDArray[np.float64], losses: NDArray[np.float64], *, exact: bool = True
+    arm: str, noise: Noise, run: int, *, losses: NDArray[np.float64] | None = None, exact: bool = True
 ) -> RunRecord:
-    """The record of a run with these steps: what the log would print, and in full precision if `exact`."""
+    """The record of a run: what its log would print, and in full precision if `exact`; with other losses if given."""
+    losses = noise.losses[run] if losses is None else losses
+    clocks = {name: clock[run] for name, clock in noise.clocks.items()}
+    seconds = clocks[STEP_TIME.name]
     count = len(seconds)
     printed = pl.DataFrame(
         {
@@ -102,14 +111,14 @@ def make_record(
         arm=arm,
         label=arm,
         commit="a" * 40,
-        log=f"/noise/{arm}-{number}/log.txt",
+        log=f"/noise/{arm}-{run}/log.txt",
         reading=RunReading(
-            name=f"{arm}-{number}",
+            name=f"{arm}-{run}",
             format="maxtext",
             exit_code=0,
             steps=printed,
             parameters=Parameters(count=1_000_000, printed="0.001 billion"),
             coverage=Coverage(step_lines_seen=count, step_lines_parsed=count, complete=True),
         ),
-        metrics=pl.DataFrame({"step": range(count), "loss": losses, "step_time_s": seconds}) if exact else None,
+        metrics=pl.DataFrame({"step": range(count), "loss": losses, **clocks}) if exact else None,
     )

@@ -17,7 +17,9 @@ from configs.schema import Frozen
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 Trainer = Literal["maxview", "maxtext"]
-Metric = Literal["step_time_s", "loss", "step_values", "memory_percent", "parameters", "program_memory_gb"]
+Metric = Literal[
+    "step_time_s", "step_cpu_time_s", "loss", "step_values", "memory_percent", "parameters", "program_memory_gb"
+]
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",

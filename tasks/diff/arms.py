@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from configs.schema import Frozen
 from tasks.records import (
@@ -19,6 +21,7 @@ from tasks.records import (
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
+CPU_COLUMN = "step_cpu_time_s"
 
 
 class ArmRuns(Frozen):
@@ -94,6 +97,14 @@ def step_table(run: RunRecord) -> pl.DataFrame:
 def is_exact(run: RunRecord) -> bool:
     """Whether losses are known in full precision, not only as printed."""
     return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
+
+
+def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
+    """The processor time of every step but the first, ascending, in seconds; None if the trainer did not measure it."""
+    if run.metrics is None or CPU_COLUMN not in run.metrics.columns:
+        return None
+    column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
+    return None if column.null_count() else column.to_numpy()[1:]
 
 
 def seconds_between(start: str | None, end: str | None) -> float | None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from configs.comparison import Tolerance, load_effects
 from configs.findings import Effects
-from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
+from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.floors import floors_of
@@ -18,7 +18,7 @@ from tasks.diff.parity_rows import loss_row, values_row
 from tasks.diff.rows import NOT_JUDGED, is_unfilled
 from tasks.diff.stall_rows import stall_rows
 from tasks.diff.state_rows import memory_row
-from tasks.diff.time_rows import Circumstances, first_step_row, step_time_row
+from tasks.diff.time_rows import Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
@@ -52,11 +52,15 @@ def diff(
     floors = floors_of(left, right)
     same_program = any(floor.name == "same program" and floor.holds for floor in floors)
     values = values_row(arms, others, tolerances["step_values"])
+    measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
+    given = (given or Circumstances()).shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program, given=given)
+    cpu_row = cpu_time_row(arms, tolerances["step_cpu_time_s"], same_program=same_program, given=given)
     times = account_times(arms)
     rows = [
         *maxview_rows(arms, tolerances, step_time, parity.unit),
         time_row,
+        *([cpu_row] if cpu_row else []),
         *stall_rows(arms, times, same_program=same_program),
         first_step_row(arms, same_program=same_program),
         loss_row(arms, parity, tolerances["loss"]),

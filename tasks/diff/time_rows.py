@@ -8,7 +8,7 @@ import numpy as np
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, is_exact, step_table, wall_s
+from tasks.diff.arms import ArmRuns, cpu_seconds, is_exact, step_table, wall_s
 from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, decide_noisy
 from tasks.diff.effect import Sample
@@ -27,7 +27,16 @@ STEP_TIME = Metric(
     rule="median without the first step; spread = between the quartiles, stalls left out",
     decimals=3,
 )
-QUICK_STEPS = "step_time_quick_s"  # in the history: the level of the quick steps, see `levels`
+CPU_TIME = Metric(
+    name="step_cpu_time_s",
+    title="CPU time per step",
+    unit="s",
+    better="lower",
+    rule="processor time of all threads; median without the first step",
+    decimals=4,
+)
+# in the history: the level of the quick steps, see `levels`
+QUICK = {STEP_TIME.name: "step_time_quick_s", CPU_TIME.name: "step_cpu_time_quick_s"}
 PRINTED_UNIT_S = 0.001  # of every dialect's step lines, or finer
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
@@ -37,10 +46,14 @@ FIRST_STEP = Metric(
 class Circumstances(Frozen):
     """What a decision about noise depends on besides the runs: see `decide_noisy`."""
 
-    priors: Mapping[str, NoisePrior] = {}  # by STEP_TIME's name and QUICK_STEPS
+    priors: Mapping[str, NoisePrior] = {}  # by the names in QUICK, before and behind the colon
     chance: float = CHANCE
     chips: int | None = None
     price: float | None = None
+
+    def shared_by(self, metrics: int) -> "Circumstances":
+        """The same for each of so many metrics: Bonferroni, as over the cases."""
+        return self.model_copy(update={"chance": self.chance / metrics})
 
 
 def step_time_row(
@@ -58,16 +71,48 @@ def step_time_row(
             reason = f"both arms run the same compiled program; {reason} to see its speed"
         decision = Decision(verdict="same" if same_program else "unknown", reason=reason)
     if decision is None:
-        decision = decide_noisy(
-            _sample(levels, "quick", given.priors.get(QUICK_STEPS)),
-            _sample(levels, "middle", given.priors.get(STEP_TIME.name)),
-            better="lower",
-            tolerance=tolerance,
-            same_program=same_program,
-            cost=_cost(arms, given),
-            chance=given.chance,
-        )
+        decision = decide_levels(levels, STEP_TIME, arms, tolerance, same_program=same_program, given=given)
     return make_row(STEP_TIME, cells, arms, decision), decision
+
+
+def cpu_time_row(
+    arms: Arms, tolerance: Tolerance, *, same_program: bool, given: Circumstances | None = None
+) -> MetricDiff | None:
+    """The processor time of a step; None unless the runs measured it, that is where the processor is the device.
+
+    Other work on the machine makes the wall time of a step twice as long, and its processor time a few percent shorter
+    (docs/decisions/0005): so it finds what the steady step time cannot while the machine is shared.
+    """
+    levels = (_cpu_levels(arms[0]), _cpu_levels(arms[1]))
+    lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
+    if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
+        return None
+    cells = (_cpu_cell(arms[0], levels[0]), _cpu_cell(arms[1], levels[1]))
+    decision = missing_decision(cells, arms) or decide_levels(
+        levels, CPU_TIME, arms, tolerance, same_program=same_program, given=given or Circumstances()
+    )
+    return make_row(CPU_TIME, cells, arms, decision)
+
+
+def decide_levels(
+    levels: tuple[list[Levels], list[Levels]],
+    metric: Metric,
+    arms: Arms,
+    tolerance: Tolerance,
+    *,
+    same_program: bool,
+    given: Circumstances,
+) -> Decision:
+    """What the levels of both arms' runs say about a metric of which less is better."""
+    return decide_noisy(
+        _sample(levels, "quick", given.priors.get(QUICK[metric.name])),
+        _sample(levels, "middle", given.priors.get(metric.name)),
+        better="lower",
+        tolerance=tolerance,
+        same_program=same_program,
+        cost=_cost(arms, given),
+        chance=given.chance,
+    )
 
 
 def _levels(arm: ArmRuns) -> list[Levels]:
@@ -77,6 +122,17 @@ def _levels(arm: ArmRuns) -> list[Levels]:
         if steady(run, table := step_table(run))
         if (levels := find_levels(table["seconds"].to_numpy()[1:], unit=0.0 if is_exact(run) else PRINTED_UNIT_S))
     ]
+
+
+def _cpu_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
+    if not levels:
+        return Cell()
+    middle = median(level.middle.seconds for level in levels)
+    return Cell(value=middle, text=f"{middle:.4f}", source=_second_step(arm))
+
+
+def _cpu_levels(arm: ArmRuns) -> list[Levels]:
+    return [levels for run in arm.runs if (seconds := cpu_seconds(run)) is not None if (levels := find_levels(seconds))]
 
 
 def _sample(

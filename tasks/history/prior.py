@@ -7,13 +7,13 @@ import polars as pl
 
 from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, NoisePrior, fit_prior, neighbour_differences
-from tasks.diff.time_rows import QUICK_STEPS, STEP_TIME
+from tasks.diff.time_rows import QUICK
 from tasks.history.groups import noise_groups
 from tasks.history.rows import folder_name
 from tasks.history.table import load_history
 from tasks.store import Store
 
-METRICS = (STEP_TIME.name, QUICK_STEPS)
+METRICS = (*QUICK, *QUICK.values())
 
 
 def read_priors(case: CaseRuns, store: Store) -> dict[str, NoisePrior]:

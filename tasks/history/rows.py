@@ -11,7 +11,8 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.arms import step_table
+from tasks.diff.arms import cpu_seconds, step_table
+from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.steady import Steady, steady
 from tasks.records import Better, ComparisonRecord, RunRecord
@@ -129,6 +130,11 @@ def run_values(run: RunRecord) -> Iterator[Value]:
         )
         yield Value(metric="step_time_quick_s", unit="s", better="lower", value=state.quick_s, samples=state.steps)
         yield Value(metric="stall_s", unit="s", better="lower", value=state.stall_s, samples=state.steps)
+    cpu = cpu_seconds(run)
+    levels = None if cpu is None else find_levels(cpu)
+    if cpu is not None and levels is not None:
+        for name, level in (("step_cpu_time_s", levels.middle), ("step_cpu_time_quick_s", levels.quick)):
+            yield Value(metric=name, unit="s", better="lower", value=level.seconds, samples=cpu.size)
     if table.height and table["seconds"][0] is not None:
         yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])
     if memory is not None:

@@ -19,6 +19,7 @@ from model.distributed import join_processes
 
 ROOT = Path(__file__).parent.parent.parent
 TIMEOUT_S = 300
+CLOCKED = {"step_time_s", "step_cpu_time_s"}
 type MiniArguments = Callable[..., list[str]]
 
 
@@ -54,7 +55,7 @@ def finish(processes: list["subprocess.Popen[str]"]) -> list[tuple[int, str]]:
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     lines = (folder / name / "metrics.jsonl").read_text().splitlines()
-    return [{key: value for key, value in json.loads(line).items() if key != "step_time_s"} for line in lines]
+    return [{key: value for key, value in json.loads(line).items() if key not in CLOCKED} for line in lines]
 
 
 def test_two_processes_train_what_one_trains_with_as_many_devices(

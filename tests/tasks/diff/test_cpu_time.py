@@ -1,0 +1,93 @@
+"""The processor time of a step, which other work hardly changes: where it is judged, and what it finds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.time_rows import Circumstances
+from tasks.history.rows import run_values
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Compare = Callable[..., ComparisonRecord]
+type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
+
+LOSSES = (9.0, 8.5, 8.0, 7.5, 7.25, 7.0)
+BUSY = (1.0, 1.9, 1.1)  # what else the machine did: the second pair of runs took nearly twice as long
+
+
+@pytest.fixture
+def runs_of(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
+    """runs_of(arm, cpu levels): one run of six steps for each, in seconds of processor time; of wall time as BUSY."""
+
+    def make(arm: str, levels: Sequence[float | None], *, wall: float = 0.03) -> list[RunRecord]:
+        runs = []
+        for repeat, (level, busy) in enumerate(zip(levels, BUSY, strict=True)):
+            columns: dict[str, Any] = {"step": range(6), "loss": LOSSES, "step_time_s": [3.0] + [wall * busy] * 5}
+            if level is not None:
+                columns["step_cpu_time_s"] = [4.0] + [level] * 5
+            runs.append(make_run(arm, exact=True, repeat=repeat, record={"metrics": pl.DataFrame(columns)}))
+        return runs
+
+    return make
+
+
+def test_what_a_busy_machine_hides_in_the_wall_time_is_found_in_the_processor_time(
+    runs_of: Callable[..., list[RunRecord]], compare: Compare, row_of: RowOf
+) -> None:
+    baseline = runs_of("linen", (0.0600, 0.0603, 0.0597))
+    candidate = runs_of("nnx", (0.0660, 0.0663, 0.0657), wall=0.033)
+    record = compare(baseline, candidate)
+    # without a history the wall times of the arms scatter by 33 %: t is about 0.3
+    assert row_of(record, "step_time_s").verdict == "unknown"
+    row = row_of(record, "step_cpu_time_s")
+    # by hand: 0.5 % within the arms, t = ln 1.1 / (0.5 % √2 √0.44) = 20 with 4 degrees of freedom
+    assert (row.verdict, row.baseline_text, row.candidate_text) == ("regressed", "0.0600", "0.0660")
+    assert row.effect == pytest.approx(0.10, abs=0.002)
+    assert record.verdict == "regressed"
+    assert "CPU time per step" in record.headline
+
+
+def test_both_clocks_share_the_chance_of_a_false_alarm(
+    runs_of: Callable[..., list[RunRecord]], compare: Compare, row_of: RowOf
+) -> None:
+    candidate = (0.0617, 0.0620, 0.0614)
+    shares = {}
+    for name, chance in (("whole", CHANCE), ("doubled", 2 * CHANCE)):
+        record = compare(
+            runs_of("linen", (0.0600, 0.0603, 0.0597)), runs_of("nnx", candidate), given=Circumstances(chance=chance)
+        )
+        row = row_of(record, "step_cpu_time_s")
+        shares[name] = (row.verdict, row.p_value)
+    # p lies between a quarter of the chance (two clocks, two levels) and half of it
+    p = shares["whole"][1]
+    assert p is not None
+    assert CHANCE / 4 < p < CHANCE / 2
+    # 2.8 % is inside the tolerance, and only told of once it is sure
+    assert [verdict for verdict, _ in shares.values()] == ["same", "regressed"]
+
+
+def test_there_is_no_row_where_a_trainer_did_not_measure_it(
+    runs_of: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare
+) -> None:
+    for candidate in (runs_of("nnx", (0.06, None, 0.06)), [make_run("nnx", exact=True)], [make_run("nnx")]):
+        record = compare(runs_of("linen", (0.06, 0.06, 0.06)), candidate)
+        assert "step_cpu_time_s" not in {row.metric for row in record.rows}
+
+
+def test_an_arm_that_died_before_its_first_step_is_said_to_have_died(
+    runs_of: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare, row_of: RowOf, died: Mapping[str, Any]
+) -> None:
+    dead = make_run("nnx", losses=(), seconds=(), reading=died)
+    row = row_of(compare(runs_of("linen", (0.06, 0.06, 0.06)), dead), "step_cpu_time_s")
+    assert (row.candidate_text, row.verdict) == ("died", "unknown")
+
+
+def test_the_history_keeps_both_levels_of_a_run(runs_of: Callable[..., list[RunRecord]]) -> None:
+    (run, *_) = runs_of("linen", (0.06, 0.06, 0.06))
+    values = {value.metric: value.value for value in run_values(run)}
+    assert values["step_cpu_time_s"] == values["step_cpu_time_quick_s"] == pytest.approx(0.06)
+    assert values["step_time_s"] == pytest.approx(0.03)
