@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from tasks.scrape.places import read_places
-from tasks.scrape.step_columns import StepColumns
+from tasks.scrape.step_pieces import Known, read_known
 from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
@@ -19,17 +18,17 @@ class Ahead:
     def __init__(self, table: StepTable) -> None:
         self._table = table
         self._pool: ThreadPoolExecutor | None = None
-        self._queue: deque[tuple[Window, Future[list[StepColumns]]]] = deque()
+        self._queue: deque[tuple[Window, Future[Known]]] = deque()
 
-    def put(self, window: Window) -> Iterator[tuple[Window, list[StepColumns]]]:
+    def put(self, window: Window) -> Iterator[tuple[Window, Known]]:
         """Windows whose turn it is, in order, with their lines in known places. The last window brings all the rest."""
         places = self._table.places()
         if not self._queue and (window.last or not places):
-            yield window, read_places(window, places)
+            yield window, read_known(window, places, self._table.first_day)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="scrape")
-        self._queue.append((window, self._pool.submit(read_places, window, places)))
+        self._queue.append((window, self._pool.submit(read_known, window, places, self._table.first_day)))
         while self._queue and (window.last or len(self._queue) > WAITING):
             before, found = self._queue.popleft()
             yield before, found.result()

@@ -131,8 +131,16 @@ MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
     rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
 )
-# a whole date, for logs that no XPK frame dates
-WHOLE_DATE = re.compile(rb"(?<!\d)(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d)")
+# a whole date, for logs that no XPK frame dates; it begins with letters, which are found without trying every place
+_WHOLE_DATE = re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+def find_date(data: bytes, begin: int, end: int) -> bytes | None:
+    """The first whole date in data[begin:end]."""
+    for match in _WHOLE_DATE.finditer(data, begin, end):
+        if not data[max(0, match.start() - 1) : match.start()].isdigit():
+            return match[0]
+    return None
 
 
 def find_anchors(window: Window, begin: int, end: int) -> Iterator[tuple[str, re.Match[bytes]]]:

@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from tasks.scrape.window import FileText, Window, windows
 
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -26,6 +29,30 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
         yield _clean(data[:keep], note)
     if rest:
         yield _clean(rest, note)
+
+
+@dataclass(frozen=True)
+class CleanText:
+    """A text without colour codes and lone carriage returns, as often as asked; `note` is told what was found."""
+
+    text: Callable[[], Iterator[bytes]]
+    note: Callable[[str], None]
+
+    def __call__(self) -> Iterator[bytes]:
+        """In chunks."""
+        return clean(self.text(), self.note)
+
+    def windows(self) -> Iterator[Window]:
+        """As windows: those of a file are what stands in it, up to where there is something to clean."""
+        if not isinstance(self.text, FileText):
+            yield from windows(self())
+            return
+        for window in self.text.windows():
+            if b"\x1b" in window.data or b"\r" in window.data:
+                rest = clean(self.text(window.base), self.note)
+                yield from windows(rest, base=window.base, line=window.line, start=window.start)
+                return
+            yield window
 
 
 def keep_back(data: bytes) -> int:

@@ -6,7 +6,8 @@ rows of a log seconds × rate is one number and perplexity / exp(loss) another, 
 may be so for another reason: rows of another configuration come several at a time, or where the steps start anew.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,13 @@ MATERIAL = 0.05  # of the constant: a digit more or less, or a point elsewhere, 
 FEW, RARE = 3, 0.02  # so many rows, or this part of them: more are no damage
 
 SAMPLE = 10_000  # rows that tell what is usual
-BLOCK = 16_384  # rows at a time: what is made of them stays in the caches
+EVERYTHING = -math.inf, math.inf
+# numbers and what is computed from them: seconds and the rates of it, the loss and its perplexity
+PAIRS = (
+    ("seconds", "tflops_per_device"),
+    ("seconds", "tokens_per_s_per_device"),
+    ("lm_loss", "perplexity"),
+)
 
 type Floats = NDArray[np.float64]
 
@@ -37,31 +44,64 @@ class Invariant:
     other: Floats
     compute: Callable[[Floats, Floats], tuple[Floats, Floats]]
 
-    def holds_everywhere(self) -> bool:
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether rows that follow one another agree. Told piece by piece of a table, while each is in the caches."""
+
+    first: int
+    last: int
+    in_order: bool  # each step is the one after that before it
+    # of each pair, between which bounds a number lies that is within the margin of every row
+    bounds: Mapping[tuple[str, str], tuple[float, float]]
+
+    def with_next(self, other: "Agreement") -> "Agreement":
+        """That of these rows and those that follow them."""
+        bounds = dict(self.bounds)
+        for pair, (least, most) in other.bounds.items():
+            own = bounds.get(pair, EVERYTHING)
+            bounds[pair] = max(least, own[0]), min(most, own[1])
+        in_order = self.in_order and other.in_order and other.first == self.last + 1
+        return Agreement(self.first, other.last, in_order, bounds)
+
+    def holds(self, pair: tuple[str, str]) -> bool:
         """Whether some number lies within the margin of every row."""
-        least, most = -np.inf, np.inf
-        for begin in range(0, len(self.one), BLOCK):
-            value, margin = self.compute(self.one[begin : begin + BLOCK], self.other[begin : begin + BLOCK])
+        least, most = self.bounds.get(pair, EVERYTHING)
+        return least <= most
+
+
+def agreement_of(steps: pl.DataFrame) -> Agreement:
+    """How far the rows of a step table, one or more, agree."""
+    number = steps["step"].to_numpy()
+    bounds = {}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for pair, invariant in _invariants(steps):
+            value, margin = invariant.compute(invariant.one, invariant.other)
             # what is no number says nothing of the others
-            least = float(np.fmax.reduce(value - margin, initial=least))
-            most = float(np.fmin.reduce(value + margin, initial=most))
-            if not least <= most:
-                return False
-        return True
+            bounds[pair] = (
+                float(np.fmax.reduce(value - margin, initial=-math.inf)),
+                float(np.fmin.reduce(value + margin, initial=math.inf)),
+            )
+    return Agreement(int(number[0]), int(number[-1]), bool((np.diff(number) == 1).all()), bounds)
 
 
-def find_contradicting(steps: pl.DataFrame) -> Mask:
-    """(rows,): the rows of a step table of MaxText's dialect that the others contradict."""
+def find_contradicting(steps: pl.DataFrame, agreement: Agreement) -> Mask:
+    """(rows,): the rows of a step table of MaxText's dialect that the others contradict.
+
+    `agreement` is that of these rows and of any others: what holds there is not looked at again.
+    """
     found = np.zeros(steps.height, np.bool_)
-    if steps.height < FEWEST:
+    doubtful = [pair for pair in PAIRS if not agreement.holds(pair)]
+    if steps.height < FEWEST or (agreement.in_order and not doubtful):
         return found
     number = steps["step"].to_numpy()
     order = np.diff(number)
     found |= _out_of_order(number, order)
     inside = np.zeros(steps.height, np.bool_)  # between rows of other steps, in order
     inside[1:-1] = (order[:-1] > 0) & (order[1:] > 0)
-    for invariant in _invariants(steps):
-        found |= _deviating(invariant) & inside
+    for pair, invariant in _invariants(steps):
+        if pair in doubtful:
+            found |= _deviating(invariant) & inside
     return found if found.sum() <= max(FEW, RARE * steps.height) else np.zeros(steps.height, np.bool_)
 
 
@@ -73,28 +113,22 @@ def _out_of_order(number: NDArray[np.int64], order: NDArray[np.int64]) -> Mask:
     return odd
 
 
-def _invariants(steps: pl.DataFrame) -> list[Invariant]:
-    """What should be the same in every row."""
-    found: list[Invariant] = []
-    seconds = _floats(steps, "seconds")
-    for column in ("tflops_per_device", "tokens_per_s_per_device"):
-        rate = _floats(steps, column)
-        if seconds is not None and rate is not None:
-            found.append(Invariant(seconds, rate, _work))
-    loss, perplexity = _floats(steps, "lm_loss"), _floats(steps, "perplexity")
-    if loss is not None and perplexity is not None:
-        found.append(Invariant(loss, perplexity, _base))
-    return found
+def _invariants(steps: pl.DataFrame) -> Iterator[tuple[tuple[str, str], Invariant]]:
+    """What should be the same in every row, by the columns that it is made of."""
+    for pair in PAIRS:
+        one, other = (_floats(steps, column) for column in pair)
+        if one is not None and other is not None:
+            yield pair, Invariant(one, other, _base if pair[1] == "perplexity" else _work)
 
 
 def _work(seconds: Floats, rate: Floats) -> tuple[Floats, Floats]:
-    return seconds * rate, (seconds + rate) * ROUNDING
+    return seconds * rate, (seconds + rate + ROUNDING) * ROUNDING
 
 
 def _base(loss: Floats, perplexity: Floats) -> tuple[Floats, Floats]:
     scale = np.exp(-loss)
-    perplexity = perplexity * scale
-    return perplexity, (perplexity + scale) * ROUNDING
+    value = perplexity * scale
+    return value, (value + scale) * (ROUNDING * math.exp(ROUNDING))
 
 
 def _floats(steps: pl.DataFrame, column: str) -> Floats | None:
@@ -107,8 +141,6 @@ def _deviating(invariant: Invariant) -> Mask:
     """The rows that differ from what the rows hold to, between two that do hold to it."""
     none = np.zeros(len(invariant.one), np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
-        if invariant.holds_everywhere():
-            return none
         value, margin = invariant.compute(invariant.one, invariant.other)
         known = np.isfinite(value)
         if known.sum() < FEWEST:

@@ -30,6 +30,7 @@ class Dialect:
 
     format: str
     example: str  # of its lines, for people
+    row: bytes  # stands in each of the rows with its numbers
     hints: tuple[bytes, ...]
     marks: re.Pattern[bytes]
     reader: type[Reader]
@@ -40,6 +41,7 @@ DIALECTS = (
     Dialect(
         "megatron",
         "' iteration 1/ 20 | consumed samples: …'",
+        b"elapsed time per iteration",
         (
             b"iteration ",
             b"iteration=",
@@ -57,6 +59,7 @@ DIALECTS = (
     Dialect(
         "torchtitan",
         "'step:  1  loss:  8.1309  grad_norm: …'",
+        b"  loss: ",
         (b"  loss: ", b"[titan] 20"),
         re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
         TorchtitanReader,
@@ -64,6 +67,7 @@ DIALECTS = (
     Dialect(
         "maxtext",
         "'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
+        b"completed step: ",
         (
             b"ompleted ",
             b"System Information: ",

@@ -11,7 +11,7 @@ type Mask = NDArray[np.bool_]
 type Rows = NDArray[np.uint8]
 
 PIECE = 8  # digits that a word holds
-_ALL = (1 << 64) - 1
+_HALVES = 0x0F0F_0F0F_0F0F_0F0F
 # of neighbours the first has the higher place: pairs, then fours, then all eight
 _JOIN = [(np.uint64(1 + (10**places << (8 * places))), np.uint64(8 * places)) for places in (1, 2, 4)]
 _KEEP = [np.uint64(0x00FF_00FF_00FF_00FF), np.uint64(0x0000_FFFF_0000_FFFF)]
@@ -64,19 +64,19 @@ class DigitReader:
         self._behind = np.array(behind, np.uint64)[:, None]
         self._before = np.array(before, np.uint64)[:, None]
 
-    def read(self, digits: Rows) -> NDArray[np.int64]:
+    def read(self, text: Rows) -> NDArray[np.int64]:
         """(numbers, rows): the digits of each as one whole number, without its point.
 
-        `digits` (rows, bytes) holds 0 to 9 in the columns of the digits; it is C-ordered, and every piece ends at least
-        9 bytes behind the beginning of its row.
+        `text` (rows, bytes) holds ASCII digits in the columns of the digits; it is C-ordered, and every piece ends at
+        least 9 bytes behind the beginning of its row.
         """
-        rows, width = digits.shape
+        rows, width = text.shape
         words = np.empty((len(self._pieces), rows), np.uint64)
         shifted = np.zeros_like(words)
         for index, piece in enumerate(self._pieces):
-            words[index] = np.ndarray((rows,), "<u8", digits, piece.end - 8, (width,))
+            words[index] = np.ndarray((rows,), "<u8", text, piece.end - 8, (width,))
             if piece.decimals:  # one byte earlier, to close the gap that the point leaves
-                shifted[index] = np.ndarray((rows,), "<u8", digits, piece.end - 9, (width,))
+                shifted[index] = np.ndarray((rows,), "<u8", text, piece.end - 9, (width,))
         words &= self._behind
         shifted &= self._before
         words |= shifted
@@ -92,5 +92,5 @@ class DigitReader:
 
 
 def _high(count: int) -> int:
-    """The last `count` bytes of a little-endian word."""
-    return _ALL & ~((1 << (8 * (8 - count))) - 1)
+    """The values of the last `count` digits of a little-endian word: of an ASCII digit, that is its lower half."""
+    return _HALVES & ~((1 << (8 * (8 - count))) - 1)

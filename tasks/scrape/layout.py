@@ -16,6 +16,7 @@ _HEAD = b"completed step: "
 TIME = slice(1, 21)  # `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
 _EXACT = 15  # digits that a double holds whatever they are
 _POWER = 22  # the powers of ten up to here are doubles: one division by them rounds as reading the decimal does
+TILE = 16  # rows that are held against the layout as one: NumPy sets out anew for each
 LONGEST = 2_000  # bytes of a line; longer ones are read one by one
 INTEGERS = frozenset({"total_weights"})
 
@@ -32,19 +33,17 @@ class Number:
     negative: bool = False
 
     @property
-    def first(self) -> int:
-        """What a one as its first digit is worth, in units of its last; 0 for a number that may begin with a zero."""
-        if sum(piece.whole for piece in self.pieces) < 2:
-            return 0
-        return int(10 ** (sum(piece.whole + piece.decimals for piece in self.pieces) - 1))
+    def begins_above_zero(self) -> bool:
+        """Whether its first digit is no zero, as that of every number with several digits before the point."""
+        return sum(piece.whole for piece in self.pieces) > 1
 
 
 @dataclass(frozen=True)
 class Layout:
     """Lines that differ in nothing but the values of their digits.
 
-    A row is such a line from its prefix to the byte behind it. A row belongs to the layout if each of its bytes is at
-    least `least` of its column and at most `more` above that.
+    A row is such a line from its prefix to the byte behind it. A row belongs to the layout if each of its bytes lies
+    between `least` and `most` of its column.
     """
 
     keys: tuple[str, ...]
@@ -54,9 +53,8 @@ class Layout:
     floats: tuple[Number, ...]
     integers: tuple[Number, ...]
     constants: dict[str, float | str]  # values without digits of their own: nan, words
-    # a one where a number must not begin with a zero: the digits above it then lack what `firsts` gives back
     least: Rows = field(repr=False)
-    more: Rows = field(repr=False)
+    most: Rows = field(repr=False)
     text: bytes = field(repr=False)
 
     @property
@@ -67,14 +65,14 @@ class Layout:
     @property
     def signature(self) -> bytes:
         """Equal for equal layouts."""
-        return self.least.tobytes() + self.more.tobytes()
+        return self.least.tobytes() + self.most.tobytes()
 
     def fits(self, data: bytes, record: int) -> bool:
         """Whether the row that starts at a position is of this layout."""
         if record < 0 or record + self.width > len(data):
             return False
         row = np.frombuffer(data, np.uint8, self.width, record)
-        return bool((row - self.least <= self.more).all())
+        return bool(((row >= self.least) & (row <= self.most)).all())
 
     @cached_property
     def divisors(self) -> Floats:
@@ -87,10 +85,9 @@ class Layout:
         return tuple(float((-1 if number.negative else 1) * 10 ** max(-number.power, 0)) for number in self.floats)
 
     @cached_property
-    def firsts(self) -> NDArray[np.int64]:
-        """(numbers, 1): what to add to the digits of each number, in the order of the reader."""
-        numbers = (self.step, *self.integers, *self.floats)
-        return np.array([number.first for number in numbers], np.int64).reshape(-1, 1)
+    def bounds(self) -> tuple[Rows, Rows]:
+        """`least` and `most` of `TILE` rows that follow one another."""
+        return np.tile(self.least, TILE), np.tile(self.most, TILE)
 
     @cached_property
     def reader(self) -> DigitReader:
@@ -123,10 +120,10 @@ def layout_of(data: bytes, line: StepLine) -> Layout | None:
         if number is None:
             return None
         numbers.append(number)
-    leading = np.zeros(len(text), np.uint8)  # a one where the first of several digits stands
+    least, most = np.where(own, np.uint8(ord("0")), row), np.where(own, np.uint8(ord("9")), row)
     for number in (step, *numbers):
-        if number.first:
-            leading[number.pieces[-1].begin] = 1
+        if number.begins_above_zero:
+            least[number.pieces[-1].begin] = ord("1")
     return Layout(
         keys=line.keys,
         head=head,
@@ -135,8 +132,8 @@ def layout_of(data: bytes, line: StepLine) -> Layout | None:
         floats=tuple(number for number in numbers if number.key not in INTEGERS),
         integers=tuple(number for number in numbers if number.key in INTEGERS),
         constants=constants,
-        least=np.where(own, np.uint8(ord("0")), row) + leading,
-        more=np.where(own, np.uint8(9), np.uint8(0)) - leading,
+        least=least,
+        most=most,
         text=text,
     )
 

@@ -6,14 +6,14 @@ import polars as pl
 
 from tasks.records import CheckpointEvent, Coverage, LogError, RunFate, RunReading, Stall
 from tasks.scrape.ahead import Ahead
-from tasks.scrape.anchors import MESH_AXIS, WHOLE_DATE, find_anchors
+from tasks.scrape.anchors import MESH_AXIS, find_anchors, find_date
 from tasks.scrape.checkpoints import CheckpointLog
 from tasks.scrape.death import DeathLog
 from tasks.scrape.evals import EvalLog
 from tasks.scrape.facts import Facts
 from tasks.scrape.restores import RestoreLog
 from tasks.scrape.stalls import find_stalls, is_deferred
-from tasks.scrape.step_columns import StepColumns
+from tasks.scrape.step_pieces import Known
 from tasks.scrape.step_table import StepTable
 from tasks.scrape.window import Window
 
@@ -41,11 +41,8 @@ class MaxTextReader:
         for own, known in self._ahead.put(window):
             self._take(own, known)
 
-    def _take(self, window: Window, known: list[StepColumns]) -> None:
+    def _take(self, window: Window, known: Known) -> None:
         before_steps = not self.steps.parsed
-        if before_steps and self._written is None:
-            date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
-            self._written = datetime.fromisoformat(date[1].decode()) if date else None
         gaps = self.steps.add(window, known)
         for begin, end in gaps:
             for name, match in find_anchors(window, begin, end):
@@ -54,6 +51,10 @@ class MaxTextReader:
         if before_steps and gaps:
             for match in MESH_AXIS.finditer(window.data, *gaps[0]):
                 self.facts.take("mesh_axis", match, window)
+        if before_steps and self.facts.start is None and self._written is None:
+            date = find_date(window.data, window.start, window.start + DATED_WITHIN)
+            self._written = datetime.fromisoformat(date.decode()) if date else None
+        self.steps.first_day = self.facts.start or self._written
         if window.last:
             self._cut = bool(window.data) and not window.data.endswith(b"\n")
 

@@ -51,7 +51,8 @@ def _choose_byte(window: Window, layout: Layout, columns: StepColumns) -> tuple[
     text = np.frombuffer(window.data, np.uint8)
     if (text[np.maximum(columns.record - 1, 0)] == _BREAK).mean() > 0.5:
         return _BREAK, 1
-    fixed = np.flatnonzero(layout.more[: columns.start[0] - columns.record[0] + 1] == 0)
+    head = slice(int(columns.start[0] - columns.record[0]) + 1)
+    fixed = np.flatnonzero(layout.least[head] == layout.most[head])
     index = min(fixed.tolist(), key=lambda index: layout.text.count(layout.text[index]))
     return layout.text[index], -index
 

@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 
 from tasks.records import LogReading, RunReading
+from tasks.scrape.clean import CleanText
 from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
 from tasks.scrape.unpack import GZIP, ZSTD
 from tasks.scrape.unwrap import Chunks, unpack, unwrap
-from tasks.scrape.window import CHUNK, slices, windows
+from tasks.scrape.window import FileText, slices, windows
 
 HEAD = 1 << 20  # bytes in which a log must show what it is
 WHOLE_UP_TO = 64 << 20  # documents around logs are read whole; nobody saves a page larger than this
@@ -31,9 +32,9 @@ def scrape(path: Path) -> LogReading:
             _check_text(head, name)
             if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
                 return scrape_text(head + file.read(), name=name)
-            if document := _archived_document(partial(file_chunks, path), head, name):
+            if document := _archived_document(FileText(path), head, name):
                 return document
-        runs = _read_wrapped(partial(file_chunks, path), path.stem, name)
+        runs = _read_wrapped(FileText(path), path.stem, name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise LogFormatError(f"{name}: cannot be read: {reason}; check the path and its permissions") from error
@@ -103,9 +104,9 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
     with unwrap(raw, name) as found:
-        for source, chunks in found.logs.items():
+        for source, text in found.logs.items():
             try:
-                run = _read_chunks(chunks, source or stem, name)
+                run = _read_chunks(text, source or stem, name)
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
                 continue
@@ -122,11 +123,11 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
     return tuple(runs)
 
 
-def _read_chunks(chunks: Chunks, run_name: str, name: str) -> RunReading:
-    _check_text(next(chunks(), b"")[:HEAD], name)
-    reader = open_reader(_find_dialect(chunks(), name))
+def _read_chunks(text: CleanText, run_name: str, name: str) -> RunReading:
+    _check_text(next(text(), b"")[:HEAD], name)
+    reader = open_reader(_find_dialect(text(), name))
     length = 0
-    for window in windows(chunks()):
+    for window in text.windows():
         reader.feed(window)
         length = window.base + len(window.data)
     return reader.finish(name=run_name, span=(0, length))
@@ -145,7 +146,11 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
     """The dialect of a log, from the first chunk that shows one."""
     lines = 0
     for chunk in chunks:
-        if dialect := recognise(chunk):
+        head = chunk[:HEAD]
+        dialect = recognise(head)
+        if dialect is None or dialect.row not in head:  # what stands before the rows may be another's
+            dialect = recognise(chunk)
+        if dialect is not None:
             return dialect
         lines += chunk.count(b"\n")
     raise LogFormatError(
@@ -161,9 +166,7 @@ def _is_document(head: bytes) -> bool:
 
 def file_chunks(path: Path) -> Iterator[bytes]:
     """The bytes of a file in chunks."""
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            yield chunk
+    return FileText(path)()
 
 
 def _check_text(head: bytes, name: str) -> None:

@@ -6,7 +6,7 @@ Nothing is read here that differs in more than its digits from a line that the g
 import numpy as np
 
 from tasks.scrape.digits import Mask, Positions, Rows
-from tasks.scrape.layout import TIME, Layout
+from tasks.scrape.layout import TILE, TIME, Layout
 from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.window import Window
 
@@ -63,18 +63,12 @@ class _Sheet:
         self._wholes = np.empty((1 + len(layout.integers), count), np.int64)
         self._floats = np.empty((len(layout.floats), count), np.float64)
         self._times = np.empty((count, TIME.stop - TIME.start), np.uint8) if layout.timed else None
-        self._digits = np.empty((min(ROWS, count), layout.width), np.uint8)
-        self._fits = np.empty(self._digits.shape, np.bool_)
 
     def read(self, rows: Rows, begin: int) -> Mask:
         """Read some rows, the first of which is number `begin`; says which of them fit the layout."""
         layout, part = self._layout, slice(begin, begin + len(rows))
-        digits, fits = self._digits[: len(rows)], self._fits[: len(rows)]
-        np.subtract(rows, layout.least, out=digits)
-        np.less_equal(digits, layout.more, out=fits)
-        good = np.ones(len(rows), np.bool_) if fits.all() else fits.all(axis=1)
-        numbers = layout.reader.read(digits)
-        numbers += layout.firsts
+        good = _find_fitting(rows, layout)
+        numbers = layout.reader.read(rows)
         wholes = len(self._wholes)
         self._wholes[:, part] = numbers[:wholes]
         # both are exact in a double, so the one division or multiplication rounds as reading the decimal does
@@ -103,6 +97,20 @@ class _Sheet:
             values={key: found[key] for key in layout.keys},
             times=None if self._times is None else self._times[kept],
         )
+
+
+def _find_fitting(rows: Rows, layout: Layout) -> Mask:
+    """Which rows fit the layout. Whether all do shows in the least and the greatest byte of each column."""
+    tiled = len(rows) // TILE * TILE
+    tiles, rest = rows[:tiled].reshape(-1, TILE * layout.width), rows[tiled:]
+    least, most = layout.bounds
+    if (
+        (not tiled or ((tiles.min(axis=0) >= least).all() and (tiles.max(axis=0) <= most).all()))
+        and (rest >= layout.least).all()
+        and (rest <= layout.most).all()
+    ):
+        return np.ones(len(rows), np.bool_)
+    return np.asarray(((rows >= layout.least) & (rows <= layout.most)).all(axis=1))
 
 
 def _view(data: bytes, begin: int, count: int, width: int) -> Rows:

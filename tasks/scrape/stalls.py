@@ -53,23 +53,28 @@ def find_stalls(
 
     starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
     """
-    timed = steps.select(key for key in steps.columns if key in _NEEDED).filter(pl.col("seconds").is_finite())
+    timed = steps.select(key for key in steps.columns if key in _NEEDED)
+    finite = timed["seconds"].is_finite()
+    if finite.null_count() or not finite.all():
+        timed = timed.filter(finite)
     if timed.height < 2:
         return ()
-    seconds = timed["seconds"].to_numpy()
+    seconds, offsets = timed["seconds"].to_numpy(), timed["offset"].to_numpy()
     step = timed["step"].to_numpy()
-    offsets, lines = timed["offset"].to_numpy(), timed["line"].to_numpy()
     first = np.concatenate([[True], np.diff(step) <= 0])
-    first[1:] |= np.diff(np.searchsorted(np.asarray(sorted(starts), dtype=np.int64), offsets)) > 0
-    resized = _resized(timed)
-    calm = np.where(first, np.nan, seconds)
-    least = _least_around(calm)
-    # the median is never less than the least: only steps that are long against that need their median
-    maybe = np.flatnonzero((seconds > TIMES * least) & (seconds > least + SECONDS_MORE))
+    begun = np.searchsorted(offsets, np.asarray(sorted(starts), dtype=np.int64), side="right")
+    first[begun[begun < len(first)]] = True
+    calm = seconds.copy()
+    calm[first] = np.nan
+    maybe = _maybe_long(seconds, calm)
     medians = _usual_at(calm, maybe)
     long = seconds[maybe] > np.maximum(TIMES * medians, medians + SECONDS_MORE)
+    if not long.any():
+        return ()
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
+    resized = _resized(timed)
+    lines = timed["line"]
     stalls = []
     for index, usual in zip(maybe[long].tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
@@ -93,7 +98,7 @@ def find_stalls(
         else:
             cause = "unexplained"
         stalls.append(
-            Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=int(lines[index]), offset=end)
+            Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=lines[index], offset=end)
         )
     return tuple(stalls)
 
@@ -127,13 +132,16 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
-def _least_around(calm: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A lower bound for the least of the steps around each step: the least of the three blocks around its block."""
+def _maybe_long(seconds: NDArray[np.float64], calm: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The steps that are long against the least of those around them: the median is never less than that."""
     starts = np.arange(0, len(calm), NEIGHBOURS)
-    least = np.fmin.reduceat(calm, starts)
-    padded = np.concatenate([[np.nan], least, [np.nan]])
-    around = np.fmin(np.fmin(padded[:-2], padded[1:-1]), padded[2:])
-    return np.repeat(np.nan_to_num(around, nan=np.inf), NEIGHBOURS)[: len(calm)]
+    least = np.pad(np.fmin.reduceat(calm, starts), 1, constant_values=np.nan)
+    around = np.fmin(np.fmin(least[:-2], least[1:-1]), least[2:])  # of a block's steps and of both its neighbours
+    limit = np.nan_to_num(np.maximum(TIMES * around, around + SECONDS_MORE), nan=np.inf)
+    blocks = np.flatnonzero(np.maximum.reduceat(seconds, starts) > limit)
+    inside = (blocks[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)).ravel()
+    limits, inside = np.repeat(limit[blocks], NEIGHBOURS)[inside < len(calm)], inside[inside < len(calm)]
+    return np.asarray(inside[seconds[inside] > limits])
 
 
 def _usual_at(calm: NDArray[np.float64], indexes: NDArray[np.int64]) -> NDArray[np.float64]:

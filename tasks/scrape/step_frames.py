@@ -1,7 +1,6 @@
 """Turns step lines, read one by one or as columns, into polars frames, and those into the one table of a run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,14 +16,6 @@ from tasks.scrape.window import Window
 _ISO = b"0000-00-00T00:00:00.000000"
 
 
-@dataclass(frozen=True)
-class FrameColumns:
-    """The columns of a stretch of the table, and its times as (rows, 20) characters."""
-
-    data: dict[str, Column]
-    times: Rows | None
-
-
 def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """Rows to columns; a column in which any value is a word holds words."""
     columns: dict[str, list[Any]] = {key: [] for row in rows for key in row}
@@ -35,31 +26,21 @@ def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def raw_frame(window: Window, columns: StepColumns) -> pl.DataFrame:
-    """Columns of a window to the columns of the table; `time` is still as the log prints it."""
-    return frame_of_columns(columns_of(window, columns), None)
-
-
-def columns_of(window: Window, columns: StepColumns) -> FrameColumns:
-    """What the table needs of the columns of a window."""
+def frame_of_columns(window: Window, columns: StepColumns, first_day: datetime | None) -> pl.DataFrame:
+    """Columns of a window to those of the table; `time` is ISO 8601, or as the log prints it if the day is unknown."""
     data: dict[str, Column] = {"step": columns.step}
     data |= {column_name(key): values for key, values in columns.values.items()}
     data |= {"line": columns.line, "offset": columns.start + window.base}
-    return FrameColumns(data, columns.times)
-
-
-def frame_of_columns(columns: FrameColumns, first_day: datetime | None) -> pl.DataFrame:
-    """The table of columns; `time`, if there are any, is as the log prints it if the first day is None."""
     times = columns.times
     if times is None:
-        return pl.DataFrame(columns.data)
+        return pl.DataFrame(data)
     if times.size and times.max() >= 0x80:  # bytes that no time has, and that may be no text at all
         damaged = (times >= 0x80).any(axis=1)
         times = np.where(damaged[:, None], np.uint8(0), times)
     time = _text_of(times if first_day is None else _iso_rows(times, first_day))
     if not times[:, 0].all():
         time = time.set(pl.Series(times[:, 0] == 0), None)
-    return pl.DataFrame({**columns.data, "time": time})
+    return pl.DataFrame({**data, "time": time})
 
 
 def _iso_rows(times: Rows, first_day: datetime) -> Rows:
@@ -86,8 +67,13 @@ def combine(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def with_iso_times(frame: pl.DataFrame, first_day: datetime | None) -> pl.DataFrame:
-    """The same table, its times as ISO 8601."""
-    return frame.with_columns(_iso_times(first_day))
+    """The same table, its times as ISO 8601: they are as the log prints them, or already of the year of another day."""
+    if "time" not in frame.columns:
+        return frame
+    time = pl.col("time").cast(pl.String)
+    printed = pl.format("{}{}{}", time.str.slice(5, 2), time.str.slice(8, 2), time.str.slice(11))
+    plain = pl.when(time.str.contains("T", literal=True)).then(printed).otherwise(time)
+    return frame.with_columns(time=plain).with_columns(_iso_times(first_day))
 
 
 def arrange(frame: pl.DataFrame) -> pl.DataFrame:

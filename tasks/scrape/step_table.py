@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
-from tasks.scrape.consistent import find_contradicting
+from tasks.scrape.consistent import Agreement, find_contradicting
 from tasks.scrape.digits import Positions
 from tasks.scrape.layout import layout_of
 from tasks.scrape.places import LEAST_ROWS, Place, find_place, read_places
@@ -20,17 +19,8 @@ from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.rows import read_rows
 from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
-from tasks.scrape.step_frames import (
-    FrameColumns,
-    arrange,
-    columns_of,
-    combine,
-    frame_of_columns,
-    frame_of_rows,
-    raw_frame,
-    with_iso_times,
-)
 from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
+from tasks.scrape.step_pieces import Known, Piece, join_pieces, make_piece
 from tasks.scrape.widths import read_widths, template_of
 from tasks.scrape.window import CONTEXT, Window
 
@@ -44,7 +34,6 @@ HEAD_WITHIN = 200  # bytes
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
 COLUMNS_FROM = 32
-THREADS = 2  # that make frames of columns; NumPy and polars let go of the interpreter meanwhile
 LAYOUTS = 16  # of a sample
 TEMPLATES = 4
 # with more bytes than these left, the layouts of the first lines there are looked for in the whole window
@@ -70,7 +59,8 @@ class StepTable:
     cut: bool = False  # the last step line was cut off by the end of the text
     source_file: str | None = None
     keys: dict[str, None] = field(default_factory=dict)
-    _pieces: list[FrameColumns | pl.DataFrame] = field(default_factory=list)
+    first_day: datetime | None = None  # of the run, as far as it is known
+    _pieces: list[Piece] = field(default_factory=list)
     _forms: StepForms = field(default_factory=StepForms)
     _odd: list[int] = field(default_factory=list)  # offsets of lines that were taken back
     _before: StepLine | None = None
@@ -80,14 +70,14 @@ class StepTable:
         """Where lines of known layouts are looked for."""
         return tuple(reversed(self._places.values()))  # the newest first: a log's numbers grow
 
-    def add(self, window: Window, known: list[StepColumns] | None = None) -> list[tuple[int, int]]:
+    def add(self, window: Window, known: Known | None = None) -> list[tuple[int, int]]:
         """Read the step lines of a window; returns the stretches between them, in which other things may stand.
 
-        `known`: what `read_places` found in the window; it is looked for here if not given.
+        `known`: what `read_known` found in the window; it is looked for here if not given.
         """
         if self._before is None:
             self._before = find_usual(window)
-        columns = read_places(window, self.places()) if known is None else known
+        columns = read_places(window, self.places()) if known is None else known.columns
         gaps = _gaps(_spans(columns), window)
         for _ in range(ROUNDS):
             if _size(gaps, window) < LEARN_FROM:
@@ -115,7 +105,13 @@ class StepTable:
         self.seen += rest.size
         single: list[tuple[int, int]] = []
         rows = [row for p in rest.tolist() if (row := self._read_one(window, p, single)) is not None]
-        self._keep(window, columns, rows)
+        self.parsed += len(rows) + sum(len(some.start) for some in columns)
+        if known is not None and columns is known.columns and not rows:
+            piece = known.piece
+        else:
+            piece = make_piece(window, columns, rows, self.first_day)
+        if piece is not None:
+            self._pieces.append(piece)
         if rows or found:
             spans = [*_spans(columns), *((np.array([begin]), np.array([end])) for begin, end in single)]
             gaps = _gaps(spans, window)
@@ -146,8 +142,11 @@ class StepTable:
 
     def _account(self, window: Window, columns: StepColumns) -> None:
         self.seen += len(columns.start)
-        text = np.frombuffer(window.data, np.uint8)
-        self.glued += int(np.count_nonzero(_NO_SPACE[text[columns.record[columns.record > 0] - 1]]))
+        text, record = np.frombuffer(window.data, np.uint8), columns.record
+        apart = np.ones(len(record), np.bool_)  # a row right behind the byte that ended another is not glued
+        np.not_equal(record[1:], columns.end[:-1] + 1, out=apart[1:])
+        before = record[apart] - 1
+        self.glued += int(np.count_nonzero(_NO_SPACE[text[before[before >= 0]]]))
         first = int(columns.start[0])
         if window.data[first - 3 : first] != b"], ":  # rampup steps lack fields by design
             self._forms.add(window, first, columns.keys, len(columns.start))
@@ -185,15 +184,6 @@ class StepTable:
         columns, used = read_widths(window, template, rest)
         return ([columns] if len(columns.start) else []), rest[~used]
 
-    def _keep(self, window: Window, columns: list[StepColumns], rows: list[dict[str, Any]]) -> None:
-        """Add what was read in a window to the table."""
-        self.parsed += len(rows) + sum(len(some.start) for some in columns)
-        if not rows and len(columns) == 1:
-            self._pieces.append(columns_of(window, columns[0]))
-        elif rows or columns:
-            frames = [raw_frame(window, some) for some in columns] + ([frame_of_rows(rows)] if rows else [])
-            self._pieces.append(combine(frames).sort("offset"))
-
     def _note(self, window: Window, line: StepLine) -> None:
         """Remember what a line that was read tells about the others."""
         if self._before is None or not lacks(line.keys, self._before.keys):
@@ -229,21 +219,12 @@ class StepTable:
 
     def frame(self, first_day: datetime | None) -> pl.DataFrame:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
+        frame, agreement = join_pieces(self._pieces, first_day)
+        return self._without_contradicting(self._without_odd_lines(frame), agreement) if agreement else frame
 
-        def frame_of(piece: FrameColumns | pl.DataFrame) -> pl.DataFrame:
-            if isinstance(piece, pl.DataFrame):
-                return with_iso_times(piece, first_day)
-            return frame_of_columns(piece if first_day else replace(piece, times=None), first_day)
-
-        with ThreadPoolExecutor(THREADS) as pool:
-            frames = list(pool.map(frame_of, self._pieces))
-        if not frames:
-            return pl.DataFrame(schema=STEP_SCHEMA)
-        return self._without_contradicting(arrange(self._without_odd_lines(combine(frames))))
-
-    def _without_contradicting(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _without_contradicting(self, frame: pl.DataFrame, agreement: Agreement) -> pl.DataFrame:
         """Take back the lines whose numbers cannot be right next to those of the others."""
-        wrong = find_contradicting(frame)
+        wrong = find_contradicting(frame, agreement)
         if not wrong.any():
             return frame
         rows = frame.filter(wrong).select("step", "line", "offset").rows()

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from tasks.scrape.clean import clean
+from tasks.scrape.clean import CleanText
 from tasks.scrape.entries import MARKS, STEP, frames_of, read_csv
 from tasks.scrape.json_blocks import read_json_blocks
 from tasks.scrape.ordered import OrderedEntries
@@ -33,7 +33,7 @@ LINE_PREFIXES = (_POD, _EXPORTED)
 class Unwrapped:
     """The logs that were inside: the text of each by the name of its source, "" where nothing names one."""
 
-    logs: dict[str, Chunks]
+    logs: dict[str, CleanText]
     wrappings: dict[str, None]  # filled while the text is read: colours may come late
     lost: list[int] = field(default_factory=list)  # of each entry that was left out, how many step lines it holds
 
@@ -56,7 +56,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     with ExitStack() as stack:
         found = Unwrapped({}, wrappings)
         for source, text in _sources(head, chunks, found, stack).items():
-            found.logs[source] = _piped(text, partial(clean, note=found.note))
+            found.logs[source] = CleanText(text, found.note)
         try:
             yield found
         finally:

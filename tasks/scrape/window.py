@@ -1,8 +1,10 @@
 """Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +38,41 @@ class Window:
         return Source(line=self.line + int(np.searchsorted(self.breaks, position)), offset=self.base + position)
 
 
-def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterator[Window]:
-    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows."""
-    data, start = b"", 0
+@dataclass(frozen=True)
+class FileText:
+    """The bytes of a file, as often as asked."""
+
+    path: Path
+
+    def __call__(self, begin: int = 0) -> Iterator[bytes]:
+        """From an offset on, in chunks."""
+        with self.path.open("rb") as file:
+            file.seek(begin)
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+    def windows(self) -> Iterator[Window]:
+        """As windows. What two of them share is read twice, which costs less than to put it together."""
+        size = CONTEXT + CHUNK + OVERLAP
+        base, line, start = 0, 1, 0
+        with self.path.open("rb", buffering=0) as file:
+            while True:
+                data = os.pread(file.fileno(), size, base)
+                if len(data) < size:
+                    yield Window(data, base, line, start, len(data), last=True)
+                    return
+                limit = size - OVERLAP
+                yield Window(data, base, line, start, limit, last=False)
+                line += count_breaks(data, limit - CONTEXT)
+                base, start = base + limit - CONTEXT, CONTEXT
+
+
+def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1, start: int = 0) -> Iterator[Window]:
+    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows.
+
+    `start`: how much of the first chunk is no more than context.
+    """
+    data = b""
     for chunk in chunks:
         data += chunk
         limit = len(data) - OVERLAP

@@ -142,7 +142,7 @@ def test_large_logs_are_read_in_pieces(logs: Any, tmp_path: Path, monkeypatch: p
     data = logs.framed(*steps[:900], save, *steps[900:4000], commit, *steps[4000:])
     path = tmp_path / "log.txt"
     path.write_bytes(data)
-    monkeypatch.setattr("tasks.scrape.read.CHUNK", chunk)
+    monkeypatch.setattr("tasks.scrape.window.CHUNK", chunk)
     run = scrape_run(path)
     assert run.steps["step"].to_list() == list(range(6000))
     assert run.coverage.complete

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from tasks.records import RunReading
-from tasks.scrape import LogFormatError, json_blocks, ordered, read, scrape, scrape_text
+from tasks.scrape import LogFormatError, json_blocks, ordered, scrape, scrape_text, window
 from tasks.scrape import entries as entries_module
 from tasks.scrape.unwrap import unwrap
 
@@ -139,7 +139,7 @@ def test_every_wrapping(wrapping: str, log: bytes, tmp_path: Path) -> None:
 def test_chunks_may_end_anywhere(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = content(scrape_text(log, name="log").runs[0])
     for size in (1, 7, 100):
-        monkeypatch.setattr("tasks.scrape.read.CHUNK", size)
+        monkeypatch.setattr("tasks.scrape.window.CHUNK", size)
         for wrapping in ("gzip", "zstd", "kubectl", "JSON", "CSV"):
             path = tmp_path / "log"
             path.write_bytes(WRAPPINGS[wrapping][0](log))
@@ -222,7 +222,7 @@ def test_more_entries_than_fit_in_memory(log: bytes, tmp_path: Path, monkeypatch
         for form in ("\n".join(map(json.dumps, found)), json.dumps(found, indent=2), json.dumps(found)):
             path = tmp_path / "log"
             path.write_text(form, encoding="utf-8")
-            monkeypatch.setattr(read, "CHUNK", 700)
+            monkeypatch.setattr(window, "CHUNK", 700)
             (run,) = scrape(path).runs
             assert content(run) == expected
 

@@ -1,0 +1,63 @@
+"""Turns the step lines of a window into a piece of the table, and the pieces into the table of a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from tasks.records import STEP_SCHEMA
+from tasks.scrape.consistent import Agreement, agreement_of
+from tasks.scrape.places import Place, read_places
+from tasks.scrape.step_columns import StepColumns
+from tasks.scrape.step_frames import arrange, combine, frame_of_columns, frame_of_rows, with_iso_times
+from tasks.scrape.window import Window
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The step lines of a window, and whether their rows agree with each other."""
+
+    frame: pl.DataFrame
+    day: datetime | None  # whose year the times have; None: they are as the log prints them
+    agreement: Agreement
+
+
+@dataclass(frozen=True)
+class Known:
+    """The lines of a window that stand in known places, and what they are a piece of the table as, if they are all."""
+
+    columns: list[StepColumns]
+    piece: Piece | None
+
+
+def read_known(window: Window, places: Sequence[Place], day: datetime | None) -> Known:
+    """The lines of a window in known places. Touches nothing else, so it can run beside other windows."""
+    columns = read_places(window, places)
+    return Known(columns, make_piece(window, columns, [], day))
+
+
+def make_piece(
+    window: Window, columns: list[StepColumns], rows: list[dict[str, Any]], day: datetime | None
+) -> Piece | None:
+    """What was read in a window, lines as columns and lines one by one; `day`: of the run's start, if it is known."""
+    if not rows and not columns:
+        return None
+    day = None if rows else day
+    frames = [frame_of_columns(window, some, day) for some in columns]
+    if rows:
+        frames.append(frame_of_rows(rows))
+    frame = frames[0] if len(frames) == 1 and not rows else combine(frames).sort("offset")
+    return Piece(frame, day, agreement_of(frame))
+
+
+def join_pieces(pieces: Sequence[Piece], first_day: datetime | None) -> tuple[pl.DataFrame, Agreement | None]:
+    """All rows in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
+    if not pieces:
+        return pl.DataFrame(schema=STEP_SCHEMA), None
+    frames, agreement = [], None
+    for piece in pieces:
+        frames.append(piece.frame if piece.day and piece.day == first_day else with_iso_times(piece.frame, first_day))
+        agreement = agreement.with_next(piece.agreement) if agreement else piece.agreement
+    return arrange(combine(frames)), agreement
