@@ -50,7 +50,16 @@ FLUSH_S = 15.0  # log lines and events are written in batches
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
 REPLAY_SPEED = "8"
 # what a clock decides, or what names a moment or a place
-CLOCKED = {"step_time_s", "seconds", "time", "line", "offset", "tflops_per_device", "tokens_per_s_per_device"}
+CLOCKED = {
+    "step_time_s",
+    "step_cpu_time_s",
+    "seconds",
+    "time",
+    "line",
+    "offset",
+    "tflops_per_device",
+    "tokens_per_s_per_device",
+}
 STEP_LINE = re.compile(rb"completed step: (\d+),")
 SUFFIX = re.compile("-[0-9a-f]{3}$")  # with which Prefect tells task runs of one name apart
 COMMIT_LINE = re.compile(rb"Finished saving checkpoint \(finalized tmp dir\) to `[^`]*/(\d+)`")
