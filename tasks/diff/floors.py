@@ -8,9 +8,8 @@ from tasks.records import Floor, RunRecord
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
     """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
-    silent = [arm.label for arm in (baseline, candidate) if runs_maxtext(arm)]
-    if silent:
-        return floors_without_proof(baseline, candidate, " and ".join(silent))
+    if runs_maxtext(baseline) or runs_maxtext(candidate):
+        return floors_without_proof(baseline, candidate)
     if not any(run.program for arm in (baseline, candidate) for run in arm.runs):
         return []
     return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]

@@ -6,7 +6,8 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import Decision, decide_exact
 from tasks.diff.decide_noisy import invert_effect
-from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision
+from tasks.diff.rows import NOT_JUDGED, Arms, Cell, Cells, Metric, make_row, missing_decision
+from tasks.diff.software import declared_packages, is_declared
 from tasks.records import MetricDiff, RunReading, Source
 
 LOSS_DECIMALS = 4  # of MaxView
@@ -114,6 +115,9 @@ def _decide(
     if reader.metric is JAX:
         if cells[0].text == cells[1].text:
             return Decision(verdict="same", reason="the same version", threshold_text="exact")
+        if is_declared("jax", declared_packages(arms)):
+            reason = "different versions, as the arms are meant to have: it can be behind any other difference"
+            return Decision(verdict="unknown", reason=reason, threshold_text=NOT_JUDGED)
         reason = "different versions: this alone can change speed, memory and losses"
         return Decision(verdict="unknown", reason=reason, threshold_text="exact")
     if reader.metric is FINAL_LOSS:

@@ -12,6 +12,7 @@ from tasks.diff.arms import ArmRuns, is_exact
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.rows import Arms
+from tasks.diff.software import trainers_differ
 from tasks.diff.trainers import config_of
 from tasks.records import Evidence, RunRecord, Source
 
@@ -61,7 +62,7 @@ def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricPa
     """What one arm does not do, as far as its lines, its states and its losses show it."""
     exact = all(is_exact(run) for arm in arms for run in arm.runs)
     fields = read_fields(arms[0], exact=exact), read_fields(arms[1], exact=exact)
-    if arms[0].reading.format == arms[1].reading.format:
+    if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
         yield from _fields(arms, *fields)
     for arm, read in zip(arms, fields, strict=True):
         yield from _frozen_arrays(arm)

@@ -13,6 +13,7 @@ from tasks.identify import SOURCE
 from tasks.records import Environment, Evidence, RunRecord
 
 FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+INERT_VARIABLES = ("DECOUPLE_GCLOUD",)  # of MaxText: it does not ask the cloud who it is
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})
 
@@ -38,7 +39,7 @@ def find_surroundings(arms: Arms) -> Observations:
     here = arms[0].reading.environment, arms[1].reading.environment
     for kind, name, message in FIELDS:
         values = getattr(here[0], name), getattr(here[1], name)
-        if _is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):  # the versions go along
+        if is_declared(name, declared) or (name == "jaxlib" and here[0].jax != here[1].jax):  # the versions go along
             continue
         yield from compare(arms, kind, values, message, places_of(arms, name))
     meshes = show_mesh(here[0]), show_mesh(here[1])
@@ -76,7 +77,8 @@ def declared_packages(arms: Arms) -> frozenset[str]:
     return frozenset(names | (WITH_JAX if names & WITH_JAX else set()))
 
 
-def _is_declared(package: str, declared: frozenset[str]) -> bool:
+def is_declared(package: str, declared: frozenset[str]) -> bool:
+    """Whether a package is one of those that `declared_packages` found, or goes along with one."""
     return package in declared or (declared == ALL and package in WITH_JAX)
 
 
@@ -96,7 +98,7 @@ def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
         yield from _entries(arms, "package-version", "versions of", left.versions, right.versions, told | declared)
     flags = tuple(" ".join(plan.environment.get(name, "") for name in FLAG_VARIABLES) for plan in (left, right))
     yield from find_flags(arms, (flags[0], flags[1]))
-    variables = set(FLAG_VARIABLES)
+    variables = {*FLAG_VARIABLES, *INERT_VARIABLES}
     yield from _entries(arms, "environment-variable", "values of", left.environment, right.environment, variables)
 
 

@@ -3,10 +3,11 @@
 from tasks.diff.arms import ArmRuns
 from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
 from tasks.diff.rows import Arms
-from tasks.diff.software import software_differs
+from tasks.diff.software import software_differs, trainers_differ
 from tasks.identify import SOURCE
 from tasks.records import Evidence
 
+TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText"}  # as people call them
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
 
@@ -17,14 +18,27 @@ def find_code(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations
 
 
 def find_writers(arms: Arms) -> Observations:
-    """Whether the same code wrote both logs, as the step lines show it."""
+    """Whether the same code wrote both logs, as the step lines show it; where the code is meant to differ, which."""
     places = first_step_line(arms[0].reading), first_step_line(arms[1].reading)
     files = arms[0].reading.source_file, arms[1].reading.source_file
     formats = arms[0].reading.format, arms[1].reading.format
-    message = "step lines were printed by different source lines ({} and {}): not the same code"
-    yield from compare(arms, "source-lines", files, message, places)
-    if all(place is not None for place in places):
+    if not _code_is_meant_to_differ(arms):
+        message = "step lines were printed by different source lines ({} and {}): not the same code"
+        yield from compare(arms, "source-lines", files, message, places)
+    if trainers_differ(arms):
+        names = [TRAINERS.get(plan.trainer, plan.trainer) for arm in arms if (plan := arm.first.plan)]
+        message = "two trainers ({} and {}): each draws its own weights and its own batch, and counts its own memory"
+        yield from compare(arms, "log-format", (names[0], names[1]), message, places)
+    elif all(place is not None for place in places):
         yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
+
+
+def _code_is_meant_to_differ(arms: Arms) -> bool:
+    """Whether two trainers, or two versions of MaxText, are compared: of these every release prints elsewhere."""
+    plans = [arm.first.plan for arm in arms]
+    versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer == "maxtext"}
+    refs = {plan.ref for plan in plans if plan}
+    return trainers_differ(arms) or (len(versions) > 1 and (len(refs) > 1 or software_differs(arms)))
 
 
 def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:

@@ -12,6 +12,8 @@ COLUMNS = {
     "learning/loss": "loss",
     "learning/grad_norm": "grad_norm",
     "learning/param_norm": "param_norm",
+    "learning/raw_grad_norm": "raw_grad_norm",
+    "learning/current_learning_rate": "learning_rate",
     "learning/total_weights": "total_weights",
     "perf/step_time_seconds": "step_time_s",
 }
