@@ -135,7 +135,9 @@ def compare(
 
 @app.command
 def ingest(
-    logs: Annotated[list[Path], Parameter(help="Two logs, baseline first, or one saved MaxView page with both.")],
+    logs: Annotated[
+        list[str], Parameter(help="Two logs, baseline first, or one saved MaxView page with both; files or gs://.")
+    ],
     /,
     *,
     case: str | None = None,
@@ -151,14 +153,16 @@ def ingest(
         The case's name, where the logs do not tell it.
     """
     from tasks.ingest import read_pair
+    from tasks.scrape.buckets import on_this_machine
 
-    read_pair(logs)
+    with on_this_machine(logs) as paths:
+        read_pair(paths)
     _check_out(out)
 
     def run() -> Any:
         from flows.ingest import ingest as flow
 
-        return flow(logs=[str(path.absolute()) for path in logs], case=case, out=_place(out), aa=aa, return_state=True)
+        return flow(logs=[_place(log) for log in logs], case=case, out=_place(out), aa=aa, return_state=True)
 
     return _run_flow(run, as_json=json_)
 
@@ -423,7 +427,7 @@ def _check_out(out: str) -> None:
 
 
 def _place(out: str) -> str:
-    """An output folder that means the same in another working directory."""
+    """A path or address that means the same in another working directory."""
     return out if "://" in out else str(Path(out).absolute())
 
 

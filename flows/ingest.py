@@ -21,7 +21,9 @@ def name_run() -> str:
 
 @flow(name="ingest", flow_run_name=name_run, description="Compare two runs from the logs that they left.")
 def ingest(
-    logs: Annotated[list[str], Field(min_length=1, max_length=2, description="Two logs, or one saved MaxView page")],
+    logs: Annotated[
+        list[str], Field(min_length=1, max_length=2, description="Two logs, or one saved MaxView page; paths or gs://")
+    ],
     case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
@@ -29,7 +31,7 @@ def ingest(
     """Read both logs, archive them, and publish what differs."""
     report = current_report()
     store = open_store(out)
-    pair, records = scrape_pair_step([Path(log) for log in logs], store)
+    pair, records = scrape_pair_step(logs, store)
     comparison = diff_pair_step(records, case or pair.case or "logs", aa)
     report.compared(comparison, publish_step(comparison, store))
     summarise_step([comparison], "ingest")

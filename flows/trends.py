@@ -2,13 +2,16 @@
 
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tasks.diff.case import DEFAULT_OUT
 from tasks.history.judge import Judged, judge
 from tasks.history.report import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
 from tasks.history.series import find_series
@@ -47,8 +50,12 @@ def show_history(
     else:
         print_history(judged, Console())
         link = f"\nlink: {store.link_to(page)}" if store.mirror else ""
-        print(f"page: {store.address_of(page)}{link}\nnext: {suggest_next(judged)}")
+        print(f"page: {store.address_of(page)}{link}\nnext: {suggest_next(judged)}{_where(out)}")
     return exit_status(judged)
+
+
+def _where(out: str) -> str:
+    return "" if Path(out).absolute() == Path(DEFAULT_OUT).absolute() else f" --out {shlex.quote(out)}"
 
 
 def _explain_nothing(

@@ -35,6 +35,7 @@ from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
 from tasks.scrape import StepCompleted, scrape_run
+from tasks.scrape.buckets import on_this_machine
 from tasks.store import RunDirectory, Store
 from tasks.verify import verify_checkpoint
 from tasks.watch import JobEvent, LogLine, watch
@@ -114,10 +115,11 @@ def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[Checkpo
 
 
 @task(name="scrape", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
-def scrape_pair_step(logs: Sequence[Path], store: Store) -> tuple[LogPair, list[RunRecord]]:
+def scrape_pair_step(logs: Sequence[str], store: Store) -> tuple[LogPair, list[RunRecord]]:
     """Two runs read from logs that exist, and their records in the store."""
-    pair = read_pair(logs)
-    return pair, archive(pair, store)
+    with on_this_machine(logs) as paths:
+        pair = read_pair(paths)
+        return pair, archive(pair, store)
 
 
 @task(name="diff", cache_policy=NO_CACHE)

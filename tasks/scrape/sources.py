@@ -2,13 +2,13 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tasks.records import LogReading
+from tasks.scrape.buckets import SCHEME, list_logs, open_log
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.read import WHOLE_UP_TO, file_chunks, scrape, scrape_chunks, scrape_text
 from tasks.scrape.unwrap import unwrap
@@ -54,8 +54,8 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
         if stream is None:
             raise LogFormatError("-: there is no standard input here; name a file")
         return [("standard input", scrape_stream(stream, on_progress=on_progress))]
-    if name.startswith("gs://"):
-        return _read_blobs(name)
+    if name.startswith(SCHEME):
+        return _read_bucket(name)
     path = Path(name)
     if path.is_dir():
         return [(str(file), reading) for file, reading in scrape_folder(path).items()]
@@ -111,55 +111,24 @@ def scrape_folder(folder: Path) -> dict[Path, LogReading]:
     return readings
 
 
-def list_blobs(address: str) -> list[str]:
-    """The object at a gs:// address, or those below it. Raises LogFormatError if there is none."""
-    with _storage(address) as client:
-        bucket, _, prefix = address.removeprefix("gs://").partition("/")
-        names = [blob.name for blob in client.list_blobs(bucket, prefix=prefix) if not blob.name.endswith("/")]
-    own = [name for name in names if name == prefix or not prefix or name.startswith(prefix.rstrip("/") + "/")]
-    if prefix in own:
-        own = [prefix]
-    if not own:
-        raise LogFormatError(f"{address}: there is no object of this name and none below it; check the address")
-    return [f"gs://{bucket}/{name}" for name in own]
-
-
-def _read_blobs(address: str) -> list[tuple[str, LogReading]]:
-    addresses = list_blobs(address)
+def _read_bucket(address: str) -> list[tuple[str, LogReading]]:
+    addresses = list_logs(address)
     if addresses == [address]:
-        return [(address, _read_blob(address))]
+        return [(address, _read_object(address))]
     readings: list[tuple[str, LogReading]] = []
     for one in addresses:
         try:
-            readings.append((one, _read_blob(one)))
-        except LogFormatError:  # checkpoints, records, configs
+            readings.append((one, _read_object(one)))
+        except LogFormatError:  # records, configs
             continue
     if not readings:
-        raise LogFormatError(f"{address}: none of its {len(addresses)} objects is a training log; name the log itself")
+        raise LogFormatError(f"{address}: nothing below it is a training log; name the log itself")
     return readings
 
 
-def _read_blob(address: str) -> LogReading:
-    bucket, _, name = address.removeprefix("gs://").partition("/")
-    with _storage(address) as client, client.bucket(bucket).blob(name).open("rb") as stream:
+def _read_object(address: str) -> LogReading:
+    with open_log(address) as stream:
         return scrape_stream(stream, name=address)
-
-
-@contextmanager
-def _storage(address: str) -> Iterator[Any]:
-    """A client of Google Cloud Storage; what goes wrong with it is told with the address."""
-    # a second to import, for what few readings need
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-    from google.cloud import storage
-
-    try:
-        yield storage.Client()
-    except (GoogleAPIError, GoogleAuthError, OSError) as error:
-        raise LogFormatError(
-            f"{address}: cannot be read: {error}; check the address, and sign in with `gcloud auth application-default "
-            "login`"
-        ) from error
 
 
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:

@@ -119,7 +119,7 @@ def _open_bucket(url: str) -> Store:
     from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which local stores need not wait for
 
     files = GcsFiles(url)
-    files.stat("history")  # whether the bucket is there and lets us in
+    files.check_access()
     folder = working_copy(files.root)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import io
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +25,8 @@ SCHEME = "gs://"
 READERS = 10  # at once: as many connections as the client keeps
 TIMEOUT_S = 60
 CHUNK = 8 << 20  # bytes of a stream that are asked for at once
+BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+FORBIDDEN = frozenset("*?[]#")  # which wildcards of the service's tools, and of listings, would read
 FIELDS = "items(name,size,generation,crc32c),nextPageToken"
 
 
@@ -35,14 +38,38 @@ class GcsFiles:
 
     def __init__(self, url: str) -> None:
         bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
-        if not url.startswith(SCHEME) or not bucket:
-            raise StoreError(f"{url}: is no bucket; give gs://bucket or gs://bucket/prefix")
+        if not url.startswith(SCHEME) or not BUCKET.fullmatch(bucket):
+            raise StoreError(
+                f"{url}: is no bucket; give gs://bucket or gs://bucket/prefix, the bucket in lower-case letters, "
+                "digits and - _ . (3 to 222 characters)"
+            )
+        parts = prefix.strip("/").split("/") if prefix.strip("/") else []
+        if any(part in ("", ".", "..") for part in parts) or not prefix.isprintable() or FORBIDDEN & set(prefix):
+            raise StoreError(
+                f"{url}: cannot be the place of a store; give gs://bucket/prefix without empty parts, . or .., and "
+                f"without the characters {' '.join(sorted(FORBIDDEN))}"
+            )
         self._name = bucket
-        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._prefix = "/".join([*parts, ""])
 
     @property
     def root(self) -> str:
         return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
+
+    def check_access(self) -> None:
+        """Raise StoreError with what to type if there is no such bucket, or something may not be done in it."""
+        with self._errors(""):
+            asked = [f"storage.objects.{what}" for what in ("get", "list", "create", "delete")]
+            held = self._bucket.test_iam_permissions(asked, timeout=TIMEOUT_S)
+        missing = [name for name in asked if name not in held]
+        if missing:
+            raise StoreError(f"{self.root}: you may not do everything there ({', '.join(missing)}); {self._grant()}")
+
+    def _grant(self) -> str:
+        return (
+            f"let the owner of the bucket type: gcloud storage buckets add-iam-policy-binding {SCHEME}{self._name} "
+            "--member=user:YOU --role=roles/storage.objectUser"
+        )
 
     @cached_property
     def _bucket(self) -> Any:
@@ -160,7 +187,7 @@ class GcsFiles:
         try:
             yield
         except exceptions.NotFound as error:
-            if "bucket" in (error.message or "") and "object" not in (error.message or "").lower():
+            if "bucket does not exist" in (error.message or ""):
                 raise StoreError(
                     f"{bucket}: there is no such bucket; create it (gcloud storage buckets create {bucket}), or give "
                     "another"
@@ -174,10 +201,7 @@ class GcsFiles:
                 "application-default login"
             ) from error
         except exceptions.Forbidden as error:
-            raise StoreError(
-                f"{place}: whoever you are logged in as may not do this; let the owner of the bucket type: gcloud "
-                f"storage buckets add-iam-policy-binding {bucket} --member=user:YOU --role=roles/storage.objectUser"
-            ) from error
+            raise StoreError(f"{place}: you may not do this; {self._grant()}") from error
         except exceptions.BadRequest as error:  # the service's own rules for the names of buckets, say
             raise StoreError(f"{place}: was refused ({error.message}); check the name") from error
         except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
@@ -209,12 +233,6 @@ class _Stream(io.RawIOBase):
             data = self._stream.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
-
-
-def open_object(url: str) -> BinaryIO:
-    """A stream of gs://bucket/…/name, never held whole; FileNotFoundError if there is none, StoreError as above."""
-    folder, _, name = url.rpartition("/")
-    return GcsFiles(folder).open(name)
 
 
 def content_type(name: str) -> str:

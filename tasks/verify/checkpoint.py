@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from etils import epath
@@ -48,7 +47,7 @@ Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, by
 def verify_checkpoint(
     path: str | os.PathLike[str],
     *,
-    manifest: Path | None = None,
+    manifest: os.PathLike[str] | None = None,
     mode: Mode = "none",
     deep: bool = False,
     on_progress: Progress | None = None,
@@ -87,7 +86,7 @@ def verify_checkpoints(
 @dataclass
 class _Verification:
     found: FoundStep
-    manifest: Path
+    manifest: os.PathLike[str]
     mode: Mode
     deep: bool
     on_progress: Progress | None
@@ -96,7 +95,7 @@ class _Verification:
         started = time.monotonic()
         self.checks: list[str] = []
         self.problems: list[Problem] = []
-        self.recorded: Path | None = None
+        self.recorded: os.PathLike[str] | None = None
         self.indexes: list[tuple[Item, Index]] = []
         folder = self.found.path
         self.files = {} if ".orbax-checkpoint-tmp" in folder.name else list_files(folder)

@@ -99,11 +99,13 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
 def _list_names(root: epath.Path) -> set[str]:
     try:
         if not root.exists():
+            _explain_bucket(str(root))
             raise CheckpointError(f"{root}: does not exist; give the folder of a checkpoint, or of a run")
         if not root.is_dir():
             raise CheckpointError(f"{root}: is a file, not the folder of a checkpoint; give the folder")
         return {child.name for child in root.iterdir()}
     except OSError as error:
+        _explain_bucket(str(root))
         raise CheckpointError(
             f"{root}: cannot be read ({error.strerror or error}); check the path and its rights"
         ) from error
@@ -111,6 +113,14 @@ def _list_names(root: epath.Path) -> set[str]:
         raise CheckpointError(
             f"{root}: cannot be read here ({error}); install that package, or copy the checkpoint"
         ) from error
+
+
+def _explain_bucket(place: str) -> None:
+    """epath calls everything missing that it cannot see; the store's client tells what is wrong with the bucket."""
+    if place.startswith("gs://"):
+        from tasks.store.gcs import GcsFiles  # a second to load, which local checkpoints need not wait for
+
+        next(GcsFiles(place).entries(), None)
 
 
 def _can_be_step(folder: epath.Path) -> bool:

@@ -7,14 +7,14 @@ an array is restored without a word; only checksums that were taken right after 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any
 
 import google_crc32c
 from etils import epath
 
 from tasks.records import Problem
-from tasks.store import write_atomically
+from tasks.store import StoreError, write_atomically
 from tasks.store.documents import dump_json
 from tasks.verify.layout import CheckpointError, DamagedFile, open_path, read_json
 
@@ -25,11 +25,11 @@ _REMOTE_BLOCK = 8 << 20  # every read is a request
 _WORKERS = 2  # two cores read faster than most disks deliver, and a trainer runs beside us
 
 
-def manifest_path(step: epath.Path) -> Path:
+def manifest_path(step: epath.Path) -> epath.Path:
     """Where a step's manifest belongs: `RUN/manifests/<step>.json` for `RUN/checkpoints/<step>`, else beside it."""
     if step.parent.name == "checkpoints":
-        return Path(str(step.parent.parent), "manifests", f"{step.name}.json")
-    return Path(str(step.parent), f"{step.name}.manifest.json")
+        return step.parent.parent / "manifests" / f"{step.name}.json"
+    return step.parent / f"{step.name}.manifest.json"
 
 
 def checksum_files(
@@ -63,9 +63,9 @@ def checksum_files(
         return {name: entry for name, entry in found if entry is not None}, problems
 
 
-def write_manifest(
-    path: Path, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
-) -> Path:
+def write_manifest[P: PathLike[str]](
+    path: P, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
+) -> P:
     """Writes the manifest atomically. `commit_time` (ns) ties it to this save of the step; StoreError if it cannot."""
     document = {
         "document": _DOCUMENT,
@@ -76,12 +76,19 @@ def write_manifest(
         "algorithm": "crc32c",
         "files": {name: {"bytes": size, "crc32c": crc} for name, (size, crc) in sorted(checksums.items())},
     }
-    return write_atomically(path, dump_json(document))
+    if "://" not in fspath(path):
+        write_atomically(fspath(path), dump_json(document))
+        return path
+    try:
+        open_path(path).write_text(dump_json(document))  # an object appears whole or not at all
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror or error}); check your rights there") from error
+    return path
 
 
-def read_manifest(path: Path) -> dict[str, Any] | None:
+def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
     """The manifest, None if none was recorded; DamagedFile if it is not whole."""
-    if not path.exists():
+    if not open_path(path).exists():
         return None
     manifest = read_json(open_path(path))
     if manifest.get("document") != _DOCUMENT or manifest.get("version") != VERSION:
@@ -119,6 +126,6 @@ def _difference(recorded: Mapping[str, Any] | None, found: tuple[int, str] | Non
     return None
 
 
-def missing_manifest(path: Path) -> CheckpointError:
+def missing_manifest(path: PathLike[str]) -> CheckpointError:
     """The error for a check without anything to check against."""
     return CheckpointError(f"{path}: no manifest was recorded there; record one with `maxview verify … --record` first")

@@ -1,6 +1,7 @@
 """A Google Cloud Storage server on loopback: the JSON API with generations, preconditions, ranges and checksums.
 
-`python tests/standins/gcs.py` prints its address and serves until it is ended. What is kept here, because real clients
+`python tests/standins/gcs.py BUCKET…` prints its address and serves until it is ended; of a bucket that is given as
+`name:get,list` its clients may do no more than that. What is kept here, because real clients
 rely on it: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for a conditional read);
 `startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart bodies whose lines end
 with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite, copy, patch, batch.
@@ -21,6 +22,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import google_crc32c
 
 PAGE = 1000
+EVERYTHING = frozenset({"get", "list", "create", "delete", "update"})  # permissions, storage.objects.…
 ADDRESS = [""]  # of this server, which links in its answers name
 
 
@@ -39,6 +41,7 @@ class Blob:
     generation: int
     created: str
     content_type: str = "application/octet-stream"
+    content_encoding: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     metageneration: int = 1
 
@@ -48,6 +51,7 @@ class Bucket:
     """All objects by name. One lock: an operation is seen whole or not at all, as in the real service."""
 
     blobs: dict[str, Blob] = field(default_factory=dict)
+    granted: frozenset[str] = EVERYTHING
 
 
 class Service:
@@ -66,6 +70,11 @@ class Service:
             raise Refused(404, f"The specified bucket does not exist: {name}")
         return found
 
+    def allow(self, bucket: str, permission: str) -> None:
+        if permission not in self.bucket(bucket).granted:
+            told = f"anonymous does not have storage.objects.{permission} access to the Google Cloud Storage object."
+            raise Refused(403, told)
+
     def blob(self, bucket: str, name: str, query: dict[str, str]) -> Blob:
         found = self.bucket(bucket).blobs.get(name)
         if found is None or ("generation" in query and int(query["generation"]) != found.generation):
@@ -81,6 +90,7 @@ class Service:
             self.counter += 1
             blob = Blob(data=data, generation=self.counter, created=now())
             blob.content_type = resource.get("contentType") or blob.content_type
+            blob.content_encoding = resource.get("contentEncoding") or ""
             blob.metadata = dict(resource.get("metadata") or {})
             if resource.get("crc32c") not in (None, crc32c(data)):
                 raise Refused(400, "Provided CRC32C does not match")
@@ -125,6 +135,7 @@ def describe(bucket: str, name: str, blob: Blob) -> dict[str, Any]:
         "generation": str(blob.generation),
         "metageneration": str(blob.metageneration),
         "contentType": blob.content_type,
+        **({"contentEncoding": blob.content_encoding} if blob.content_encoding else {}),
         "storageClass": "STANDARD",
         "size": str(len(blob.data)),
         "md5Hash": md5(blob.data),
@@ -271,9 +282,15 @@ class Handler(BaseHTTPRequestHandler):
             case ["storage", "v1", "b", bucket, "storageLayout"]:
                 service.bucket(bucket)
                 return as_json({"bucket": bucket, "hierarchicalNamespace": {"enabled": False}})
+            case ["storage", "v1", "b", bucket, "iam", "testPermissions"] if method == "GET":
+                asked = parse_qs(url.query).get("permissions", [])
+                held = [name for name in asked if name.rpartition(".")[2] in service.bucket(bucket).granted]
+                return as_json({"kind": "storage#testIamPermissionsResponse", "permissions": held})
             case ["storage", "v1", "b", bucket, "o"] if uploading:
+                service.allow(bucket, "create")
                 return self._upload(bucket, query, lower, body)
             case ["storage", "v1", "b", bucket, "o"] if method == "GET":
+                service.allow(bucket, "list")
                 return as_json(list_objects(service, bucket, query))
             case ["storage", "v1", "b", bucket, "o", name, "compose"] if method == "POST":
                 return self._compose(bucket, name, query, json.loads(body))
@@ -286,6 +303,7 @@ class Handler(BaseHTTPRequestHandler):
     def _object(
         self, method: str, bucket: str, name: str, query: dict[str, str], headers: dict[str, str], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
+        self.service.allow(bucket, {"DELETE": "delete", "PATCH": "update"}.get(method, "get"))
         with self.service.lock:
             blob = self.service.blob(bucket, name, query)
             check(query, blob, reading=method == "GET")
@@ -397,6 +415,7 @@ def read_range(blob: Blob, wanted: str | None) -> tuple[int, dict[str, str], byt
     """The content, or the part of it that a Range header names."""
     headers = {
         "Content-Type": blob.content_type,
+        **({"Content-Encoding": blob.content_encoding} if blob.content_encoding else {}),
         "X-Goog-Generation": str(blob.generation),
         "X-Goog-Metageneration": str(blob.metageneration),
         "X-Goog-Hash": f"crc32c={crc32c(blob.data)},md5={md5(blob.data)}",
@@ -425,8 +444,9 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     service = Service()
-    for name in sys.argv[1:]:
-        service.buckets[name] = Bucket()
+    for word in sys.argv[1:]:
+        name, colon, granted = word.partition(":")
+        service.buckets[name] = Bucket(granted=frozenset(granted.split(",")) if colon else EVERYTHING)
     server = Server(("127.0.0.1", 0), type("BoundHandler", (Handler,), {"service": service}))
     ADDRESS[0] = f"http://127.0.0.1:{server.server_address[1]}"
     sys.stdout.write(f"{ADDRESS[0]}\n")

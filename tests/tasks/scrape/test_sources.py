@@ -2,15 +2,15 @@
 
 import gzip
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.cloud import storage
 
 from tasks.scrape import LogFormatError, copy_log, read_sources, scrape, scrape_folder, scrape_stream
-from tasks.scrape import sources as sources_module
+from tasks.scrape.buckets import list_logs, on_this_machine
+from tasks.store.gcs import GcsFiles
 
 
 def test_a_stream_reads_like_the_file(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ class Pipe(io.RawIOBase):
 
 
 def test_an_interrupted_stream_gives_what_came(logs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources_module, "TOLD_EVERY_S", 0.0)
+    monkeypatch.setattr("tasks.scrape.sources.TOLD_EVERY_S", 0.0)
     told: list[tuple[int, bytes]] = []
     data = logs.framed(*logs.steps(9))
     cut = data.index(b"completed step: 5")
@@ -105,52 +105,46 @@ def test_an_interrupted_stream_gives_what_came(logs: Any, monkeypatch: pytest.Mo
         scrape_stream(nothing)
 
 
-class Bucket:
-    """As much of a client of Google Cloud Storage as is used here."""
-
-    def __init__(self, objects: dict[str, bytes]) -> None:
-        self.objects = objects
-        self.name = ""
-
-    def list_blobs(self, bucket: str, *, prefix: str) -> list[Any]:
-        assert bucket == "bucket"
-        blobs = [Bucket(self.objects) for _ in self.objects]
-        for blob, name in zip(blobs, self.objects, strict=True):
-            blob.name = name
-        return [blob for blob in blobs if blob.name.startswith(prefix)]
-
-    def bucket(self, name: str) -> "Bucket":
-        assert name == "bucket"
-        return self
-
-    def blob(self, name: str) -> "Bucket":
-        self.name = name
-        return self
-
-    def open(self, mode: str) -> io.BytesIO:
-        assert mode == "rb"
-        return io.BytesIO(self.objects[self.name])
+def test_addresses_in_buckets(logs: Any, gcs_url: str) -> None:
+    files = GcsFiles(gcs_url)
+    files.write("runs/a/log.txt", logs.framed(*logs.steps(3)))
+    files.write("runs/a/log.txt.gz", gzip.compress(logs.framed(*logs.steps(4))))
+    files.write("runs/a/config.yml", b"steps: 3\n")
+    files.write("runs/a/empty", b"")
+    files.write("runs/a/d/array", b"\0" * 100_000)
+    files.write("runs/ab/log.txt", logs.framed(*logs.steps(5)))
+    one = read_sources([f"{gcs_url}/runs/a/log.txt"]).runs[0]
+    assert one.steps.height == 3
+    for folder in (f"{gcs_url}/runs/a", f"{gcs_url}/runs/a/"):
+        assert [run.steps.height for run in read_sources([folder]).runs] == [3, 4]
+    assert list_logs(f"{gcs_url}/runs/a") == [f"{gcs_url}/runs/a/{n}" for n in ("config.yml", "log.txt", "log.txt.gz")]
+    with pytest.raises(LogFormatError, match=r"/runs/x: there is no object of this name and none below it"):
+        read_sources([f"{gcs_url}/runs/x"])
+    with pytest.raises(LogFormatError, match=r"/runs/a/config\.yml: there is no training log in it"):
+        read_sources([f"{gcs_url}/runs/a/config.yml"])
+    with pytest.raises(LogFormatError, match=r"gs://other-bucket: there is no such bucket"):
+        read_sources(["gs://other-bucket/x"])
+    with pytest.raises(LogFormatError, match=r"gs://: is no bucket"):
+        read_sources(["gs://"])
 
 
-def test_addresses_in_buckets(logs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    objects = {
-        "runs/a/log.txt": logs.framed(*logs.steps(3)),
-        "runs/a/log.txt.gz": gzip.compress(logs.framed(*logs.steps(4))),
-        "runs/a/config.yml": b"steps: 3\n",
-        "runs/ab/log.txt": logs.framed(*logs.steps(5)),
-    }
+def test_an_object_that_is_stored_as_gzip(logs: Any, gcs_url: str) -> None:
+    text = logs.framed(*logs.steps(6))
+    blob = storage.Client().bucket("bucket").blob(f"{gcs_url.removeprefix('gs://bucket/')}/log.txt")
+    blob.content_encoding = "gzip"  # what gsutil cp -z and gcloud storage cp --gzip-local leave
+    blob.upload_from_string(gzip.compress(text), content_type="text/plain")
+    assert read_sources([f"{gcs_url}/log.txt"]).runs[0].steps.height == 6
 
-    @contextmanager
-    def storage(address: str) -> Iterator[Bucket]:
-        yield Bucket(objects)
 
-    monkeypatch.setattr(sources_module, "_storage", storage)
-    assert read_sources(["gs://bucket/runs/a/log.txt"]).runs[0].steps.height == 3
-    assert [run.steps.height for run in read_sources(["gs://bucket/runs/a"]).runs] == [3, 4]
-    with pytest.raises(LogFormatError, match=r"gs://bucket/runs/x: there is no object of this name and none below it"):
-        read_sources(["gs://bucket/runs/x"])
-    with pytest.raises(LogFormatError, match=r"gs://bucket/runs/a/config\.yml: there is no training log in it"):
-        read_sources(["gs://bucket/runs/a/config.yml"])
+def test_logs_of_a_bucket_on_this_machine(logs: Any, gcs_url: str, tmp_path: Path) -> None:
+    for arm in ("linen", "nnx"):
+        GcsFiles(gcs_url).write(f"{arm}/log.txt", logs.framed(*logs.steps(3)))
+    (tmp_path / "log.txt").write_bytes(b"here")
+    with on_this_machine([f"{gcs_url}/linen/log.txt", f"{gcs_url}/nnx/log.txt", str(tmp_path / "log.txt")]) as paths:
+        assert [path.parent.name for path in paths[:2]] == ["linen", "nnx"]
+        assert paths[0].read_bytes() == logs.framed(*logs.steps(3))
+        assert paths[2] == tmp_path / "log.txt"
+    assert [path.exists() for path in paths] == [False, False, True]
 
 
 def test_a_page_in_an_archive(seeds: Path, tmp_path: Path) -> None:

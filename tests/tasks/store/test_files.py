@@ -8,7 +8,7 @@ import pytest
 
 from tasks.store import StoreError
 from tasks.store.files import AlreadyThereError, Files
-from tasks.store.gcs import GcsFiles, open_object
+from tasks.store.gcs import GcsFiles
 
 
 def test_what_is_written_is_read_and_listed(files: Files) -> None:
@@ -112,15 +112,72 @@ def test_the_same_content_created_twice_is_a_lost_answer(gcs_url: str) -> None:
 
 
 def test_a_bucket_that_is_none_is_named(gcs_url: str) -> None:
-    with pytest.raises(StoreError, match=r"gs://other-bucket: there is no such bucket"):
-        list(GcsFiles("gs://other-bucket/x").entries())
-    with pytest.raises(StoreError, match="is no bucket"):
-        GcsFiles("gs://")
+    files = GcsFiles("gs://other-bucket/x")
+    for work in (files.check_access, lambda: list(files.entries()), lambda: files.write("a", b"b")):
+        with pytest.raises(StoreError, match=r"gs://other-bucket: .* no such bucket.*gcloud storage buckets create gs"):
+            work()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["gs://", "gs:///x", "gs://Bucket/x", "gs://a b", "gs://bucket/../x", "gs://bucket/a//b", "gs://bucket/a*"]
+    + ["gs://bucket/x\n", "gs://bucket/a?b", "s3://bucket/x"],
+)
+def test_what_is_no_place_for_a_store_is_refused(place: str) -> None:
+    with pytest.raises(StoreError, match="give gs://bucket"):
+        GcsFiles(place)
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "a/b c", "ü/%20/&x='y'", "-rf", "$(id)"])
+def test_prefixes_are_only_names(prefix: str, gcs_url: str) -> None:
+    files = GcsFiles(f"{gcs_url}/{prefix}")
+    version = files.write("x/name.txt", b"content")
+    assert [(e.name, e.version) for e in files.entries()] == [("x/name.txt", version)]
+    assert [e.name for e in files.entries("x", "x/*.txt")] == ["x/name.txt"]
+    assert files.read("x/name.txt") == b"content"
+    assert files.url("x/name.txt") == f"{gcs_url}/{prefix}/x/name.txt".replace("//x", "/x")
+
+
+def test_what_may_not_be_done_is_told_with_the_remedy(gcs_url: str) -> None:
+    with pytest.raises(
+        StoreError, match=r"objects.create, storage.objects.delete\); .*add-iam-policy-binding gs://viewer"
+    ):
+        GcsFiles("gs://viewer/x").check_access()
+    GcsFiles(gcs_url).check_access()
+    assert list(GcsFiles("gs://viewer").entries()) == []
+    with pytest.raises(StoreError, match=r"gs://viewer/a: you may not do this; .*roles/storage.objectUser"):
+        GcsFiles("gs://viewer").write("a", b"b")
+    with pytest.raises(StoreError, match=r"gs://blind/a: you may not do this"):
+        GcsFiles("gs://blind").read("a")
+
+
+def test_without_credentials_the_error_says_how_to_log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # else a metadata server is looked for
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    with pytest.raises(StoreError, match="gcloud auth application-default login"):
+        GcsFiles("gs://bucket/x").check_access()
 
 
 def test_one_object_is_read_as_a_stream(gcs_url: str) -> None:
-    GcsFiles(gcs_url).write("logs/log.txt", b"completed step: 0\n" * 1000)
-    with open_object(f"{gcs_url}/logs/log.txt") as stream:
+    files = GcsFiles(f"{gcs_url}/logs")
+    files.write("log.txt", b"completed step: 0\n" * 1000)
+    with files.open("log.txt") as stream:
         assert sum(1 for _ in stream) == 1000
     with pytest.raises(FileNotFoundError):
-        open_object(f"{gcs_url}/logs/none.txt")
+        files.open("none.txt")
+    assert files.head("log.txt", 9) == b"completed"
+    files.write("empty.txt", b"")
+    assert files.head("empty.txt", 9) == b""
+
+
+def test_a_stream_is_of_one_version(gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.store.gcs.CHUNK", 1 << 10)
+    files = GcsFiles(gcs_url)
+    files.write("log.txt", b"a" * 3000)
+    with files.open("log.txt") as stream:
+        assert stream.read(10) == b"a" * 10
+        files.write("log.txt", b"b" * 3000)
+        with pytest.raises(FileNotFoundError):  # the bucket keeps no old versions
+            stream.read()

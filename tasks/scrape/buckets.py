@@ -1,0 +1,95 @@
+"""Turns a gs:// address into the logs behind it: one object, or those below a folder that can be logs."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from tasks.scrape.errors import LogFormatError
+from tasks.store.atomic import StoreError
+
+if TYPE_CHECKING:
+    from tasks.store.gcs import GcsFiles
+
+SCHEME = "gs://"
+LOOK = 4096  # bytes of an object that tell whether it can be a log
+LOOKS = 10  # at once
+PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip and zstd begin so
+
+
+def list_logs(address: str) -> list[str]:
+    """The object at an address, or those below it that can be logs: not empty, and text or packed.
+
+    Of an object that cannot (the arrays of a checkpoint, say) only the beginning is read. Raises LogFormatError.
+    """
+    folder, name = _split(address)
+    with _told(address):
+        if name and _open_bucket(folder).stat(name) is not None:
+            return [address]
+        below = _open_bucket(folder + (f"/{name}" if name else ""))
+        names = [entry.name for entry in below.entries() if entry.size and not entry.name.endswith("/")]
+        if not names:
+            raise LogFormatError(f"{address}: there is no object of this name and none below it; check the address")
+        with ThreadPoolExecutor(LOOKS) as pool:
+            kept = list(pool.map(lambda one: can_be_log(below.head(one, LOOK)), names))
+    return [below.url(one) for one, keep in zip(names, kept, strict=True) if keep]
+
+
+def can_be_log(head: bytes) -> bool:
+    """Whether something that begins so can be a log: text has no NUL bytes."""
+    return head.startswith(PACKED) or b"\0" not in head
+
+
+@contextmanager
+def open_log(address: str) -> Iterator[BinaryIO]:
+    """A stream of one object. Raises LogFormatError."""
+    folder, name = _split(address)
+    with _told(address), _open_bucket(folder).open(name) as stream:
+        yield stream
+
+
+def bring_log(address: str, folder: Path) -> Path:
+    """A copy of one object in a local folder, under its own name and that of its folder. Raises LogFormatError."""
+    parts = [part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", "..")]
+    target = folder.joinpath(*parts)
+    with open_log(address) as stream:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            shutil.copyfileobj(stream, file, 1 << 20)
+    return target
+
+
+@contextmanager
+def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
+    """Paths of logs, those of gs:// addresses being of copies that go with the block. Raises LogFormatError."""
+    with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
+        yield [
+            bring_log(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)
+            for number, log in enumerate(logs)
+        ]
+
+
+def _split(address: str) -> tuple[str, str]:
+    """The folder, which may be the bucket, and the name in it; no name for a bucket or what ends with a slash."""
+    bucket, _, path = address.removeprefix(SCHEME).partition("/")
+    folder, _, name = path.rpartition("/")
+    return f"{SCHEME}{bucket}" + (f"/{folder}" if folder else ""), name
+
+
+def _open_bucket(place: str) -> "GcsFiles":
+    from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which few readings need
+
+    return GcsFiles(place)
+
+
+@contextmanager
+def _told(address: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise LogFormatError(str(error)) from error
+    except FileNotFoundError as error:
+        raise LogFormatError(f"{address}: there is no such object; check the address") from error
