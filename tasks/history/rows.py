@@ -14,6 +14,7 @@ from configs.schema import Frozen
 from tasks.diff.arms import cpu_seconds, step_table
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
+from tasks.diff.state_rows import program_gb
 from tasks.diff.steady import Steady, steady
 from tasks.records import Better, ComparisonRecord, RunRecord
 
@@ -118,7 +119,8 @@ def run_values(run: RunRecord) -> Iterator[Value]:
     """Every number that one run alone gives: what the rows of a comparison are made of."""
     table = step_table(run)
     state: Steady | None = steady(run, table)
-    memory = run.reading.memory.total_gb
+    exact = program_gb(run)
+    memory = run.reading.memory.total_gb if exact is None else exact
     if state is not None:
         yield Value(
             metric="step_time_s",

@@ -225,6 +225,29 @@ def test_program_memory(total: float, verdict: str, make_run: MakeRun, compare: 
     assert row_of(record, "program_memory_gb").verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("temp", "verdict", "text"),
+    [
+        (40 * 2**20, "same", "0.0684"),  # 30 + 10 + 40 − 10 MB are 70 MB
+        (40 * 2**20 + 4096, "same", "0.0684"),  # within 0.1 %
+        (44 * 2**20, "regressed", "0.0723"),  # of which a log with one decimal sees nothing
+        (36 * 2**20, "improved", "0.0645"),
+    ],
+)
+def test_program_memory_is_compared_in_bytes_where_both_trainers_tell_them(
+    temp: int, verdict: str, text: str, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    def bytes_of(temp: int) -> dict[str, Any]:
+        sizes = {"argument": 30 * 2**20, "output": 10 * 2**20, "temp": temp, "alias": 10 * 2**20, "host_temp": 0}
+        return {"program": {"memory_bytes": sizes}}
+
+    left = make_run("linen", record=bytes_of(40 * 2**20))
+    row = row_of(compare(left, make_run("nnx", record=bytes_of(temp))), "program_memory_gb")
+    assert (row.verdict, row.candidate_text) == (verdict, text)
+    row = row_of(compare(left, make_run("nnx")), "program_memory_gb")  # which has only its log
+    assert (row.verdict, row.candidate_text) == ("same", "1.5")
+
+
 # ---------------------------------------------------------------- time
 
 
