@@ -27,13 +27,15 @@ def write_page(
     directory: str | os.PathLike[str],
     *,
     log_lines: Mapping[str, Lines],
+    schedules: Mapping[str, str] | None = None,
     assets: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Writes `directory/index.html` and `directory/logs/`, and returns the page's path.
 
     `log_lines` gives the (byte offset, text) pairs of a log in order, once: by arm name for an arm's first run, by
     `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
-    is shown without its log. `assets` is the folder that all pages share for plotly.js (default: `directory/assets`).
+    is shown without its log. `schedules`: SVG text by arm name, shown as images. `assets` is the folder that all pages
+    share for plotly.js (default: `directory/assets`).
     Raises StoreError when something cannot be written.
     """
     folder = Path(directory)
@@ -51,6 +53,7 @@ def write_page(
             figures=list_figures(record, logs.anchor),
             still=to_data_uri(still) if still else None,
             times=to_data_uri(times) if times else None,
+            schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
             plotly=os.path.relpath(plotly, folder).replace(os.sep, "/"),
             icon=to_data_uri(_icon(record)),
             style=Markup(read_asset("page.css")),

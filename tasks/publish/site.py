@@ -5,6 +5,7 @@ from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.publish.page import write_page
+from tasks.publish.schedule import draw_schedule
 from tasks.records import ArmSummary, ComparisonRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
@@ -32,10 +33,27 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
         lines[arm.name] = first_lines(arm, store)
-    page = write_page(record, directory.path, log_lines=lines, assets=store.path / "assets")
+    page = write_page(
+        record,
+        directory.path,
+        log_lines=lines,
+        schedules=draw_schedules(record, store),
+        assets=store.path / "assets",
+    )
     store.push(store.path / "assets")
     store.push(directory.path)
     return page
+
+
+def draw_schedules(record: ComparisonRecord, store: Store) -> dict[str, str]:
+    """The pipeline schedule of each arm's first run as SVG text, by arm name; no arm whose log shows none."""
+    found = {}
+    for arm in (record.baseline, record.candidate):
+        run = store.run_of_log(arm.logs[0]).read_record()
+        picture = None if run is None else draw_schedule(run.reading)
+        if picture is not None:
+            found[arm.name] = picture
+    return found
 
 
 def first_lines(arm: ArmSummary, store: Store) -> Iterator[tuple[int, str]]:

@@ -1,5 +1,6 @@
 """The page says what the record says, every link leads somewhere, and text from outside stays text."""
 
+import base64
 import json
 import re
 from collections.abc import Iterable
@@ -266,6 +267,15 @@ def test_the_drawing_program_is_copied_once_for_all_pages(
     assert re.fullmatch(r"plotly-[\d.]+\.min\.js", copy.name)
     assert f'src="../../assets/{copy.name}"' in page.read_text()
     assert sorted(file.name for file in page.parent.iterdir()) == ["index.html"]
+
+
+def test_the_schedule_of_an_arm_is_shown_as_an_image(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    root = read(write_page(record_002, tmp_path, log_lines={}, schedules={record_002.candidate.name: "<svg/>"}))
+    section = root.one("section", id="schedule")
+    (image,) = section.all("img")
+    assert base64.b64decode(str(image.attributes["src"]).removeprefix("data:image/svg+xml;base64,")) == b"<svg/>"
+    assert record_002.candidate.label in section.text
+    assert record_002.baseline.label not in section.text
 
 
 def test_the_page_allows_no_network_and_only_its_own_script(tmp_path: Path, record_002: ComparisonRecord) -> None:
