@@ -24,6 +24,7 @@ MATERIAL = 0.05  # of the constant: a digit more or less, or a point elsewhere, 
 FEW, RARE = 3, 0.02  # so many rows, or this part of them: more are no damage
 
 SAMPLE = 10_000  # rows that tell what is usual
+BLOCK = 4_096  # rows at a time: what is made of them stays in the caches
 EVERYTHING = -math.inf, math.inf
 # numbers and what is computed from them: seconds and the rates of it, the loss and its perplexity
 PAIRS = (
@@ -76,12 +77,14 @@ def agreement_of(steps: pl.DataFrame) -> Agreement:
     bounds = {}
     with np.errstate(over="ignore", invalid="ignore"):
         for pair, invariant in _invariants(steps):
-            value, margin = invariant.compute(invariant.one, invariant.other)
-            # what is no number says nothing of the others
-            bounds[pair] = (
-                float(np.fmax.reduce(value - margin, initial=-math.inf)),
-                float(np.fmin.reduce(value + margin, initial=math.inf)),
-            )
+            least, most = EVERYTHING
+            for begin in range(0, len(number), BLOCK):
+                part = slice(begin, begin + BLOCK)
+                value, margin = invariant.compute(invariant.one[part], invariant.other[part])
+                # what is no number says nothing of the others
+                least = float(np.fmax.reduce(value - margin, initial=least))
+                most = float(np.fmin.reduce(value + margin, initial=most))
+            bounds[pair] = least, most
     return Agreement(int(number[0]), int(number[-1]), bool((np.diff(number) == 1).all()), bounds)
 
 

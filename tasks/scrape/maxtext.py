@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import numpy as np
 import polars as pl
 
 from tasks.records import CheckpointEvent, Coverage, LogError, RunFate, RunReading, Stall
@@ -133,16 +134,16 @@ class MaxTextReader:
         return "cut_off" if begun or coverage.truncated or planned is not None else "unknown"
 
     def _coverage(self, steps: pl.DataFrame, *, ended: bool) -> Coverage:
-        numbers = steps["step"]
-        jumps = (numbers - numbers.shift(1)).fill_null(1)
-        gaps = steps.select(pl.col("step"), jumps.alias("jump")).filter(pl.col("jump") > 1)
+        numbers = steps["step"].to_numpy()
+        jumps = np.diff(numbers)
+        wide = np.flatnonzero(jumps > 1)
         truncated = self.steps.cut or (self._cut and not ended)
         whole = self.steps.seen == self.steps.parsed
         return Coverage(
             step_lines_seen=self.steps.seen,
             step_lines_parsed=self.steps.parsed,
-            gaps=tuple((step - jump + 1, step - 1) for step, jump in gaps.iter_rows()),
-            rewinds=int((jumps <= 0).sum()),
+            gaps=tuple(zip((numbers[wide] + 1).tolist(), (numbers[wide + 1] - 1).tolist(), strict=True)),
+            rewinds=int(np.count_nonzero(jumps <= 0)),
             glued_lines=self.steps.glued,
             truncated=truncated,
             unknown_keys=self.steps.unknown_keys,

@@ -59,11 +59,11 @@ def find_stalls(
         timed = timed.filter(finite)
     if timed.height < 2:
         return ()
-    seconds, offsets = timed["seconds"].to_numpy(), timed["offset"].to_numpy()
-    step = timed["step"].to_numpy()
+    seconds, step = timed["seconds"].to_numpy(), timed["step"].to_numpy()
     first = np.concatenate([[True], np.diff(step) <= 0])
-    begun = np.searchsorted(offsets, np.asarray(sorted(starts), dtype=np.int64), side="right")
-    first[begun[begun < len(first)]] = True
+    if starts:
+        begun = np.searchsorted(timed["offset"].to_numpy(), np.asarray(starts, dtype=np.int64), side="right")
+        first[begun[begun < len(first)]] = True
     calm = seconds.copy()
     calm[first] = np.nan
     maybe = _maybe_long(seconds, calm)
@@ -74,7 +74,7 @@ def find_stalls(
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
     resized = _resized(timed)
-    lines = timed["line"]
+    lines, offsets = timed["line"], timed["offset"].to_numpy()
     stalls = []
     for index, usual in zip(maybe[long].tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
