@@ -85,6 +85,11 @@ class Layout:
         return tuple(float((-1 if number.negative else 1) * 10 ** max(-number.power, 0)) for number in self.floats)
 
     @cached_property
+    def commas(self) -> NDArray[np.int64]:
+        """The columns of the commas."""
+        return np.flatnonzero(self.least == ord(","))
+
+    @cached_property
     def bounds(self) -> tuple[Rows, Rows]:
         """`least` and `most` of `TILE` rows that follow one another."""
         return np.tile(self.least, TILE), np.tile(self.most, TILE)

@@ -12,7 +12,7 @@ from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.window import Window
 
 LEAST_ROWS = 8  # with which a layout is worth to be remembered
-WORTH_ROWS = 64  # of one width in a window; fewer are read faster whatever their widths
+WORTH_ROWS = 16  # of one width in a window; fewer are read faster whatever their widths
 RUN_TRIES = 8  # layouts that are tried where a run may begin
 SHORT_RUN = 200  # rows: shorter runs cost more than they save
 MISSES = 4  # after so many short runs, or lines that belong to none, no more runs are looked for
@@ -103,29 +103,34 @@ def _next_row(window: Window, places: Iterable[Place], position: int) -> tuple[P
 def _read_marked(window: Window, places: Sequence[Place], position: int) -> list[StepColumns]:
     """The rows from a position on, by the byte that marks them."""
     found: list[StepColumns] = []
-    by_byte: dict[int, list[Place]] = {}
+    groups: dict[int, dict[tuple[int, int, int, int], list[Place]]] = {}
     for place in places:
-        by_byte.setdefault(place.byte, []).append(place)
+        same = place.room, place.at, place.layout.head, place.layout.width
+        groups.setdefault(place.byte, {}).setdefault(same, []).append(place)
     taken: Positions = np.empty(0, np.int64)
-    for byte, some in by_byte.items():
+    for byte, some in groups.items():
         marks = _marks(window, byte)
-        rooms = np.minimum(np.diff(marks, append=len(window.data)), LONGEST + 1)
-        counts = np.bincount(rooms, minlength=LONGEST + 2)
+        rooms = np.minimum(np.diff(marks, append=len(window.data)), LONGEST + 1).astype(np.int16)
+        by_room = np.argsort(rooms, kind="stable")  # for so small numbers that is one pass
+        ends = np.cumsum(np.bincount(rooms, minlength=LONGEST + 2))
         free = np.ones(len(marks), np.bool_)
-        for place in some:
-            if counts[place.room] < WORTH_ROWS:
+        for (room, at, head, _), own in some.items():
+            chosen = by_room[ends[room - 1] if room else 0 : ends[room]]
+            if len(chosen) < WORTH_ROWS:
                 continue
-            chosen = np.flatnonzero((rooms == place.room) & free)
-            records = marks[chosen] + place.at
-            start = records + place.layout.head
-            own = (records >= position) & (start >= window.start) & (start < window.limit)
-            if len(by_byte) > 1:
-                own &= ~np.isin(records, taken)
-            columns, used = read_rows(window, place.layout, records[own])
-            if len(columns.record):
-                found.append(columns)
-                free[chosen[own][used]] = False
-        if len(by_byte) > 1:
+            chosen = chosen[free[chosen]]
+            records = marks[chosen] + at
+            start = records + head
+            fits = (records >= position) & (start >= window.start) & (start < window.limit)
+            if len(groups) > 1:
+                fits &= ~np.isin(records, taken)
+            if not fits.all():
+                chosen, records = chosen[fits], records[fits]
+            lines = window.line + (chosen + 1 if byte == _BREAK else np.searchsorted(window.breaks, records + head))
+            columns, used = read_rows(window, [place.layout for place in own], records, lines)
+            found += columns
+            free[chosen[used]] = False
+        if len(groups) > 1:
             taken = np.concatenate([taken, *(columns.record for columns in found)])
     return found
 

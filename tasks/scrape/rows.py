@@ -3,6 +3,8 @@
 Nothing is read here that differs in more than its digits from a line that the grammar in `step_line` has read.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tasks.scrape.digits import Mask, Positions, Rows
@@ -10,28 +12,41 @@ from tasks.scrape.layout import TILE, TIME, Layout
 from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.window import Window
 
+_COMMA = ord(",")
 ROWS = 2048  # rows at a time: what is made of them stays in the caches
 FIRST_ROWS = 64  # of a run, of which nobody knows how long it is
 
 
-def read_rows(window: Window, layout: Layout, records: Positions) -> tuple[StepColumns, Mask]:
-    """The rows that start at these positions and fit the layout, and which of the positions those are."""
-    inside = (records >= 0) & (records + layout.width <= len(window.data))
+def read_rows(
+    window: Window, layouts: Sequence[Layout], records: Positions, lines: Positions
+) -> tuple[list[StepColumns], Mask]:
+    """The rows that start at these positions and fit one of the layouts, all of one width, and which of them those are.
+
+    `lines`: the numbers of the lines that the rows stand on.
+    """
+    width = layouts[0].width
+    inside = (records >= 0) & (records + width <= len(window.data))
     at = records[inside]
-    sheet = _Sheet(layout, len(at))
-    good = np.empty(len(at), np.bool_)
-    steady = np.diff(at) == layout.width
+    free = np.ones(len(at), np.bool_)
+    sheets = [_Sheet(layout, len(at)) for layout in layouts]
+    steady = np.diff(at) == width
     for begin in range(0, len(at), ROWS):
         end = min(begin + ROWS, len(at))
         if steady[begin : end - 1].all():
-            rows = _view(window.data, int(at[begin]), end - begin, layout.width)
+            rows = _view(window.data, int(at[begin]), end - begin, width)
         else:
-            rows = _gather(window.data, at[begin:end], layout.width)
-        good[begin:end] = sheet.read(rows, begin)
+            rows = _gather(window.data, at[begin:end], width)
+        for sheet in sheets:
+            own = np.flatnonzero(free[begin:end])
+            if len(sheets) > 1:  # whether its commas stand where they must tells most of those that do not fit
+                own = own[(rows[:, sheet.layout.commas] == _COMMA).all(axis=1)[own]]
+            if len(own):
+                good = sheet.read(rows if len(own) == len(rows) else rows[own], begin + own)
+                free[begin + own[good]] = False
     used = inside.copy()
-    used[inside] = good
-    lines = window.line + np.searchsorted(window.breaks, at + layout.head)
-    return sheet.columns(at, lines, good), used
+    used[inside] = ~free
+    lines = lines[inside]
+    return [sheet.columns(at, lines) for sheet in sheets if sheet.count], used
 
 
 def read_run(window: Window, layout: Layout, record: int, line: int) -> StepColumns:
@@ -45,57 +60,67 @@ def read_run(window: Window, layout: Layout, record: int, line: int) -> StepColu
     count, size = 0, FIRST_ROWS
     while count < most:
         some = min(size, most - count)
-        good = sheet.read(_view(window.data, record + count * layout.width, some, layout.width), count)
+        rows = _view(window.data, record + count * layout.width, some, layout.width)
+        good = sheet.read(rows, np.arange(count, count + some), in_a_row=True)
+        count, size = sheet.count, min(size * 8, ROWS)
         if not good.all():
-            count += int(np.argmin(good))
             break
-        count, size = count + some, min(size * 8, ROWS)
     numbers = np.arange(count)
     lines = line + numbers * layout.text.count(b"\n")
-    return sheet.columns(record + numbers * layout.width, lines, slice(None, count))
+    return sheet.columns(record + numbers * layout.width, lines)
 
 
 class _Sheet:
-    """What is read of so many rows of a layout."""
+    """What is read of up to so many rows of a layout."""
 
-    def __init__(self, layout: Layout, count: int) -> None:
-        self._layout = layout
-        self._wholes = np.empty((1 + len(layout.integers), count), np.int64)
-        self._floats = np.empty((len(layout.floats), count), np.float64)
-        self._times = np.empty((count, TIME.stop - TIME.start), np.uint8) if layout.timed else None
+    def __init__(self, layout: Layout, room: int) -> None:
+        self.layout = layout
+        self.count = 0
+        self._wholes = np.empty((1 + len(layout.integers), room), np.int64)
+        self._floats = np.empty((len(layout.floats), room), np.float64)
+        self._times = np.empty((room, TIME.stop - TIME.start), np.uint8) if layout.timed else None
+        self._numbers: list[Positions] = []  # of the rows that were read
 
-    def read(self, rows: Rows, begin: int) -> Mask:
-        """Read some rows, the first of which is number `begin`; says which of them fit the layout."""
-        layout, part = self._layout, slice(begin, begin + len(rows))
+    def read(self, rows: Rows, numbers: Positions, *, in_a_row: bool = False) -> Mask:
+        """Read those of some rows that fit the layout, or only those before the first that does not; says which fit."""
+        layout = self.layout
         good = _find_fitting(rows, layout)
-        numbers = layout.reader.read(rows)
+        if not good.all():
+            fitting: Mask | slice = slice(int(np.argmin(good))) if in_a_row else good
+            rows, numbers = rows[fitting], numbers[fitting]
+            if not len(rows):
+                return good
+        part = slice(self.count, self.count + len(rows))
+        self.count = part.stop
+        self._numbers.append(numbers)
+        digits = layout.reader.read(rows)
         wholes = len(self._wholes)
-        self._wholes[:, part] = numbers[:wholes]
+        self._wholes[:, part] = digits[:wholes]
         # both are exact in a double, so the one division or multiplication rounds as reading the decimal does
-        np.divide(numbers[wholes:], layout.divisors, out=self._floats[:, part])
+        np.divide(digits[wholes:], layout.divisors, out=self._floats[:, part])
         if self._times is not None:
             self._times[part] = rows[:, TIME]
         return good
 
-    def columns(self, records: Positions, lines: Positions, kept: Mask | slice) -> StepColumns:
-        """The rows to keep as columns; `records` and `lines` are those of all rows, or of the kept ones for a slice."""
-        layout = self._layout
-        if not isinstance(kept, slice):
-            kept = slice(None) if kept.all() else kept
-            records, lines = records[kept], lines[kept]
-        found: dict[str, Column] = {key: np.full(len(records), value) for key, value in layout.constants.items()}
+    def columns(self, records: Positions, lines: Positions) -> StepColumns:
+        """The rows that fit as columns; `records` and `lines` are those of all rows."""
+        layout, count = self.layout, self.count
+        if count < len(records):
+            numbers = np.concatenate(self._numbers)
+            records, lines = records[numbers], lines[numbers]
+        found: dict[str, Column] = {key: np.full(count, value) for key, value in layout.constants.items()}
         for number, values, factor in zip(layout.floats, self._floats, layout.factors, strict=True):
-            found[number.key] = values[kept] if factor == 1 else values[kept] * factor
-        found |= {number.key: self._wholes[index + 1][kept] for index, number in enumerate(layout.integers)}
+            found[number.key] = values[:count] if factor == 1 else values[:count] * factor
+        found |= {number.key: self._wholes[index + 1][:count] for index, number in enumerate(layout.integers)}
         return StepColumns(
             keys=layout.keys,
             record=records,
             start=records + layout.head,
             end=records + (layout.width - 1),
             line=lines,
-            step=self._wholes[0][kept],
+            step=self._wholes[0][:count],
             values={key: found[key] for key in layout.keys},
-            times=None if self._times is None else self._times[kept],
+            times=None if self._times is None else self._times[:count],
         )
 
 

@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from tasks.records import STEP_SCHEMA
 from tasks.scrape.consistent import Agreement, agreement_of
+from tasks.scrape.digits import Positions
 from tasks.scrape.places import Place, read_places
 from tasks.scrape.step_columns import StepColumns
 from tasks.scrape.step_frames import arrange, combine, frame_of_columns, frame_of_rows, with_iso_times
+from tasks.scrape.stretches import Gaps, find_gaps, loose_in, size_of, spans_of
 from tasks.scrape.window import Window
+
+# with more bytes than these left, the layouts of the first lines there are looked for in the whole window
+LEARN_FROM = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -26,16 +32,26 @@ class Piece:
 
 @dataclass(frozen=True)
 class Known:
-    """The lines of a window that stand in known places, and what they are a piece of the table as, if they are all."""
+    """The lines of a window that stand in known places, and what lies between them.
+
+    `rest`: what looks like a line there; None if it is so much that layouts are to be learned first. `piece`: there are
+    no others, so that these are a piece of the table.
+    """
 
     columns: list[StepColumns]
+    gaps: Gaps
+    rest: Positions | None
     piece: Piece | None
 
 
 def read_known(window: Window, places: Sequence[Place], day: datetime | None) -> Known:
     """The lines of a window in known places. Touches nothing else, so it can run beside other windows."""
     columns = read_places(window, places)
-    return Known(columns, make_piece(window, columns, [], day))
+    gaps = find_gaps(spans_of(columns), window)
+    if size_of(gaps, window) >= LEARN_FROM:
+        return Known(columns, gaps, None, None)
+    rest = np.array(list(loose_in(window, gaps)), np.int64)
+    return Known(columns, gaps, rest, None if rest.size else make_piece(window, columns, [], day))
 
 
 def make_piece(

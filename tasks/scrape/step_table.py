@@ -1,7 +1,6 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -19,10 +18,11 @@ from tasks.scrape.prefix import ABSL, prefix_of_step
 from tasks.scrape.rows import read_rows
 from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
-from tasks.scrape.step_line import KNOWN_KEYS, LOOSE, StepLine, column_name, parse_step
-from tasks.scrape.step_pieces import Known, Piece, join_pieces, make_piece
+from tasks.scrape.step_line import KNOWN_KEYS, StepLine, column_name, parse_step
+from tasks.scrape.step_pieces import LEARN_FROM, Known, Piece, join_pieces, make_piece, read_known
+from tasks.scrape.stretches import find_gaps, loose_in, size_of, spans_of, starts_in
 from tasks.scrape.widths import read_widths, template_of
-from tasks.scrape.window import CONTEXT, Window
+from tasks.scrape.window import Window
 
 _PREFIX = re.compile(ABSL)
 # what stands in every step line behind its head: without a head, it is a line that lost one
@@ -36,8 +36,6 @@ _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 COLUMNS_FROM = 32
 LAYOUTS = 16  # of a sample
 TEMPLATES = 4
-# with more bytes than these left, the layouts of the first lines there are looked for in the whole window
-LEARN_FROM = 64 << 10
 SAMPLE = 64
 ROUNDS = 16
 PLACES = 256
@@ -77,10 +75,10 @@ class StepTable:
         """
         if self._before is None:
             self._before = find_usual(window)
-        columns = read_places(window, self.places()) if known is None else known.columns
-        gaps = _gaps(_spans(columns), window)
+        known = known or read_known(window, self.places(), self.first_day)
+        columns, gaps = known.columns, known.gaps
         for _ in range(ROUNDS):
-            if _size(gaps, window) < LEARN_FROM:
+            if size_of(gaps, window) < LEARN_FROM:
                 break
             taken = [some.record for some in columns]
             learned = read_places(window, self._learn(window, gaps))
@@ -88,8 +86,10 @@ class StepTable:
             if not any(len(some.record) for some in fresh):
                 break
             columns = merge([*columns, *(some for some in fresh if len(some.record))])
-            gaps = _gaps(_spans(columns), window)
-        rest = np.array(list(_loose_in(window, gaps)), np.int64)
+            gaps = find_gaps(spans_of(columns), window)
+        rest = known.rest if columns is known.columns else None
+        if rest is None:
+            rest = np.array(list(loose_in(window, gaps)), np.int64)
         found: list[StepColumns] = []
         for _ in range(TEMPLATES):
             if rest.size < self.columns_from:
@@ -106,15 +106,12 @@ class StepTable:
         single: list[tuple[int, int]] = []
         rows = [row for p in rest.tolist() if (row := self._read_one(window, p, single)) is not None]
         self.parsed += len(rows) + sum(len(some.start) for some in columns)
-        if known is not None and columns is known.columns and not rows:
-            piece = known.piece
-        else:
-            piece = make_piece(window, columns, rows, self.first_day)
+        piece = known.piece or make_piece(window, columns, rows, self.first_day)
         if piece is not None:
             self._pieces.append(piece)
         if rows or found:
-            spans = [*_spans(columns), *((np.array([begin]), np.array([end])) for begin, end in single)]
-            gaps = _gaps(spans, window)
+            spans = [*spans_of(columns), *((np.array([begin]), np.array([end])) for begin, end in single)]
+            gaps = find_gaps(spans, window)
         for begin, end in gaps:
             self.glued += _count_glued(window, begin, min(end, window.limit))
         read = {row["offset"] - window.base for row in rows}
@@ -129,7 +126,7 @@ class StepTable:
         for begin, end in gaps:
             if not any(window.data.find(text, begin, end) >= 0 for text in _BODIES):
                 continue
-            for position in _starts_in(_BODY, window, max(begin, first), end):
+            for position in starts_in(_BODY, window, max(begin, first), end):
                 index = int(np.searchsorted(heads, position)) - 1
                 head = heads[index] if index >= 0 else -HEAD_WITHIN
                 field = _BODY_ORDER.index(window.data[position : position + 2])
@@ -153,7 +150,7 @@ class StepTable:
 
     def _learn(self, window: Window, gaps: list[tuple[int, int]]) -> list[Place]:
         """Where lines like the first ones in the gaps stand."""
-        rest = np.array(list(islice(_loose_in(window, gaps), SAMPLE)), np.int64)
+        rest = np.array(list(islice(loose_in(window, gaps), SAMPLE)), np.int64)
         places: list[Place] = []
         for _ in range(LAYOUTS):
             if len(rest) < max(LEAST_ROWS, self.columns_from):
@@ -163,10 +160,11 @@ class StepTable:
             if line is None or layout is None:
                 rest = rest[1:]
                 continue
-            columns, used = read_rows(window, layout, rest - layout.head)
+            lines = window.line + np.searchsorted(window.breaks, rest)
+            found, used = read_rows(window, [layout], rest - layout.head, lines)
             self._note(window, line)
             rest = rest[~used]
-            place = find_place(window, layout, columns)
+            place = find_place(window, layout, found[0]) if found else None
             if place is not None:
                 places.append(place)
                 if len(self._places) < PLACES:
@@ -249,13 +247,6 @@ class StepTable:
         return frame.drop([column_name(key) for key in gone if column_name(key) not in STEP_SCHEMA])
 
 
-def _starts_in(pattern: re.Pattern[bytes], window: Window, begin: int, end: int) -> Iterator[int]:
-    """Where the matches in a stretch start that belong to the window."""
-    for match in pattern.finditer(window.data, begin, min(end, window.limit + CONTEXT)):
-        if match.start() < window.limit:
-            yield match.start()
-
-
 def _count_glued(window: Window, begin: int, end: int) -> int:
     """How many records in a stretch start right behind other text. Found by three bytes first: few places have them."""
     text = np.frombuffer(window.data, np.uint8)[max(begin, 1) - 1 : end + 1]
@@ -263,34 +254,3 @@ def _count_glued(window: Window, begin: int, end: int) -> int:
         return 0
     maybe = np.flatnonzero(_SEVERITY[text[1:-1]] & _DIGIT[text[2:]] & _NO_SPACE[text[:-2]]) + max(begin, 1)
     return sum(1 for position in maybe.tolist() if _PREFIX.match(window.data, position))
-
-
-def _loose_in(window: Window, gaps: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """The positions in the gaps of what looks like a step line."""
-    return (position for gap in gaps for position in _starts_in(LOOSE, window, *gap))
-
-
-def _size(gaps: Iterable[tuple[int, int]], window: Window) -> int:
-    """The bytes in gaps that belong to the window."""
-    return sum(min(end, window.limit) - begin for begin, end in gaps)
-
-
-def _spans(columns: Iterable[StepColumns]) -> list[tuple[Positions, Positions]]:
-    return [(some.record, some.end) for some in columns]
-
-
-def _gaps(spans: list[tuple[Positions, Positions]], window: Window) -> list[tuple[int, int]]:
-    """What lies between the spans of a window and is more than a line break."""
-    size = len(window.data)
-    if not spans:
-        return [(window.start, size)] if window.start < window.limit else []
-    starts, ends = spans[0]
-    if len(spans) > 1:
-        starts, ends = (np.concatenate([span[side] for span in spans]) for side in (0, 1))
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
-    begins = np.concatenate([[window.start], ends])
-    stops = np.concatenate([starts, [size]])
-    wide = stops - begins > 2
-    wide[-1] = begins[-1] < window.limit
-    return list(zip(begins[wide].tolist(), stops[wide].tolist(), strict=True))

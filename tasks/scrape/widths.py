@@ -7,9 +7,10 @@ nothing is ever read here that it would not read. Lines that share a layout are 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from tasks.scrape.digits import Mask, Positions
+from tasks.scrape.digits import Mask, Positions, Rows
 from tasks.scrape.layout import INTEGERS, TIME
 from tasks.scrape.prefix import prefix_of_step
 from tasks.scrape.step_columns import Column, StepColumns
@@ -20,6 +21,7 @@ from tasks.scrape.words import count_after_space, find_dot, gather, match_litera
 _HEAD = b"completed step: "
 _ENDS = np.isin(np.arange(256), list(ENDS))
 MARGIN = 512  # bytes around a line that the columns may look at
+FEW_IN = 4 * MARGIN  # bytes, if there is no more than one line in so many
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def read_widths(window: Window, template: Template, starts: Positions) -> tuple[
     """The lines whose `completed` stands at these positions and that fit the template, and which those are."""
     data, text = window.data, np.frombuffer(window.data, np.uint8)
     count = len(template.keys)
-    commas = np.flatnonzero(text == ord(","))
+    commas = _find_commas(text, starts)
     first = np.searchsorted(commas, starts)  # of the commas of each line, which stands behind the step
     fits = (starts >= MARGIN) & (first + count <= len(commas))
     last = commas[np.minimum(first + count - 1, len(commas) - 1)] if len(commas) else first
@@ -109,6 +111,15 @@ def read_widths(window: Window, template: Template, starts: Positions) -> tuple[
         times=times,
     )
     return columns, used
+
+
+def _find_commas(text: Rows, starts: Positions) -> Positions:
+    """Where the commas stand: all of them, or where the lines are few, those that are not far behind their starts."""
+    if len(starts) * FEW_IN > len(text) or len(text) < MARGIN:
+        return np.flatnonzero(text == ord(","))
+    begins = np.minimum(starts, len(text) - MARGIN)
+    row, column = np.nonzero(sliding_window_view(text, MARGIN)[begins] == ord(","))
+    return np.unique(begins[row] + column)
 
 
 def _read_step(data: bytes, comma: Positions) -> tuple[Positions, NDArray[np.int64], Mask]:

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.scrape.layout import layout_of
+from tasks.scrape.digits import Mask, Positions
+from tasks.scrape.layout import Layout, layout_of
 from tasks.scrape.rows import FIRST_ROWS, read_rows, read_run
+from tasks.scrape.step_columns import StepColumns
 from tasks.scrape.step_line import parse_step
 from tasks.scrape.window import Window
 
@@ -51,12 +53,18 @@ def test_numbers_are_what_their_texts_say(numbers: list[str], places: int) -> No
         behind = len(mantissa.partition(".")[2]) - int(exponent or 0)
         assert sum(map(str.isdigit, mantissa)) > 15 or abs(behind) > 22
         return
-    columns, used = read_rows(window_of(data), layout, starts(data))
+    columns, used = read_layout(data, layout, starts(data))
     assert used.all()
     assert columns.step.tolist() == [first + n for n in range(len(numbers))]
     read = columns.values["rate"].tolist()
     assert read == [float(text) for text in numbers]
     assert [math.copysign(1, value) for value in read] == [math.copysign(1, float(text)) for text in numbers]
+
+
+def read_layout(data: bytes, layout: Layout, records: Positions) -> tuple[StepColumns, Mask]:
+    (columns,), used = read_rows(window_of(data), [layout], records, np.arange(len(records)))
+    assert columns.line.tolist() == np.flatnonzero(used).tolist()
+    return columns, used
 
 
 ROW = b"I0418 00:55:39.221671 135104514455360 metric_logger.py:196] completed step: 10, seconds: 0.148, loss: 9.734\n"
@@ -70,7 +78,7 @@ def test_a_row_with_another_byte_is_only_taken_for_other_digits(at: int, byte: i
     layout = layout_of(ROW, line)
     assert layout is not None
     changed = ROW[:at] + bytes([byte]) + ROW[at + 1 :]
-    columns, used = read_rows(window_of(changed + ROW), layout, np.array([0, len(ROW)]))
+    columns, used = read_layout(changed + ROW, layout, np.array([0, len(ROW)]))
     free = ROW[at : at + 1].isdigit() and not len(b"I0418 00:55:39.221671 ") <= at < ROW.index(b"completed")
     free = free and not (byte == ord("0") and at == ROW.index(b"10, "))  # no number begins with a zero
     assert used.tolist() == [byte == ROW[at] or (free and bytes([byte]).isdigit()), True]
@@ -88,7 +96,7 @@ def test_words_and_what_is_no_number_are_the_same_on_all_rows() -> None:
     assert line is not None
     layout = layout_of(data, line)
     assert layout is not None
-    columns, used = read_rows(window_of(data), layout, starts(data))
+    columns, used = read_layout(data, layout, starts(data))
     assert used.all()
     assert np.isnan(columns.values["loss"]).all()
     assert columns.values["grad"].tolist() == [-math.inf] * 5
@@ -122,3 +130,23 @@ def test_a_run_stays_inside_the_window() -> None:
         assert len(read_run(window, layout, 0, 1).record) == expected
     cut = Window(data[:-1], base=0, line=1, start=0, limit=len(data), last=True)
     assert len(read_run(cut, layout, 0, 1).record) == 9
+
+
+def test_rows_of_one_width_are_told_apart_by_their_commas() -> None:
+    """Two layouts of the same width, whose numbers have their digits in other columns."""
+    rows = [b"completed step: 1%d, seconds: 1.250, loss: 12.500\n" % (n % 10) for n in range(20)]
+    rows[3::5] = [b"completed step: 1%d, seconds: 12.500, loss: 1.250\n" % (n % 10) for n in range(4)]
+    rows[7] = rows[7].replace(b"loss", b"lost")
+    data = b"".join(rows)
+    layouts = []
+    for begin in (starts(data)[0], starts(data)[3]):
+        line = parse_step(data, int(begin), last=False, before=None)
+        layout = layout_of(data, line) if line else None
+        assert layout is not None
+        layouts.append(layout)
+    found, used = read_rows(window_of(data), layouts, starts(data), np.arange(20))
+    assert np.flatnonzero(~used).tolist() == [7]
+    assert [columns.line.tolist() for columns in found] == [
+        [n for n in range(20) if n % 5 != 3 and n != 7], [3, 8, 13, 18]
+    ]  # fmt: skip
+    assert [set(columns.values["loss"].tolist()) for columns in found] == [{12.5}, {1.25}]
