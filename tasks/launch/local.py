@@ -19,6 +19,8 @@ from tasks.records import LocalHandle, RunPlan
 
 # Settings of the caller's shell that would change what a run computes; the plan sets what it needs itself.
 DROPPED_PREFIXES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON")
+# but not where a program that was compiled is found again, which saves time and changes nothing
+KEPT_PREFIXES = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
 CLOCK_TOLERANCE_S = 2.0
 KILL_S = 5.0  # how long a killed process may take to be gone
 POLL_S = 0.02
@@ -26,7 +28,7 @@ POLL_S = 0.02
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
     """The environment of the trainer: the caller's, less what would steer JAX, plus what the plan spells out."""
-    kept = {k: v for k, v in caller.items() if not k.startswith(DROPPED_PREFIXES)}
+    kept = {k: v for k, v in caller.items() if k.startswith(KEPT_PREFIXES) or not k.startswith(DROPPED_PREFIXES)}
     return kept | {"PYTHONUNBUFFERED": "1"} | plan.environment
 
 

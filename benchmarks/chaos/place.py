@@ -1,0 +1,161 @@
+"""A local Prefect in a folder of its own, the comparisons that it runs, and the processes of it that can be killed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psutil
+
+from benchmarks.nightly_load import COPIED, ROOT, free_port
+from flows.processes import Kept, session_of
+from tasks.launch.supervise import GUARD
+
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+STEPS = 20
+SETTINGS = (f"steps={STEPS}", "checkpoint_period=5", "max_target_length=64")
+PATIENCE_S = 300.0  # after which a comparison counts as stuck
+REPLAY_SPEED = "4"
+
+
+class Place:
+    """A running `maxview up` on a copy of the packages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state, self.out = folder, folder / "state", folder / "out"
+        self.tree, self.port = folder / "tree", free_port()
+        self.api = f"http://127.0.0.1:{self.port}/api"
+        for name in COPIED:
+            shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", self.tree)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+        self.environment = kept | {
+            "MAXVIEW_CACHE": str(folder / "cache"),
+            "MAXVIEW_REPLAY": str(folder / "stored"),
+            "MAXVIEW_REPLAY_SPEED": REPLAY_SPEED,
+            "PREFECT_WORKER_QUERY_SECONDS": "1",  # less waiting for the worker to look
+            "PYTHONPATH": str(self.tree),
+            # a trainer that is started again compiles nothing again: of its time more is training
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+
+    def up(self) -> None:
+        """Bring up what is not up."""
+        self._maxview("up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
+
+    def down(self) -> None:
+        """End worker and server."""
+        self._maxview("down", "--state", str(self.state))
+
+    def _maxview(self, *words: str) -> None:
+        argv = [sys.executable, "-m", "flows.cli", *words]
+        done = subprocess.run(argv, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"maxview {words[0]}: {done.stdout}{done.stderr}")
+
+    def ask(self, path: str, **content: Any) -> Any:
+        """An answer of the server's; waits for one that is being brought back."""
+        for attempt in range(60):
+            try:  # a server on a busy machine also answers 503: its database is locked
+                reply = httpx.post(f"{self.api}{path}", timeout=30, **content) if content else httpx.get(
+                    f"{self.api}{path}", timeout=30
+                )  # fmt: skip
+                reply.raise_for_status()
+                return reply.json()
+            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+                if attempt == 59 or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500):
+                    raise
+                time.sleep(1)
+        raise AssertionError("unreachable")
+
+    def submit(self, target: str, speed: str = REPLAY_SPEED) -> str:
+        """Have the worker run the comparison; the flow run's id."""
+        deployment = self.ask("/deployments/name/compare/linen-vs-nnx")["id"]
+        parameters = {"target": target, "overrides": list(SETTINGS)}
+        wanted = {
+            "parameters": parameters,
+            "state": {"type": "SCHEDULED"},
+            "idempotency_key": uuid4().hex,  # asked twice, it is still one run
+            "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
+        }
+        created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
+        return created
+
+    def state_of(self, flow_run: str) -> dict[str, Any]:
+        """The flow run's state."""
+        state: dict[str, Any] = self.ask(f"/flow_runs/{flow_run}")["state"]
+        return state
+
+    def is_over(self, flow_run: str) -> bool:
+        """Whether the flow run has ended."""
+        return self.state_of(flow_run)["type"] in FINAL
+
+    def finish(self, flow_run: str, seconds: float = PATIENCE_S) -> str:
+        """The end of a flow run, or where it is stuck."""
+        ended = wait_until(lambda: self.is_over(flow_run), seconds, 0.5)
+        state = self.state_of(flow_run)
+        return f"{'' if ended else 'stuck in '}{state['type']} {state['name']}"
+
+    def kept(self, name: str) -> Kept:
+        """The server or the worker."""
+        return Kept.model_validate_json((self.state / f"{name}.json").read_text())
+
+    def flows(self) -> list[psutil.Process]:
+        """The processes of flow runs, which outlive a worker that is killed."""
+        return [process for process, words in self._processes() if "flow-run" in words or "prefect.engine" in words]
+
+    def trainers(self) -> list[psutil.Process]:
+        """The commands that supervisors run at the moment."""
+        found = []
+        for process, words in self._processes():
+            if any(word.endswith("/supervise.py") for word in words):
+                with suppress(psutil.NoSuchProcess):
+                    found += [child for child in process.children() if child.name() != GUARD.decode()]
+        return found
+
+    def jobs(self) -> list[psutil.Process]:
+        """Every process of every run."""
+        return [process for process, words in self._processes() if any(str(self.out) in word for word in words)]
+
+    def _processes(self) -> Iterator[tuple[psutil.Process, list[str]]]:
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                words = process.cmdline()
+                ours = any(str(self.out) in word for word in words)  # a job: it has an environment of its own
+                if ours or process.environ().get("PYTHONPATH") == str(self.tree):
+                    yield process, words
+
+    def kill(self, kind: str) -> float | None:
+        """SIGKILL to one of a kind; the moment, or None if there is none."""
+        if kind == "server":
+            victims = session_of(self.kept("server"))
+        elif kind == "worker":
+            victims = [psutil.Process(self.kept("worker").pid)]
+        else:
+            victims = self.flows() if kind == "flow" else self.trainers()
+        moment = None
+        for victim in victims:
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+                moment = time.time()
+        return moment
+
+
+def wait_until(condition: Callable[[], Any], seconds: float, pause: float = 0.1) -> Any:
+    """What the condition gave once it is true; None if it was not in that time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(pause)
+    return None
