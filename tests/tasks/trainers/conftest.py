@@ -1,9 +1,9 @@
 """Environments with a MaxText that can be planned for, and trains in no time: it prints and writes as the real one."""
 
 import os
+import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,23 +13,7 @@ from configs.schema import TrainConfig
 
 DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 OURS = frozenset(TrainConfig.model_fields)
-# three decimals in the log, everything in the JSON lines, as MaxText 0.2.4 has them
-TRAINER = """
-import json, os, sys
-base, *words = sys.argv[1:]
-assert os.path.isfile(base), base
-config = dict(word.split("=", 1) for word in words)
-print("I0418 00:55:00.000001 1 max_utils.py:1] System Information: Jax Version: 0.10.2")
-print("I0418 00:55:00.000001 1 train.py:1] started in", os.getcwd())
-with open(config["metrics_file"], "a") as metrics:
-    for step in range(int(config["steps"])):
-        loss = 9.0 - step / 7 - (0.01 if config.get("pure_nnx") == "true" else 0.0)
-        print(f"I0418 00:55:{step:02d}.500000 1 metric_logger.py:206] completed step: {step}, seconds: 0.500, "
-              f"TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: {loss:.3f}", flush=True)
-        line = {"learning/loss": loss, "learning/grad_norm": 1.0, "learning/param_norm": 2.0,
-                "learning/total_weights": 8.0, "perf/step_time_seconds": 0.5, "step": float(step), "run_name": "r"}
-        metrics.write(json.dumps(line) + "\\n")
-"""
+STANDIN = Path(__file__).parent.parent.parent / "standins" / "maxtext" / "train.py"
 
 
 def write_package(folder: Path, *, keys: frozenset[str], linen: bool = True, nnx: bool = True) -> Path:
@@ -38,7 +22,7 @@ def write_package(folder: Path, *, keys: frozenset[str], linen: bool = True, nnx
     for name in ("__init__.py", "trainers/__init__.py", "trainers/pre_train/__init__.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).touch()
-    (package / "trainers/pre_train/train.py").write_text(textwrap.dedent(TRAINER))
+    shutil.copy(STANDIN, package / "trainers/pre_train/train.py")
     for name, has in (("decoders.py", linen), ("nnx_decoders.py", nnx)):
         if has:
             (package / "layers").mkdir(exist_ok=True)

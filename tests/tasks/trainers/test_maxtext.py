@@ -174,11 +174,11 @@ def test_metrics_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arm", ["linen", "nnx"])
-def test_a_real_training(arm: str, config: Callable[..., TrainConfig], tmp_path: Path) -> None:
-    python = os.environ.get("MAXVIEW_MAXTEXT_PYTHON")
-    if not python:
-        pytest.skip("MAXVIEW_MAXTEXT_PYTHON does not name the Python of an environment with MaxText 0.2.4")
-    run = plan_maxtext(config(arm, "steps=3"), find_maxtext(Path(python)), tmp_path / "run")
+def test_a_real_training(arm: str, config: Callable[..., TrainConfig], real_python: Path, tmp_path: Path) -> None:
+    maxtext = find_maxtext(real_python)
+    if (arm == "nnx") not in maxtext.dialects:
+        pytest.skip(f"{maxtext.title} has no {arm}")
+    run = plan_maxtext(config(arm, "steps=3"), maxtext, tmp_path / "run")
     log = tmp_path / "log.txt"
     with log.open("w") as file:
         subprocess.run(run.argv, env={**os.environ, **run.environment}, stdout=file, stderr=file, check=True)

@@ -1,0 +1,42 @@
+"""`maxview compare` with a real MaxText as trainer: the Python of its environment is in $MAXVIEW_MAXTEXT_PYTHON."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.store import Store
+from tasks.trainers.maxtext import find_maxtext
+
+PYTHON = os.environ.get("MAXVIEW_MAXTEXT_PYTHON")
+pytestmark = pytest.mark.skipif(
+    PYTHON is None, reason="MAXVIEW_MAXTEXT_PYTHON does not name the Python of an environment with MaxText"
+)
+type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_maxtext_is_trained_verified_read_and_compared(maxview: Maxview, tmp_path: Path) -> None:
+    done = maxview("compare", "maxview-vs-maxtext", "--set", "steps=6", "--out", "o", "--json")
+    assert done.returncode in (0, 3), done.stderr  # of one run each the speed is unknown
+    (comparison,) = json.loads(done.stdout)
+    floors = {floor["name"]: floor["holds"] for floor in comparison["floors"]}
+    assert floors == {"same program": None, "same bits": False, "same checkpoint": None}
+    rows = {row["metric"]: row for row in comparison["rows"]}
+    assert rows["parameters"]["verdict"] == "same"
+    assert rows["checkpoints"]["verdict"] == "same"
+    assert {finding["kind"] for finding in comparison["findings"]} - {"dirty-checkout"} == {"log-format"}
+    records = [directory.read_record() for directory in Store(tmp_path / "o").runs()]
+    (record,) = [record for record in records if record is not None and record.arm == "maxtext"]
+    assert record.plan is not None
+    assert PYTHON is not None
+    assert record.plan.versions["maxtext"] == find_maxtext(Path(PYTHON)).versions["maxtext"]
+    assert record.reading.environment.jax == record.plan.versions["jax"]  # the run says so itself
+    assert record.reading.steps["step"].to_list() == [0, 1, 2, 3, 4, 5]
+    assert record.metrics is not None
+    assert record.metrics["step"].to_list() == [0, 1, 2, 3, 4, 5]
+    assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (5, True)]
+    page = next((tmp_path / "o" / "comparisons").rglob("index.html")).read_text()
+    assert "MaxText does not tell which program it lowers" in page

@@ -1,0 +1,104 @@
+"""A pod that runs MaxText: the words of its command, and what it leaves in a folder that pods share."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import load_comparison, load_target
+from configs.launch import Xpk
+from configs.schema import TrainConfig
+from tasks.identify import Checkout
+from tasks.launch import job
+from tasks.launch.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
+from tasks.launch.config import config_text
+from tasks.launch.places import as_pods_see
+from tasks.launch.workload import shell_line
+from tasks.record import build_record
+from tasks.records import RunPlan
+from tasks.resolve import resolve_config
+from tasks.scrape import scrape_run
+from tasks.store import RunDirectory
+from tasks.store.files import LocalFiles
+from tasks.store.mirror import Mirror
+from tasks.trainers.maxtext import find_maxtext
+from tasks.watch import watch
+
+STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The folder of sources of an image with MaxText, as far as it is looked at."""
+    package = tmp_path / "image" / "maxtext"
+    for name in ("__init__.py", "trainers/__init__.py", "trainers/pre_train/__init__.py", "layers/nnx_decoders.py"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).touch()
+    shutil.copy(STANDIN, package / "trainers/pre_train/train.py")
+    (package / "configs").mkdir()
+    keys = TrainConfig.model_fields.keys() - {"pure_nnx"}
+    (package / "configs/base.yml").write_text("".join(f"{key}: 0\n" for key in sorted(keys)))
+    return package.parent
+
+
+@pytest.fixture
+def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callable[..., RunPlan]:
+    """make_maxtext_plan(folder, shared_out=…): the plan of a run in a pod, three steps long."""
+
+    def make(folder: Path, *, shared_out: bool) -> RunPlan:
+        plan = make_plan("", shared_out=shared_out)
+        resolved = resolve_config(
+            load_comparison("maxtext-releases"), load_target("cpu"), case="01_base", arm="v0.2.5", overrides=["steps=3"]
+        )
+        assert isinstance(plan.xpk, Xpk)
+        command = TrainMaxTextInPod(
+            checkout=Checkout.model_validate({"python": sys.executable, **UNKNOWN}),
+            settings=plan.xpk,
+            maxtext=find_maxtext(Path(sys.executable), source),
+            config=resolved.config,
+        )
+        changes = {"trainer": "maxtext", "argv": command.argv(folder), "environment": {"PYTHONPATH": str(source)}}
+        return plan.model_copy(update=changes)
+
+    return make
+
+
+def test_the_pod_becomes_maxtext(make_maxtext_plan: Callable[..., RunPlan]) -> None:
+    plan = make_maxtext_plan(Path("/shared/runs/a run"), shared_out=True)
+    before, _, command = shell_line(plan, config_text(plan), ()).rpartition(" && exec ")
+    assert CONFIG_IN_POD in before  # for people who look into the pod
+    words = shlex.split(command)
+    start = ["python", "-m", "maxtext.trainers.pre_train.train", "src/maxtext/configs/base.yml"]
+    assert words[words.index("python") :][:4] == start
+    assert "model.train" not in command
+    assert {"steps=3", "run_name=a run", "base_output_directory=/shared/runs"} <= set(words)
+    assert "metrics_file=/shared/runs/a run/metrics.jsonl" in words
+
+
+def test_the_words_are_addresses_of_the_bucket(make_maxtext_plan: Callable[..., RunPlan], tmp_path: Path) -> None:
+    directory = RunDirectory(
+        tmp_path / "copy" / "runs" / "r", Mirror(tmp_path / "copy", LocalFiles(tmp_path / "bucket"))
+    )
+    plan, _ = as_pods_see(make_maxtext_plan(directory.path, shared_out=False), directory, ())
+    assert f"base_output_directory={tmp_path / 'bucket' / 'runs'}" in plan.argv
+    assert "metrics_file=" in plan.argv  # MaxText opens it as a file, which an address is not
+    assert not [word for word in plan.argv if str(tmp_path / "copy") in word]
+
+
+def test_a_run_of_maxtext_in_pods_has_its_record(
+    standin: Any, make_maxtext_plan: Callable[..., RunPlan], directory: RunDirectory
+) -> None:
+    plan = make_maxtext_plan(directory.path, shared_out=True)
+    handle = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    record = build_record(plan, directory, scrape_run(directory.log), [])
+    assert record.reading.exit_code == 0
+    assert record.reading.steps["step"].to_list() == [0, 1, 2]
+    assert record.label == "linen · MaxText of an image"
+    assert record.metrics is not None
+    assert record.metrics["loss"].to_list() == [pytest.approx(9.0 - step / 7) for step in range(3)]  # in full
+    job.stop(handle)
