@@ -1,0 +1,71 @@
+"""Commands whose store is a bucket: nothing is different but where things are, and every machine finds them there."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.launch.job import launch_or_attach
+from tasks.store import StoreError, open_store
+from tasks.verify import verify_checkpoints
+
+
+def test_a_comparison_in_a_bucket_is_there_for_every_machine(
+    maxview: Callable[..., subprocess.CompletedProcess[str]],
+    user_environment: dict[str, str],
+    gcs_environment: dict[str, str],
+    gcs_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environment = user_environment | gcs_environment
+    words = ("compare", "linen-vs-nnx", "--set", "steps=3", "--out", gcs_url)
+    done = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "one machine")})
+    assert done.returncode != 2, done.stderr
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a third machine"))
+    store = open_store(gcs_url)
+    entries = {entry.name: entry.version for entry in store.files.entries()}
+    (page,) = (name for name in entries if name.endswith("/index.html"))
+    assert sum(name.endswith("/comparison.json") for name in entries) == 1
+    assert sum(name.startswith("assets/plotly") for name in entries) == 1
+    assert sum(name.startswith("history/") and name.endswith(".parquet") for name in entries) == 1
+    assert not any(name.endswith("/writer.json") for name in entries)
+    told = "".join(done.stdout.split())  # without the line breaks of a narrow terminal
+    assert f"page:{gcs_url}/{page}link:https://storage.cloud.google.com/{gcs_url[5:]}/{page}" in told
+    assert gcs_url in told.partition("next:")[2]
+
+    # every byte of the checkpoints is there, as it was when the run verified them
+    runs = {run.run_name: run.read_record() for run in store.runs()}
+    assert len(runs) == 2
+    for name, record in runs.items():
+        assert record is not None
+        assert record.reading.steps["step"].to_list() == [0, 1, 2]
+        proofs = verify_checkpoints(f"{gcs_url}/runs/{name}", mode="check")
+        assert [(proof.step, proof.ok) for proof in proofs] == [(0, True), (2, True)]
+        assert "manifest" in proofs[0].checks
+
+    # nothing is trained again on a machine that has nothing of it
+    again = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "another machine")})
+    assert again.returncode == done.returncode, again.stderr
+    assert again.stderr.count("finished before") == 2
+    now = {entry.name: entry.version for entry in store.files.entries()}
+    assert {n: v for n, v in now.items() if n.startswith("runs/")} == {
+        n: v for n, v in entries.items() if n.startswith("runs/")
+    }
+    assert now.keys() == entries.keys()
+
+    # of two machines that want one run, the second is told of the first and starts nothing
+    run = store.run(next(iter(runs)))
+    assert store.mirror is not None
+    store.mirror.fetch(f"runs/{run.run_name}/plan.json")
+    store.files.delete(f"runs/{run.run_name}/record.json")
+    assert run.read_record() is None
+    plan = run.read_plan()
+    assert plan is not None
+    claim = {"host": "elsewhere", "folder": "/x", "pid": 7, "since": "2026-11-21T06:00:00+00:00", "replaces": None}
+    store.files.write(f"runs/{run.run_name}/writer.json", json.dumps(claim).encode(), create=True)
+    with pytest.raises(StoreError, match=r"is being written on elsewhere since 2026-11-21T06:00:00\+00:00"):
+        launch_or_attach(plan, run)
+    assert run.read_handle() is None
