@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import httpx
@@ -17,6 +18,8 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.check import find_obstacles
 from tasks.store import StoreError, open_store
+from tasks.trainers.maxtext import find_maxtext
+from tasks.trainers.place import PYTHON_VARIABLE
 
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
@@ -104,5 +107,16 @@ def _optional() -> Iterator[tuple[State, str]]:
     ):
         found = importlib.util.find_spec(module) is not None
         yield ("ok" if found else "optional"), f"{what}: {'installed' if found else f'not installed ({remedy})'}"
+    yield _maxtext()
     git = shutil.which("git")
     yield ("ok" if git else "optional"), "git: found" if git else "git: not found; commits will not be recorded"
+
+
+def _maxtext() -> tuple[State, str]:
+    named = os.environ.get(PYTHON_VARIABLE)
+    if not named:
+        return "optional", f"MaxText: {PYTHON_VARIABLE} is not set; comparisons that name a release install it"
+    try:
+        return "ok", f"{find_maxtext(Path(named)).title}: {named}"
+    except ConfigError as error:
+        return "optional", f"MaxText: {PYTHON_VARIABLE}: {error}"

@@ -96,9 +96,11 @@ def arm_wishes(plans: Sequence[RunPlan | None]) -> list[str]:
     """The options behind the trainers of the two arms: refs, where they were looked up, and what runs them."""
     known = [plan for plan in plans if plan is not None]
     words = []
-    for option, plan in zip(("--baseline", "--branch"), known, strict=False):
-        words += [option, plan.ref] if plan.ref else []
-    words += ["--repository", known[0].repository] if known and known[0].repository else []
+    if known and all(plan.ref for plan in known):  # else the comparison's file has them
+        for option, plan in zip(("--baseline", "--branch"), known, strict=False):
+            words += [option, str(plan.ref)]
+        places = {plan.repository for plan in known}
+        words += ["--repository", *places] if len(places) == 1 and None not in places else []
     for plan in known:
         for word in plan.software:
             if not word.startswith("image "):  # which only a comparison's file can name

@@ -14,7 +14,7 @@ from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.arms import ArmRuns
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.case import CaseRuns, arm_wishes, compare_case
 from tasks.diff.floors import floors_of
 from tasks.identify import SOURCE
 from tasks.launch import job
@@ -202,6 +202,20 @@ def test_one_commit_in_both_implementations_is_a_comparison(
     write_comparison(tree, "{name: a, ref: main}", "{name: b, ref: main}", more=more)
     with pytest.raises(ConfigError, match="are the same commit"):
         plans_of("mine")
+
+
+def test_a_release_against_a_commit(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, maxtext_repository: Path, python_024: Path
+) -> None:
+    where = f"ref: feat/x, repository: {maxtext_repository}, python: {python_024}"
+    write_comparison(tree, f"{{name: release, python: {python_024}}}", f"{{name: branch, {where}}}")
+    release, branch = plans_of("mine")
+    assert (release.ref, branch.ref) == (None, "feat/x")
+    assert (release.versions["maxtext"], release.checkout) == ("0.2.4", None)
+    assert branch.checkout is not None
+    # no --branch: the request has none for a comparison with one ref
+    software = ["--with", f"release:{python_024}", "--with", f"branch:{python_024}"]
+    assert arm_wishes([release, branch]) == software
 
 
 def test_a_ref_needs_a_place_to_look_it_up(plans_of: Callable[..., list[RunPlan]], tree: Path) -> None:
