@@ -8,7 +8,8 @@ from prefect.flows import Flow
 
 from tasks.launch import job
 from tasks.owners import forget, handles_of
-from tasks.store import open_store
+from tasks.records import RunHandle
+from tasks.store import Store, open_store
 
 logger = logging.getLogger("prefect.flow_runs.maxview")
 
@@ -25,8 +26,24 @@ def on_crashed(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> No
 
 def end_jobs(flow_run: FlowRun) -> None:
     """End every job that a flow run has started and that still runs."""
-    store = open_store(flow_run.parameters["out"])
-    for handle in handles_of(str(flow_run.id), store):
+    for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
+        logger.warning("%s: over, with the flow run that started it", name)
+
+
+def stop_jobs(flow_run: str, store: Store) -> list[str]:
+    """End the jobs that a flow run has started and that no later one has attached to; the names of those that ran."""
+    ended = []
+    for handle in handles_of(flow_run, store):
+        if is_running(handle):
+            ended.append(handle.job_name)
         job.stop(handle)
-        logger.warning("%s: over, with the flow run that started it", handle.job_name)
-    forget([str(flow_run.id)], store)
+    forget([flow_run], store)
+    return ended
+
+
+def is_running(handle: RunHandle) -> bool:
+    """Whether a job has not ended, as far as can be told: where it cannot, ending it will say what is wrong."""
+    try:
+        return job.status(handle).state != "ended"
+    except job.LaunchError:
+        return True

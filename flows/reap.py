@@ -8,8 +8,8 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
 from pydantic import Field
 
-from tasks.launch import job
-from tasks.owners import forget, handles_of, unforgotten
+from flows.cleanup import stop_jobs
+from tasks.owners import unforgotten
 from tasks.store import Store, open_store
 
 
@@ -35,10 +35,7 @@ def is_over(flow_run: str) -> bool:
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:
     """End every job that a flow run has started and that nobody else has attached to; their names."""
-    ended = []
-    for handle in handles_of(flow_run, store):
-        job.stop(handle)
-        get_run_logger().warning("%s: over, with the flow run %s that started it", handle.job_name, flow_run)
-        ended.append(handle.job_name)
-    forget([flow_run], store)
+    ended = stop_jobs(flow_run, store)
+    for name in ended:
+        get_run_logger().warning("%s: over, with the flow run %s that started it", name, flow_run)
     return ended

@@ -15,10 +15,12 @@ from configs.schema import Frozen
 from flows import environment, processes
 from flows.processes import Kept
 from flows.server import ServerError
+from tasks.store import write_atomically
 
 ROOT = CONFIG_ROOT.parent
 PREFECT_FILE = Path("deployments") / "prefect.yaml"
 SERVER, WORKER = "server", "worker"
+PLACE_FILE = "place.json"
 STARTUP_S = 180.0
 WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save a checkpoint
 SERVER_PATIENCE_S = 20.0
@@ -48,6 +50,7 @@ def start(place: Place, say: Callable[[str], None]) -> None:
     """Bring up what is not up yet, and bring the rest up to date. Raises ConfigError, ServerError."""
     _check(place)
     place.state.mkdir(parents=True, exist_ok=True)
+    write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
     settings = settings_of(place, os.environ)
     server = processes.read_kept(SERVER, place.state)
     if server is None:
@@ -152,16 +155,25 @@ def deploy(settings: Mapping[str, str]) -> None:
 
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
-    """End the worker, then the server; whether there was anything to end."""
-    found = False
-    for name, patience_s in ((WORKER, WORKER_PATIENCE_S), (SERVER, SERVER_PATIENCE_S)):
-        kept = processes.read_kept(name, state)
-        if kept is None:
-            continue
-        found = True
-        by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
-        say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
-    return found
+    """End the worker, what its flow runs still have running, then the server; whether there was anything to end."""
+    worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
+    known = state / PLACE_FILE
+    if processes.read_kept(SERVER, state) is not None and known.is_file():
+        place = Place.model_validate_json(known.read_text())
+        os.environ.update(settings_of(place, os.environ))  # for the client, which reads it when it is imported
+        from flows.halt import end_runs
+
+        end_runs(place.out, say)
+    return _end(SERVER, state, SERVER_PATIENCE_S, say) or worker
+
+
+def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) -> bool:
+    kept = processes.read_kept(name, state)
+    if kept is None:
+        return False
+    by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
+    say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
+    return True
 
 
 def default_state(caller: Mapping[str, Any]) -> Path:

@@ -9,11 +9,13 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,7 +145,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str,
             yield running
         finally:
             ended = running.command("down", "--state", "state")
-            assert ended.stderr.split("\n")[:2] == ["worker: ended", "server: ended"]
+            assert ended.stderr.splitlines() in (["worker: ended", "server: ended"], ["nothing is up"])
             assert not running.jobs()
 
 
@@ -296,3 +298,21 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Stack) -
     assert len(list(stack.out.glob("nightly/*/record.json"))) == 2
     time.sleep(5)
     assert len(stack.messages) == 1  # the same state of things is no news
+
+
+def test_down_in_mid_run_ends_the_job_and_says_so(stack: Stack) -> None:
+    # the last test of the module: what it takes down stays down
+    wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": ["steps=23"]}
+    run = stack.run("compare/main-vs-branch", **wanted)
+    stack.wait(lambda: any("branch" in " ".join(job.cmdline()) for job in stack.jobs()))
+    of_run = stack.out / "flows" / run
+    (name,) = (path.name for path in of_run.iterdir() if "-branch-" in path.name)
+    done = stack.command("down", "--state", "state")
+    worker, told, server = done.stderr.splitlines()
+    assert (done.returncode, worker, server) == (0, "worker: ended", "server: ended")
+    assert told.startswith(f"01_base: main vs slow on cpu (flow run {run}): ended, and its job {name};")
+    assert not stack.jobs()
+    assert not list(of_run.iterdir())  # there is nothing to look for when a server is there again
+    with closing(sqlite3.connect(stack.folder / "state" / "prefect" / "prefect.db")) as database:
+        found = database.execute("select state_type from flow_run where id = ?", (run,)).fetchall()
+    assert found == [("CANCELLED",)]

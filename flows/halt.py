@@ -1,0 +1,89 @@
+"""Ends the flow runs that a worker has left running, with their processes and jobs, before their server goes too."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from uuid import UUID
+
+import httpx
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.states import Cancelled
+
+from flows.cleanup import stop_jobs
+from flows.reap import is_over
+from tasks.launch.errors import LaunchError
+from tasks.owners import unforgotten
+from tasks.store import Store, open_store
+
+BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
+MARK = "PREFECT__FLOW_RUN_ID"  # what Prefect calls a flow run in the environment of its process
+MESSAGE = "maxview down has ended it: the same run again goes on from what is there"
+PROCESS_PATIENCE_S = 45.0  # a flow that is told to end ends its job first, which saves a checkpoint
+
+
+def end_runs(out: str, say: Callable[[str], None]) -> None:
+    """End every run of a deployment that has begun, and the jobs that were lost before; `out` is the usual store.
+
+    Runs that wait for a worker go on waiting, and those of a command line are ended by whoever started them.
+    """
+    try:
+        with get_client(sync_client=True) as client:
+            runs = [run for run in read_begun(client) if run.deployment_id is not None]
+            for run in runs:
+                end_run(client, run, open_store(run.parameters.get("out", out)), say)
+    except httpx.HTTPError as error:
+        say(f"runs: the server does not say which ones still go ({error}); maxview up again ends what they left")
+        return
+    store = open_store(out)
+    for lost in [flow_run for flow_run in unforgotten(store) if is_over(flow_run)]:
+        _end_jobs(lost, f"flow run {lost}", store, say)
+
+
+def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
+    """The flow runs that have begun and not ended; of one only those that run inside it."""
+    inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
+    return client.read_flow_runs(flow_run_filter=wanted)
+
+
+def end_run(client: SyncPrefectClient, run: FlowRun, store: Store, say: Callable[[str], None]) -> None:
+    """End a flow run's process and jobs, and say so in its state and in those of the runs inside it."""
+    inside = read_begun(client, run.id)
+    processes = list(processes_of(run.id))
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, deaf = psutil.wait_procs(processes, PROCESS_PATIENCE_S)
+    for process in deaf:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(deaf, PROCESS_PATIENCE_S)
+    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", store, say)
+    for one in (*inside, run):
+        state = client.read_flow_run(one.id).state
+        if state is None or not state.is_final():
+            client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
+
+
+def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None]) -> None:
+    try:
+        ended = stop_jobs(flow_run, store)
+    except LaunchError as error:
+        say(f"{name}: {error}")
+        return
+    say(f"{name}: ended{f', and its job {", ".join(ended)}' if ended else ''}; the same run again goes on from there")
+
+
+def processes_of(flow_run: UUID) -> Iterator[psutil.Process]:
+    """The live processes of a flow run on this machine; its jobs are none of them, their environment is their own."""
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(flow_run):
+                yield process
