@@ -355,6 +355,13 @@ STEP_SCHEMA: dict[str, Any] = {
     "line": pl.Int64,
     "offset": pl.Int64,
 }
+TIMER_SCHEMA: dict[str, Any] = {
+    "timer": pl.String,
+    "min_ms": pl.Float64,  # over the ranks
+    "max_ms": pl.Float64,
+    "line": pl.Int64,
+    "offset": pl.Int64,
+}
 
 
 class RunReading(Frozen):
@@ -383,7 +390,7 @@ class RunReading(Frozen):
     schedule: tuple[dict[str, Any], ...] = ()
     facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
     sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
-    timers: tuple[dict[str, Any], ...] = ()
+    timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
     source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
@@ -417,7 +424,15 @@ class RunReading(Frozen):
         keys = list(dict.fromkeys(k for row in rows for k in row))
         return pl.DataFrame(rows, schema={k: STEP_SCHEMA.get(k) for k in keys}, infer_schema_length=None)
 
-    @field_serializer("steps")
+    @field_validator("timers", mode="before")
+    @classmethod
+    def _timers_from_rows(cls, value: Any) -> pl.DataFrame:
+        if isinstance(value, pl.DataFrame):
+            return value
+        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
+        return pl.DataFrame(rows, schema=TIMER_SCHEMA, infer_schema_length=None)
+
+    @field_serializer("steps", "timers")
     def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
         return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
 

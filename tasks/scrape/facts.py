@@ -94,7 +94,8 @@ class Facts:
             case "no_memory":
                 self._no_memory = self._no_memory or first
             case "parameters" if self._parameters.source is None:
-                count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""])
+                # printed with three decimals: 0.000 billion may be any small model
+                count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""]) or None
                 self._parameters = Parameters(count=count, printed=first, source=window.source(match.start()))
             case "array":
                 self._take_array(match, texts, window)

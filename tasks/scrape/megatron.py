@@ -70,7 +70,7 @@ class MegatronReader:
             schedule=tuple(self.schedule.events),
             facts=facts.facts,
             sources=facts.sources,
-            timers=tuple(facts.timers),
+            timers=facts.timers.table(),
             span=span,
             coverage=self._coverage(steps, ended=ended, truncated=self._is_truncated(in_flight=in_flight, ended=ended)),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.records import CheckpointEvent, Environment, Parameters, Source
+from tasks.scrape.megatron_timers import TimerColumns
 from tasks.scrape.ranks import iso_of
 from tasks.scrape.window import Window
 
@@ -84,7 +85,7 @@ class MegatronFacts:
     facts: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # of config and environment, as in RunReading
     mesh: dict[str, int] = field(default_factory=dict)
-    timers: list[dict[str, Any]] = field(default_factory=list)
+    timers: TimerColumns = field(default_factory=TimerColumns)
     step_times: list[tuple[int, float, float]] = field(default_factory=list)  # offset, seconds, TFLOP/s per GPU
     parameters_of: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     memory_of: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -152,7 +153,7 @@ class MegatronFacts:
                 self.parameters_of.setdefault(key, {"parameters": int(match[4]), "parameters_source": place})
             case "total":
                 printed = match[1].decode()
-                count = round(float(printed) * 1e9)
+                count = round(float(printed) * 1e9) or None  # printed with three decimals: 0.000 may be any
                 self.total = Parameters(count=count, printed=f"{printed} billion", source=source)
             case "theory":
                 self._fact("theoretical_memory", match[1].decode("utf-8", "replace").strip(), place)
@@ -192,8 +193,7 @@ class MegatronFacts:
         self.facts.setdefault(key, {"value": value, **place})
 
     def _time(self, name: bytes, low: float, high: float, source: Source) -> None:
-        timer = {"timer": name.decode("utf-8", "replace"), "min_ms": low, "max_ms": high}
-        self.timers.append({**timer, "line": source.line, "offset": source.offset})
+        self.timers.add(name.decode("utf-8", "replace"), low=low, high=high, line=source.line, offset=source.offset)
         if name == b"save-checkpoint" and self.saves:
             step = list(self.saves)[-1]
             self.saves[step] = self.saves[step].model_copy(update={"blocking_s": high / 1000})

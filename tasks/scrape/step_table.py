@@ -30,6 +30,8 @@ _BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\
 _BODIES = (b"/s/device:", b"total_weights:", b"perplexity:")  # one of these stands in each of its matches
 _BODY_ORDER = (b"TF", b"To", b"to", b"pe")  # how they follow one another in a row
 HEAD_WITHIN = 200  # bytes
+# a head whose fields were lost before the next one: there may be millions
+_EMPTY = re.compile(rb"completed step: ?\d{0,18},?[ \t]*completed step")
 # what comes after a line that was not cut off by the end
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
@@ -192,15 +194,17 @@ class StepTable:
             self.source_file = prefix.source if prefix else None
 
     def _read_one(self, window: Window, position: int, spans: list[tuple[int, int]]) -> dict[str, Any] | None:
-        line = parse_step(window.data, position, last=window.last, before=self._before)
-        prefix = prefix_of_step(window.data, position)
-        begin = prefix.start if prefix else position
-        source = window.source(position)
+        line = None
+        if not _EMPTY.match(window.data, position):
+            line = parse_step(window.data, position, last=window.last, before=self._before)
         if line is None:
             if len(self.unread) < UNREAD_SHOWN:
                 self.unread.append(begin_of(window, position))
             self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
             return None
+        prefix = prefix_of_step(window.data, position)
+        begin = prefix.start if prefix else position
+        source = window.source(position)
         self.glued += begin > 0 and not window.data[begin - 1 : begin].isspace()
         self._note(window, line)
         # profiler and rampup steps lack fields by design

@@ -115,3 +115,19 @@ def test_evaluations_old_and_new(read: Any) -> None:
     assert (old["step"], old["total_weights"], old["eval_steps"]) == (9, 8192.0, None)
     assert old["loss"] != old["loss"]
     assert run.steps.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("printed", "count"), [("0.000 billion", None), ("0.001 billion", 10**6), ("1.104 billion", 1_104_000_000)]
+)
+def test_a_count_that_was_rounded_away_is_none(logs: Any, printed: str, count: int | None) -> None:
+    (run,) = scrape_text(logs.framed(f"number parameters: {printed}", logs.step(0)), name="x").runs
+    assert (run.parameters.count, run.parameters.printed) == (count, printed)
+
+
+def test_heads_whose_fields_were_lost_are_counted_and_not_read(logs: Any) -> None:
+    lost = "completed step: 99, " * 5000
+    (run,) = scrape_text(logs.framed(logs.step(0), lost + logs.step(1), logs.step(2)), name="x").runs
+    assert run.steps["step"].to_list() == [0, 1, 2]
+    assert run.coverage.step_lines_seen == 5003
+    assert not run.coverage.complete

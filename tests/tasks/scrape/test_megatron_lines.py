@@ -1,9 +1,11 @@
 # ruff: noqa: E501 – the lines of these logs are long
 """Every shape of line that Megatron and its relatives are known to print: short lines as public logs show them."""
 
+import json
 import math
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from tasks.records import RunReading
 from tasks.scrape import scrape_text
@@ -142,10 +144,13 @@ def test_memory_timers_and_parameters() -> None:
     assert {(entry["tensor"], entry["pipeline"]): entry["parameters"] for entry in run.ranks if entry["parameters"]} == {
         (0, 0): 178100224, (1, 0): 5933109248,
     }  # fmt: skip
-    assert [(timer["timer"], timer["min_ms"], timer["max_ms"]) for timer in run.timers] == [
+    assert run.timers.select("timer", "min_ms", "max_ms").rows() == [
         ("forward-compute", 193.77, 193.77), ("backward-compute", 73.02, 73.02), ("optimizer", 63.01, 63.01),
         ("batch-generator", 25.27, 25.27), ("train/valid/test-data-iterators-setup", 114.59, 115.6),
     ]  # fmt: skip
+    read_again = type(run).model_validate(json.loads(json.dumps(run.model_dump())))
+    assert_frame_equal(read_again.timers, run.timers)
+    assert run.timers["line"].to_list() == [6, 6, 6, 6, 8]
 
 
 def test_checkpoints() -> None:
