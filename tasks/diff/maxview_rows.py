@@ -47,9 +47,10 @@ def _mean_step(reading: RunReading) -> Cell:
 
 def _parameters(reading: RunReading) -> Cell:
     parameters = reading.parameters
-    if parameters.printed is None or parameters.count is None:
+    if parameters.printed is None:
         return Cell()
-    return Cell(value=float(parameters.count), text=parameters.printed, source=parameters.source)
+    # a count that was rounded to nothing is compared as it is printed
+    return Cell(value=float(parameters.count or 0), text=parameters.printed, source=parameters.source)
 
 
 def _memory(reading: RunReading) -> Cell:

@@ -53,7 +53,8 @@ _PATTERNS = {
 _ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 _MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
 _TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
-_TIMER_NAME = re.compile(rb"(?:\A|(?<=[\s\]:]))([a-z][\w/-]{0,100}) \.{0,100}\Z")
+_TIMER_NAME = re.compile(rb"[a-z][\w/-]{0,100}")
+_NAME_WITHIN = 220  # bytes before the last two dots
 _AXIS = re.compile(rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)\Z")
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
@@ -134,6 +135,12 @@ class MegatronFacts:
                 self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
 
     def _note(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        if name == "timer":  # there may be a dozen behind every row
+            begin = _find_timer(window.data, match.start())
+            if begin is not None:
+                timer = window.data[begin : window.data.index(b" ", begin)]
+                self._time(timer, float(match[1]), float(match[2]), window.source(begin))
+            return
         source = window.source(match.start())
         place = {"line": source.line, "offset": source.offset}
         match name:
@@ -163,10 +170,6 @@ class MegatronFacts:
                     f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[4])
                 }
                 self.memory_of.setdefault(int(match[1]), []).append({"iterations": int(match[2]), **values, **place})
-            case "timer":
-                name_before = _TIMER_NAME.search(window.data, max(0, match.start() - 220), match.start())
-                if name_before is not None:
-                    self._time(name_before[1], float(match[1]), float(match[2]), window.source(name_before.start(1)))
             case "times":
                 for each in _TIME.finditer(window.data, *match.span(1)):
                     self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
@@ -203,6 +206,16 @@ class MegatronFacts:
         if name == "saved":
             event = event.model_copy(update={"committed": True, "committed_line": source.line})
         self.saves[step] = event
+
+
+def _find_timer(data: bytes, dots: int) -> int | None:
+    """Where the name of a timer starts, whose last dots stand at a position: `optimizer ....`."""
+    first = max(0, dots - _NAME_WITHIN)
+    before = data[first:dots].rstrip(b".")
+    if not before.endswith(b" "):
+        return None
+    cut = 1 + max(before.rfind(each, 0, len(before) - 1) for each in (b" ", b"\n", b"\t", b"\r", b"]", b":"))
+    return first + cut if _TIMER_NAME.fullmatch(before, cut, len(before) - 1) else None
 
 
 def _memory_name(key: str) -> str:

@@ -35,7 +35,7 @@ class Window:
 
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
-        return Source(line=self.line + int(np.searchsorted(self.breaks, position)), offset=self.base + position)
+        return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
 
 
 @dataclass(frozen=True)
