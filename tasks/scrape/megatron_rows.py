@@ -116,9 +116,11 @@ def parse_row(data: bytes, position: int, *, last: bool, final: str) -> Row | No
     end = head.end()
     fields: list[Field] = []
     keys: set[str] = set()
+    losses = 0
     while match := _FIELD.match(data, end):
         field = read_field(match)
-        if field is None or field.key in keys:
+        losses += field is not None and field.values[0][0] == "loss"
+        if field is None or field.key in keys or losses > 1:  # two losses, by whatever names, are those of two rows
             return None
         keys.add(field.key)
         fields.append(field)

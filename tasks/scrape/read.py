@@ -164,11 +164,6 @@ def _is_document(head: bytes) -> bool:
     return is_page(head) or b"```" in head or b"~~~" in head
 
 
-def file_chunks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file in chunks."""
-    return FileText(path)()
-
-
 def _check_text(head: bytes, name: str) -> None:
     """Raise LogFormatError for what is no text at all."""
     if not head.strip():

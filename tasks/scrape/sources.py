@@ -3,15 +3,15 @@
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tasks.records import LogReading
 from tasks.scrape.buckets import SCHEME, list_logs, open_log
 from tasks.scrape.errors import LogFormatError
-from tasks.scrape.read import WHOLE_UP_TO, file_chunks, scrape, scrape_chunks, scrape_text
+from tasks.scrape.read import WHOLE_UP_TO, scrape, scrape_chunks, scrape_text
 from tasks.scrape.unwrap import unwrap
+from tasks.scrape.window import FileText
 
 STREAM = "-"
 PIECE = 1 << 20
@@ -77,7 +77,7 @@ def scrape_stream(stream: BinaryIO, *, name: str = "standard input", on_progress
         if file.tell() <= WHOLE_UP_TO:
             file.seek(0)
             return scrape_text(file.read(), name=name)
-        return scrape_chunks(partial(file_chunks, Path(file.name)), name=name)
+        return scrape_chunks(FileText(Path(file.name)), name=name)
 
 
 def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
@@ -136,7 +136,7 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 
     `source`: the name of the run, where an export holds several. Raises LogFormatError if it must be named.
     """
-    with unwrap(partial(file_chunks, path), str(path)) as found:
+    with unwrap(FileText(path), str(path)) as found:
         if source is None and len(found.logs) == 1:
             source = next(iter(found.logs))
         if source not in found.logs:

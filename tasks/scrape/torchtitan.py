@@ -323,8 +323,8 @@ def _is_usual(key: str, printed: bytes) -> bool:
     whole, _, fraction = digits.rstrip(b"%").partition(b".")
     if key in _DECIMALS and len(fraction) not in _DECIMALS[key]:
         return False
-    if key in _THOUSANDS and b"," not in whole and len(whole) > 3:
-        return False
+    if key in _THOUSANDS and (number.startswith(b" ") or (b"," not in whole and len(whole) > 3)):
+        return False  # they are not padded
     if key not in _PADDED:
         return True
     width = len(fraction) + 3

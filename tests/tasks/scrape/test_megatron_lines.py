@@ -241,3 +241,12 @@ def test_rows_read_together_are_those_read_one_by_one(line: str) -> None:
     assert together.height == 300
     for one, other in zip(together.iter_rows(named=True), single.iter_rows(named=True), strict=True):
         assert one == other
+
+
+def test_a_row_with_two_losses_is_two_rows() -> None:
+    """Text of another row, moved into this one, brought its loss under a shorter name."""
+    rows = [CORE.replace(" 5/", f" {n}/") for n in (5, 6, 7, 8)]
+    rows[1] = rows[1].replace("lm loss: ", "lm loss: 4.028905E+00 |loss: ")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [5, 7, 8]
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (4, 3)

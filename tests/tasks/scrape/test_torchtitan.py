@@ -98,3 +98,16 @@ def test_a_line_cut_anywhere_is_not_read() -> None:
 def test_damage_is_seen(damage: str) -> None:
     coverage = read(line(1), line(2).replace("8.50000", damage), line(3)).coverage
     assert (coverage.step_lines_seen, coverage.step_lines_parsed) == (3, 2)
+
+
+def test_a_number_that_is_never_padded_has_one_blank_before_it() -> None:
+    """`tps:  119,209` was `tps: 19,209`, into which a blank and a digit fell."""
+    head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
+    rows = [
+        f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,45{n}  tflops: 2.31  mfu: 0.23%"
+        for n in range(1, 6)
+    ]
+    rows[2] = rows[2].replace("tps: 3", "tps:  13")
+    (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
+    assert run.steps["step"].to_list() == [1, 2, 4, 5]
+    assert run.coverage.step_lines_seen == 5
