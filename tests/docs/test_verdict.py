@@ -14,7 +14,7 @@ from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, LOOKS, chance_of, show_effect
-from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
+from tasks.diff.effect import CONFIDENCE, LIGHT_TAILS, WILD, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
 from tasks.diff.levels import QUICK
 from tasks.diff.noise import NoisePrior, small_sample
@@ -105,10 +105,11 @@ def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
     effect = measure_effect(Sample(baseline=sides[0], candidate=sides[1], prior=prior))
     assert effect is not None
     assert f"s = {100 * effect.scale:.2f} %" in section
-    assert f"= {100 * effect.error:.2f} %, with 0.9 + 14 × 2 = {effect.df:.1f} degrees" in section.replace("\n", " ")
+    assert f"= {100 * effect.error:.2f} %, with 2 + 14 = {effect.df:.1f} degrees" in section.replace("\n", " ")
     assert f"{effect.estimate:.4f} ± {effect.interval()[1] - effect.estimate:.4f}" in section
     assert show_effect(effect) in section
-    assert f"÷ 0.0071 = {effect.estimate / effect.error:.1f}" in section
+    assert f"÷ 0.0060 = {effect.estimate / effect.error:.1f}" in section
+    assert f"light tails (d₀ ≥ {LIGHT_TAILS:g}) and no d is further than {WILD:g} s₀" in DOC
     assert f"more than {show_duration(FAR_APART_S)} between the starts" in DOC
 
 

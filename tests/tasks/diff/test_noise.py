@@ -73,6 +73,23 @@ def test_runs_without_a_partner_wait_for_one() -> None:
     assert (effect.pairs, effect.estimate) == (2, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("df", "last", "expected"),
+    [
+        (20.0, 1.06, "mean"),  # light tails: the mean of 2, 3 and 6 %
+        (3.0, 1.06, "median"),  # heavy ones
+        (20.0, 1.50, "median"),  # light ones, which the last pair does not have
+    ],
+)
+def test_the_effect_is_a_mean_only_under_light_tails(df: float, last: float, expected: str) -> None:
+    prior = NoisePrior(scale=0.02, df=df, pairs=200)
+    effect = measure_effect(Sample(baseline=(1.0, 1.0, 1.0), candidate=(1.02, 1.03, last), prior=prior))
+    assert effect is not None
+    differences = np.log([1.02, 1.03, last])
+    assert effect.estimate == pytest.approx(getattr(np, expected)(differences))
+    assert effect.mean == (expected == "mean")
+
+
 def test_more_noise_wants_more_runs() -> None:
     def wanted(scale: float) -> int | None:
         prior = NoisePrior(scale=scale, df=20.0, pairs=200)
