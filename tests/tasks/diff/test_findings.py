@@ -191,18 +191,22 @@ def test_configs_out_of_logs_are_compared_too(make_run: MakeRun, find: Find) -> 
 # ---------------------------------------------------------------- what is declared, and what kind a difference is
 
 
+TOLD = "declared-software"
+
+
 @pytest.mark.parametrize(
     ("software", "versions", "kinds"),
     [
         ((), {"jax": "1", "jaxlib": "1", "libtpu": "2", "numpy": "1"}, {"package-version"}),
-        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "2", "numpy": "1"}, set()),  # they go along with JAX
-        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "1", "numpy": "2"}, {"package-version"}),
-        (("numpy==2", "Orbax_Checkpoint==9"), {"numpy": "2", "orbax-checkpoint": "9"}, set()),
-        (("python /env/bin/python",), {"jax": "2", "numpy": "2", "python": "3.13"}, set()),
-        (("project",), {"numpy": "2", "flax": "9"}, set()),
+        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "2", "numpy": "1"}, {TOLD}),  # they go along with JAX
+        (("jax==2",), {"jax": "2", "jaxlib": "2", "libtpu": "1", "numpy": "2"}, {"package-version", TOLD}),
+        (("numpy==2", "Orbax_Checkpoint==9"), {"numpy": "2", "orbax-checkpoint": "9"}, {TOLD}),
+        (("python /env/bin/python",), {"jax": "2", "numpy": "2", "python": "3.13"}, {TOLD}),
+        (("project",), {"numpy": "2", "flax": "9"}, {TOLD}),
+        (("maxtext==0.2.5",), {"numpy": "2", "flax": "9"}, {TOLD}),  # it brings its own
     ],
 )
-def test_declared_software_is_no_finding(
+def test_declared_software_is_only_told(
     software: tuple[str, ...], versions: dict[str, str], kinds: set[str], make_run: MakeRun, find: Find
 ) -> None:
     ones = dict.fromkeys([*versions, "jax", "jaxlib"], "1")
@@ -210,6 +214,23 @@ def test_declared_software_is_no_finding(
     here = Environment(jax=versions.get("jax", "1"), jaxlib=versions.get("jaxlib", "1"))
     plan = {"versions": ones | versions, "software": software}
     assert set(find(left, make_run("nnx", plan=plan, reading={"environment": here}))) == kinds
+
+
+def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) -> None:
+    """A plan knows what was installed when it was made, the run what it imported."""
+    planned = {"jax": "0.12.0", "jaxlib": "0.12.0", "flax": "0.12.12"}
+    left = make_run("linen", plan={"versions": planned})
+    inside = {"trainer": {"versions": planned | {"jax": "0.11.1", "jaxlib": "0.11.2"}}}
+    plan = {"versions": planned | {"jax": "0.11.0"}, "software": ("jax==0.11.0",)}
+    found = find(left, make_run("nnx", plan=plan, record={"program": inside}))[TOLD]
+    assert found.message == (
+        "the arms run different packages, as declared: jax 0.12.0 and 0.11.1, jaxlib 0.12.0 and 0.11.2"
+    )
+    assert found.effect == "note"
+    assert [evidence.value for evidence in found.evidence] == [
+        "jax 0.12.0, jaxlib 0.12.0 (as installed when it was planned)",
+        "jax 0.11.1, jaxlib 0.11.2 (as the run itself says)",
+    ]
 
 
 def test_another_jax_than_declared_is_one(make_run: MakeRun, find: Find) -> None:
