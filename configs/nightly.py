@@ -47,6 +47,8 @@ class Nightly(Frozen):
     slices: dict[Name, Count] = {}
     owners: dict[Name, Text] = {}
     quarantine: tuple[Quarantine, ...] = ()
+    # owner/name#12: the pull request, or issue, on GitHub whose one comment shows the last night
+    comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -55,6 +55,7 @@ def compare(
     max_repeats: int | None = None,
     out: Out = DEFAULT_OUT,
     fresh: Annotated[bool, Parameter(negative="")] = False,
+    comment: str | None = None,
     json_: Json = False,
 ) -> int:
     """Train both arms of a comparison and say what differs.
@@ -88,6 +89,9 @@ def compare(
         The runs per arm for that; 30 by default.
     fresh
         Train again even if equal runs have finished before.
+    comment
+        A pull request on GitHub, owner/name#12: its one comment of this comparison is written or brought up to date,
+        with the token in MAXVIEW_GITHUB_TOKEN.
     """
     from configs.durations import read_budget
     from tasks.arms import ArmWishes
@@ -105,6 +109,10 @@ def compare(
     )
     budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
     resolve(request, Path(out))
+    if comment is not None:
+        from tasks.publish.pull_request import parse_pull_request
+
+        parse_pull_request(comment)
     _check_out(out)
 
     def run() -> Any:
@@ -127,6 +135,7 @@ def compare(
             max_repeats=max_repeats,
             out=_place(out),
             fresh=fresh,
+            comment=comment,
             return_state=True,
         )
 

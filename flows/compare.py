@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
@@ -29,12 +29,15 @@ from tasks.launch import job
 from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
 from tasks.partner import find_partner
+from tasks.publish.comment import comparison_comment
+from tasks.publish.site import PublishedPage
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.refs import LONGEST_NAME
 from tasks.resolve import Request
 from tasks.scrape import CheckpointCommitted
 from tasks.steps import (
+    comment_step,
     diff_step,
     forget_step,
     launch_step,
@@ -118,6 +121,9 @@ def compare(
     ] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
+    comment: Annotated[
+        str | None, Field(description="A pull request on GitHub, owner/name#12, whose comment shows the verdict")
+    ] = None,
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
     report, jobs, began = current_report(), current_jobs(), time.monotonic()
@@ -149,13 +155,28 @@ def compare(
                 result = diff_step(runs, store)
             else:
                 result = run_until_decided(runs, spare, store, report, jobs, patience=patience, began=began)
-            report.compared(result, publish_step(result, store))
-            comparisons.append(result)
+            page = publish_step(result, store)
+            report.compared(result, page)
+            comparisons.append((result, page))
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
-    summarise_step(comparisons, comparison)
+    results = [result for result, _ in comparisons]
+    summarise_step(results, comparison)
+    problem = write_comment(comparisons, comparison, comment) if comment else ""
+    if problem:
+        report.troubled(problem)
     forget_step(flow_run.id, store)
-    return final_state(comparisons)
+    return final_state(results, problem)
+
+
+def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, place: str) -> str:
+    """Write the comment on a pull request; returns what went wrong with it, which hides no verdict."""
+    try:
+        comment_step(comparison_comment(comparisons, name), place)
+    except Exception as error:
+        get_run_logger().exception("%s failed", comment_step.name)
+        return f"no comment: {type(error).__name__}: {error}"
+    return ""
 
 
 def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> Iterator[RunRecord]:
@@ -222,10 +243,11 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
     return record
 
 
-def final_state(comparisons: list[ComparisonRecord]) -> State[Any]:
+def final_state(comparisons: list[ComparisonRecord], problem: str = "") -> State[Any]:
     """The flow run's end: Failed if something regressed or an arm died, else Completed; its name is the verdict."""
     status = exit_status(comparisons)
-    message = " · ".join(f"{record.case}: {record.headline}" for record in comparisons)[:1000]
+    verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
+    message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
     if status == 1:
         return Failed(name="Regressed", message=message)
     names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}

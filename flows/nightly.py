@@ -1,7 +1,7 @@
 """The flow `nightly`: plan → every cell a `compare`, as many at once as the target has slices → summary and message."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from typing import Annotated, Any
@@ -18,10 +18,17 @@ from flows.jobs import Jobs, jobs_of_a_night
 from flows.report import Report, current_report, reporting_to
 from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.outage import is_outage, outlast
-from tasks.publish.nightly import night_headline
+from tasks.publish.nightly import comment_markdown, night_headline
 from tasks.publish.site import PublishedPage
 from tasks.records import ComparisonRecord
-from tasks.steps import finish_night_step, forget_step, notify_night_step, plan_night_step, publish_night_step
+from tasks.steps import (
+    comment_step,
+    finish_night_step,
+    forget_step,
+    notify_night_step,
+    plan_night_step,
+    publish_night_step,
+)
 from tasks.store import Store, open_store
 
 
@@ -141,12 +148,19 @@ class CellReport(Report):
 def publish(record: NightRecord, store: Store) -> list[str]:
     """Summary and message; what goes wrong with them is told, and hides nothing of what the night found."""
     problems = []
-    for step in (publish_night_step, notify_night_step):
+    steps: list[tuple[str, Callable[[], Any]]] = [
+        (publish_night_step.name, lambda: publish_night_step(record, store)),
+        (notify_night_step.name, lambda: notify_night_step(record, store)),
+    ]
+    place = record.plan.comment
+    if place is not None:
+        steps.append((comment_step.name, lambda: comment_step(comment_markdown(record), place)))
+    for name, step in steps:
         try:
-            step(record, store)
+            step()
         except Exception as error:
-            get_run_logger().exception("%s failed", step.name)
-            problems.append(f"{step.name}: {type(error).__name__}: {error}")
+            get_run_logger().exception("%s failed", name)
+            problems.append(f"{name}: {type(error).__name__}: {error}")
     return problems
 
 

@@ -33,6 +33,9 @@ class Report:
     def extended(self, plans: Sequence[RunPlan], why: str) -> None:
         """Further runs of a case that is not decided; without plans: why it stays so."""
 
+    def troubled(self, text: str) -> None:
+        """Something beside the comparisons went wrong."""
+
     def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         """A case has its verdict and its page."""
 

@@ -152,5 +152,8 @@ class TerminalReport(Report):
         if why:
             self.console.print(escape(why), soft_wrap=True)
 
+    def troubled(self, text: str) -> None:
+        self.console.print(escape(visible(text)), style="red", soft_wrap=True)
+
     def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         self.comparisons.append((record, page))

@@ -58,6 +58,7 @@ class NightPlan(Frozen):
     request: str  # hash of what was wanted: another wish is another night
     commits: dict[str, str] = {}  # comparison -> the commit of its branch, which the next night starts from
     cells: tuple[NightCell, ...] = ()
+    comment: str | None = None  # owner/name#12: where its summary is shown
 
 
 class CellResult(Frozen):
@@ -155,6 +156,7 @@ def make_plan(
         request=wanted,
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
+        comment=nightly.comment,
     )
 
 

@@ -1,9 +1,11 @@
 """The steps as Prefect tasks: thin shells that add tracking, and retries where there is I/O."""
 
+import os
 import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 from prefect import task
@@ -14,6 +16,7 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 from prefect.logging import get_run_logger
@@ -30,6 +33,7 @@ from tasks.outage import outlast, unless_away
 from tasks.owners import forget, own
 from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
+from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -43,6 +47,8 @@ from tasks.watch import JobEvent, LogLine, watch
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
+TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
+TOKEN_BLOCK = "maxview-github-token"
 
 
 @task(name="resolve", cache_policy=NO_CACHE)
@@ -192,6 +198,30 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
     outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
+
+
+@task(name="comment", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def comment_step(body: str, place: str) -> str:
+    """The one comment of a pull request that this text replaces; returns its address."""
+    address = put_comment(
+        parse_pull_request(place), body, token=_find_token(), api=os.environ.get("GITHUB_API_URL") or API
+    )
+    get_run_logger().info("%s", address)
+    return address
+
+
+def _find_token() -> str:
+    """GitHub's token out of the environment or a block, and never into a log, a parameter or an error."""
+    token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
+    if token is not None:
+        return token
+    try:
+        block = cast(Secret[str], Secret.load(TOKEN_BLOCK))
+    except ValueError as error:
+        raise CommentError(
+            f"no token for GitHub: set {TOKENS[0]}, or make a Secret block that is called {TOKEN_BLOCK}"
+        ) from error
+    return str(block.get())
 
 
 @task(name="tell what changed", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)

@@ -1,10 +1,11 @@
 """A Google Cloud Storage server on loopback: the JSON API with generations, preconditions, ranges and checksums.
 
-`python tests/standins/gcs.py BUCKET…` prints its address and serves until it is ended; of a bucket that is given as
-`name:get,list` its clients may do no more than that. What is kept here, because real clients
-rely on it: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for a conditional read);
-`startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart bodies whose lines end
-with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite, copy, patch, batch.
+`python tests/standins/gcs.py BUCKET…` prints its address and serves until it is ended. Of a bucket that is given as
+`name:get,list` its clients may do no more than that, and `name=folder` holds that folder's files. What is kept here,
+because real clients rely on it: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for a
+conditional read); `startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart bodies
+whose lines end with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite, copy, patch,
+batch; permissions and the question for them.
 """
 
 import base64
@@ -16,6 +17,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -445,8 +447,11 @@ class Server(ThreadingHTTPServer):
 def main() -> None:
     service = Service()
     for word in sys.argv[1:]:
+        word, _, folder = word.partition("=")
         name, colon, granted = word.partition(":")
         service.buckets[name] = Bucket(granted=frozenset(granted.split(",")) if colon else EVERYTHING)
+        for path in (path for path in Path(folder).rglob("*") if path.is_file()) if folder else ():
+            service.put(name, path.relative_to(folder).as_posix(), path.read_bytes(), {}, {})
     server = Server(("127.0.0.1", 0), type("BoundHandler", (Handler,), {"service": service}))
     ADDRESS[0] = f"http://127.0.0.1:{server.server_address[1]}"
     sys.stdout.write(f"{ADDRESS[0]}\n")

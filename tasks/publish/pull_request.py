@@ -1,0 +1,109 @@
+"""Puts a Markdown text into the one comment of a pull request that carries its mark: made once, then kept up to date.
+
+GitHub's REST API, where the comments of a pull request are those of its issue:
+https://docs.github.com/en/rest/issues/comments
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from configs.schema import Frozen
+
+API = "https://api.github.com"
+VERSION = "2022-11-28"
+TIMEOUT_S = 30
+PER_PAGE = 100
+LONGEST = 65_000  # characters; GitHub takes 65,536
+CUT = "\n\n… cut off here: the whole of it is in the store.\n"
+
+_OWNER = r"[A-Za-z0-9][A-Za-z0-9-]{0,99}"
+_NAME = r"(?!\.{1,2}[#/])[A-Za-z0-9._-]{1,100}"
+_PLACE = re.compile(
+    rf"(?:https://[^/\s]+/)?(?P<owner>{_OWNER})/(?P<name>{_NAME})(?:#|/pull/|/issues/)(?P<number>[0-9]{{1,9}})"
+)
+
+
+class CommentError(ValueError):
+    """The comment cannot be written; the message says what to do. It never holds the token."""
+
+
+class PullRequest(Frozen):
+    """A pull request, or an issue, of a repository on GitHub."""
+
+    owner: str
+    name: str
+    number: int
+
+
+def parse_pull_request(text: str) -> PullRequest:
+    """The pull request that `owner/name#12`, or its address, means. Raises CommentError."""
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise CommentError(f"{text!r} is no pull request: give owner/name#12, or its address (https://…/pull/12)")
+    return PullRequest(owner=match["owner"], name=match["name"], number=int(match["number"]))
+
+
+def put_comment(place: PullRequest, body: str, *, token: str, api: str = API) -> str:
+    """Write `body`, whose first line is its mark, into the comment that begins with that mark, or into a new one.
+
+    A comment that is so already is left alone. Returns the comment's address. Raises CommentError, and
+    httpx.TransportError where GitHub is not reached, which may be tried again.
+    """
+    marker = body.partition("\n")[0]
+    if not re.fullmatch(r"<!-- .+ -->", marker):
+        raise ValueError(f"a comment begins with its mark, this one with {marker!r:.60}")
+    text = body if len(body) <= LONGEST else body[: LONGEST - len(CUT)].rpartition("\n")[0] + CUT
+    headers = {
+        "Accept": "application/vnd.github+json",
+        "Authorization": f"Bearer {token}",
+        "X-GitHub-Api-Version": VERSION,
+        "User-Agent": "maxview",
+    }
+    with httpx.Client(base_url=api.rstrip("/"), headers=headers, timeout=TIMEOUT_S) as client:
+        folder = f"/repos/{place.owner}/{place.name}/issues"
+        for comment in _list(client, f"{folder}/{place.number}/comments"):
+            if _first_line(comment) != marker:  # one that only quotes it is somebody's answer
+                continue
+            if comment["body"].replace("\r\n", "\n") == text:
+                return str(comment["html_url"])
+            return str(_ask(client, "PATCH", f"{folder}/comments/{int(comment['id'])}", text)["html_url"])
+        return str(_ask(client, "POST", f"{folder}/{place.number}/comments", text)["html_url"])
+
+
+def _first_line(comment: dict[str, Any]) -> str:
+    return (comment.get("body") or "").partition("\n")[0].rstrip("\r")
+
+
+def _list(client: httpx.Client, path: str) -> Iterator[dict[str, Any]]:
+    """Every comment, oldest first, a page at a time."""
+    url: str | None = f"{path}?per_page={PER_PAGE}"
+    while url:
+        answer = client.get(url)
+        yield from _read(answer)
+        url = answer.links.get("next", {}).get("url")
+        if url and httpx.URL(url).host != client.base_url.host:
+            raise CommentError(f"GitHub's next page is at {httpx.URL(url).host}, not at {client.base_url.host}")
+
+
+def _ask(client: httpx.Client, method: str, path: str, text: str) -> Any:
+    return _read(client.request(method, path, json={"body": text}))
+
+
+def _read(answer: httpx.Response) -> Any:
+    if answer.is_success:
+        return answer.json()
+    remedy = {
+        401: "the token is not valid any more: make a new one",
+        403: "the token may not comment there, or GitHub's limit is reached: give it `pull requests: write`",
+        404: "there is no such pull request, or the token does not see it: check owner/name#number and the token",
+        410: "issues are turned off there",
+    }.get(answer.status_code, "try again")
+    try:
+        said = str(answer.json().get("message", ""))
+    except (ValueError, AttributeError):
+        said = ""
+    place = answer.request.url.path
+    raise CommentError(f"{answer.request.method} {place}: {answer.status_code} {said}; {remedy}")
