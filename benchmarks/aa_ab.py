@@ -25,9 +25,9 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.comparison import diff
 from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, LOOKS, chance_of, decide_noisy
-from tasks.diff.effect import Sample
+from tasks.diff.effect import Sample, location_variance
 from tasks.diff.levels import Level, Levels
-from tasks.diff.noise import NoisePrior, small_sample
+from tasks.diff.noise import NoisePrior
 from tasks.diff.parity import compare_metric
 from tasks.diff.time_rows import QUICK, Circumstances
 from tasks.diff.until import next_repeats
@@ -70,8 +70,9 @@ def main() -> None:
     print_sequential(noise, halves, max(200, arguments.resampled // 10))
     print_losses(noise)
     for effect, runs in ((SLOWER, 3), (LITTLE, 10)):
-        limit = smallest_noise(log(effect), runs)
-        print(f"  {100 * (effect - 1):.0f} % by {runs} repeats at 95 % needs pairs that scatter by {100 * limit:.2f} %")
+        light, heavy = (f"{100 * smallest_noise(log(effect), runs, mean=mean):.2f} %" for mean in (True, False))
+        print(f"  {100 * (effect - 1):.0f} % by {runs} repeats at 95 % needs pairs that scatter by {light} ({heavy} "
+              "where medians are taken)")  # fmt: skip
 
 
 def print_real(noise: Noise, halves: Sequence[tuple[list[range], Priors]], pairs: int) -> None:
@@ -233,10 +234,10 @@ def print_losses(noise: Noise) -> None:
         print(f"loss + {LOSS_CHANGE:g} from step k on, {name}: found at k {number} of {total} times (target: always)")
 
 
-def smallest_noise(effect: float, runs: int) -> float:
-    """The scatter of pairs up to which an effect is found 95 times in 100, if it is known and has no heavy tails."""
+def smallest_noise(effect: float, runs: int, *, mean: bool) -> float:
+    """The scatter of pairs up to which one clock finds an effect 95 times in 100, if that scatter is well known."""
     lucky = float(stats.norm.isf(CHANCE / LOOKS / 2) + stats.norm.ppf(0.95))
-    return expm1(effect / lucky / sqrt(small_sample(runs).location_variance))
+    return expm1(effect / lucky / sqrt(location_variance(runs, mean=mean)))
 
 
 def share(number: int, total: int) -> str:
