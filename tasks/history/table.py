@@ -8,6 +8,7 @@ that were put together. A comparison found twice counts once, as it was made las
 import hashlib
 import io
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import polars as pl
@@ -22,6 +23,7 @@ from tasks.store.folder import Store
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 UNDATED = "undated"
+DELETIONS = 10  # at once: in a bucket each is a request
 ATTEMPTS = 5  # of a reader whose files are compacted away under its eyes
 
 
@@ -100,9 +102,9 @@ def compact_history(files: Files) -> int:
     content = to_parquet(rows)
     name = f"{COMPACTED}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     files.write(name, content)
-    for entry in entries:
-        if entry.name in data and entry.name != name:
-            files.delete(entry.name, version=entry.version)  # a comparison that was written anew meanwhile stays
+    put_in = [entry for entry in entries if entry.name in data and entry.name != name]
+    with ThreadPoolExecutor(DELETIONS) as pool:  # a comparison that was written anew meanwhile stays
+        list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), put_in))
     return len(entries)
 
 

@@ -3,11 +3,11 @@
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
+from uuid import uuid4
 
 from tasks.store.atomic import StoreError, write_bytes_atomically
 
@@ -142,17 +142,17 @@ class LocalFiles:
         if self._version(path) != version:
             return False
         # taken aside first: between a look and an unlink another writer could put a newer file under the name
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".deleted-") as aside:
-            taken = Path(aside) / "file"
-            try:
-                os.rename(path, taken)
-            except FileNotFoundError:
-                return False
-            if self._version(taken) == version:
-                return True
+        taken = path.with_name(f".deleted-{uuid4().hex}")
+        try:
+            os.rename(path, taken)
+        except FileNotFoundError:
+            return False
+        removed = self._version(taken) == version
+        if not removed:
             with contextlib.suppress(FileExistsError):  # an even newer one is there: that one stands
                 os.link(taken, path)
-            return False
+        taken.unlink()
+        return removed
 
     def url(self, name: str) -> str:
         return str(self._path(name))
