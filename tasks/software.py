@@ -47,7 +47,8 @@ def check_packages(words: Sequence[str]) -> list[str]:
 def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
     """The interpreter of an environment with the checkout's dependencies, in which `words` win over what it pins.
 
-    Raises ConfigError for words that are no requirements, SoftwareError if it cannot be built.
+    They do not win over what other packages ask for: what those cannot run with would only die later. Raises
+    ConfigError for words that are no requirements, SoftwareError if it cannot be built.
     """
     problems = check_packages(words)
     if problems:
@@ -55,20 +56,21 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
     project = checkout / "pyproject.toml"
     if not project.is_file():
         raise ConfigError([f"{checkout}: has no pyproject.toml, which would tell what its trainer needs"])
-    overrides = sorted(word for word in words if word != PROJECT)
-    facts = [platform.python_version(), *overrides, project.read_text(encoding="utf-8")]
+    asked = sorted(word for word in words if word != PROJECT)
+    names = {canonicalize_name(Requirement(word).name) for word in asked}
+    kept = [str(item) for item in read_dependencies(project) if canonicalize_name(item.name) not in names]
+    facts = [platform.python_version(), *asked, *kept, project.read_text(encoding="utf-8")]
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     if not folder.is_dir():
-        # what is asked for comes by itself too: the project may not depend on it; its pins may have a date
-        _build(folder, checkout, overrides, ["--requirements", "pyproject.toml", *overrides])
+        _build(folder, checkout, [*kept, *asked])
     return str(folder / "bin" / "python")
 
 
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     """The interpreter of an environment with the MaxText that one of the words is (`maxtext==0.2.5`).
 
-    Its packages are the oldest that it allows, with which it was released; the other words win over them. Raises
-    ConfigError for words that are no requirements or name no MaxText, SoftwareError if it cannot be built.
+    Its packages are the oldest that it allows, with which it was released, but for those that the other words name.
+    Raises ConfigError for words that are no requirements or name no MaxText, SoftwareError if it cannot be built.
     """
     problems = check_packages(words)
     wanted = [Requirement(word) for word in words if not problems and word != PROJECT]
@@ -83,25 +85,25 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     facts = [MAXTEXT, platform.python_version(), *texts]
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     if not folder.is_dir():
-        others = [str(item) for item in wanted if item not in named]
-        _build(folder, cache, others, ["--resolution=lowest", *texts])
+        cache.mkdir(parents=True, exist_ok=True)
+        _build(folder, cache, texts, "--resolution=lowest")
     return str(folder / "bin" / "python")
 
 
-def _build(folder: Path, place: Path, overrides: Sequence[str], wanted: Sequence[str]) -> None:
-    """Make the environment `folder`; uv runs in `place`, whose settings it reads."""
+def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> None:
+    """Make the environment `folder`; uv runs in `place`, whose settings it reads: a checkout's pins may have a date."""
     uv = shutil.which("uv")
     if uv is None:
         raise SoftwareError("uv is not installed: an arm's own packages need it (pip install uv)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        winning = unfinished / "overrides.txt"
-        winning.write_text("".join(f"{word}\n" for word in overrides))
+        listed = unfinished / "requirements.txt"
+        listed.write_text("".join(f"{word}\n" for word in wanted), encoding="utf-8")
         environment = unfinished / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
-        _run([*install, *wanted], place, {"UV_OVERRIDE": str(winning)})
+        _run([*install, *options, "--requirements", str(listed)], place)
         try:
             environment.rename(folder)
         except OSError:
@@ -111,18 +113,30 @@ def _build(folder: Path, place: Path, overrides: Sequence[str], wanted: Sequence
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _run(argv: Sequence[str], folder: Path, extra: Mapping[str, str] | None = None) -> None:
+def _run(argv: Sequence[str], folder: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
     try:
         done = subprocess.run(
-            argv, cwd=folder, env=kept | dict(extra or {}), capture_output=True, text=True, check=False,
+            argv, cwd=folder, env=kept, capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL, timeout=BUILD_TIMEOUT_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SoftwareError(f"uv took longer than {BUILD_TIMEOUT_S:g} s for the packages of {folder}") from error
     if done.returncode:
         tail = "\n".join(done.stderr.strip().splitlines()[-TAIL_LINES:])
-        raise SoftwareError(f"the packages of {folder} cannot be installed:\n{tail}")
+        raise SoftwareError(
+            f"the packages of {folder} cannot be installed (versions that go together are named one by one, for "
+            f"example --with ARM:jax==… --with ARM:flax==…):\n{tail}"
+        )
+
+
+def read_dependencies(project: Path) -> list[Requirement]:
+    """What a pyproject.toml says that the project depends on. Raises ConfigError."""
+    try:
+        table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
+        return [Requirement(line) for line in table.get("dependencies", ())]
+    except (tomllib.TOMLDecodeError, InvalidRequirement, UnicodeDecodeError) as error:
+        raise ConfigError([f"{project}: cannot be read: {error}"]) from error
 
 
 def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]:
@@ -130,13 +144,8 @@ def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]
     project = checkout / "pyproject.toml"
     if not project.is_file():
         return []
-    try:
-        table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
-        wanted = [Requirement(line) for line in table.get("dependencies", ())]
-    except (tomllib.TOMLDecodeError, InvalidRequirement, UnicodeDecodeError) as error:
-        raise ConfigError([f"{project}: cannot be read: {error}"]) from error
     return [
         f"{item} (installed: {versions[item.name]})"
-        for item in wanted
+        for item in read_dependencies(project)
         if item.name in versions and not item.specifier.contains(versions[item.name], prereleases=True)
     ]

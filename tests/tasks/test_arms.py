@@ -190,4 +190,7 @@ def test_packages_of_an_arm_win_over_what_the_project_pins(tmp_path: Path) -> No
     assert make_environment(("project",), tmp_path, cache) != python
     with pytest.raises(SoftwareError, match="cannot be installed"):
         make_environment(("idna==0.0.1",), tmp_path, cache)
+    # what another package asks for is no pin of the project's: with it, that package would die at its first use
+    with pytest.raises(SoftwareError, match=r"(?s)versions that go together.*markdown-it-py"):
+        make_environment(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
     assert len(list((cache / "environments").iterdir())) == 2  # nothing half-made
