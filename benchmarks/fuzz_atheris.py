@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-from benchmarks.fuzz_logs import SPECS, make_example, read, texts_in
+from benchmarks.fuzz_judge import read, texts_in
+from benchmarks.fuzz_logs import make_example
+from benchmarks.fuzz_specs import SPECS
 from tasks.scrape import display_lines, to_json
 
 SEEDS = 50  # logs of each dialect to begin with

@@ -2,9 +2,10 @@
 
     python -m benchmarks.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
 
-Every example is a log of one dialect, in one of the wrappings, with up to six stretches cut, flipped, doubled, moved or
-overwritten; `benchmarks/fuzz_logs.py` makes them and judges what is read. An example that takes more than ten seconds
-counts as a hang. Exit status 1 if anything was found. A finding names its dialect and seed, which make it again.
+Every example is a log of one dialect, of one writer or of two, in one of the wrappings, with up to six stretches cut,
+flipped, doubled, moved or overwritten. `benchmarks/fuzz_logs.py` makes them; `fuzz_judge.py` judges what is read and
+says what it excuses. An example that takes more than ten seconds counts as a hang. Exit status 1 if anything was found.
+A finding names its dialect and seed, which make it again.
 """
 
 import argparse
@@ -13,7 +14,8 @@ import time
 import traceback
 from collections import Counter
 
-from benchmarks.fuzz_logs import SPECS, make_example, try_example
+from benchmarks.fuzz_logs import make_example, try_example
+from benchmarks.fuzz_specs import SPECS
 from benchmarks.machine import describe_machine
 
 HANG_S = 10.0

@@ -18,6 +18,9 @@ PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "back
 _SIZES = re.compile(r"'(\w+)': (\d+)")
 
 
+PERCENT_SLACK = 1.0  # what the second decimal of used and limit can do to a hundred times their quotient, and as much
+
+
 @dataclass
 class Facts:
     """What was read so far; of what a log says twice (a restart), the first is kept, of its end the last."""
@@ -106,6 +109,10 @@ class Facts:
     def _take_device(self, match: re.Match[bytes], window: Window) -> None:
         source = window.source(match.start())
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
+        # two decimals each, and the share of the one in the other: a number that lost a digit shows
+        rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
+        if not limit or abs(100 * used / limit - percent) > 0.01 + rounded:
+            return
         device = match[4].decode("utf-8", "replace")
         self._device_memory.setdefault(
             device,

@@ -55,6 +55,7 @@ class Form:
     total: int | None
     step: Shape
     fields: tuple[tuple[str, Shape], ...]
+    literals: tuple[bytes, ...]  # what stands before each number: `| lm loss: `
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -64,7 +65,8 @@ class Form:
 
 def form_of(row: Row) -> Form:
     """The form of a row."""
-    return Form(row.total, row.step_field.shape, tuple((field.key, _shape(field)) for field in row.fields))
+    fields = tuple((field.key, _shape(field)) for field in row.fields)
+    return Form(row.total, row.step_field.shape, fields, tuple(field.literal for field in row.fields))
 
 
 def _shape(printed: Field) -> Shape:
@@ -135,10 +137,14 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
     if not _fits(row.step_field, {other.step for other in trusted}):
         return True
     shapes: dict[str, set[Shape]] = {}
+    literals: dict[str, set[bytes]] = {}
     for other in trusted:
-        for key, shape in other.fields:
+        for (key, shape), literal in zip(other.fields, other.literals, strict=True):
             shapes.setdefault(key, set()).add(shape)
+            literals.setdefault(key, set()).add(literal)
     for printed in row.fields:
+        if printed.literal not in literals.get(printed.key, {printed.literal}):
+            return True  # a colon or a blank less
         if printed.key not in shapes:
             if printed.key not in KNOWN or printed.shape != _USUAL.get(printed.key, printed.shape):
                 return True

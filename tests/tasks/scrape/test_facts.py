@@ -131,3 +131,14 @@ def test_heads_whose_fields_were_lost_are_counted_and_not_read(logs: Any) -> Non
     assert run.steps["step"].to_list() == [0, 1, 2]
     assert run.coverage.step_lines_seen == 5003
     assert not run.coverage.complete
+
+
+@pytest.mark.parametrize(("line", "used"), [
+    ("Using (GB) 17.0 / 65.28 (26.041667%)", [17.0]),
+    ("Using (GB) 217.0 / 65.28 (26.041667%)", []),  # a digit more
+    ("Using (GB) 17.0 / 6.28 (26.041667%)", []),
+])  # fmt: skip
+def test_memory_that_is_not_its_own_share_is_damaged(logs: Any, line: str, used: list[float]) -> None:
+    log = logs.framed(f"\t{line} on TPU_0(process=0,(0,0,0,0))", logs.step(0))
+    (run,) = scrape_text(log, name="x").runs
+    assert [device.used_gb for device in run.memory.devices] == used

@@ -1,8 +1,8 @@
 """Logs of every dialect, wrapped and damaged: nothing crashes, and every number that is read was written."""
 
-import importlib.util
+import importlib
 import random
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,11 @@ UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthC
 
 
 @pytest.fixture(scope="module")
-def fuzzing() -> Any:
+def fuzzing() -> Iterator[Any]:
     """The module that makes and judges the logs; benchmarks are not installed."""
-    path = Path(__file__).parents[3] / "benchmarks" / "fuzz_logs.py"
-    spec = importlib.util.spec_from_file_location("fuzz_logs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_logs"] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[3]))
+        yield importlib.import_module("benchmarks.fuzz_logs")
 
 
 # the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;

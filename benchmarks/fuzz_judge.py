@@ -1,0 +1,195 @@
+"""Judges the reading of a damaged log by what was written.
+
+A number is right if it was written in the row of its step. What else is excused, because the text alone cannot tell it:
+
+- a number that stands under its key letter for letter as the trainer prints it: a digit that became another, or one
+  lost or doubled where the number keeps its decimals and its padding. Of Megatron's numbers with an exponent, which
+  have one digit before the point and a fixed count behind it, that is a digit that became another, in the exponent
+  too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
+  became another, and with `.3f` one of those before the point;
+- in a log of one row, a number as an earlier version of the trainer printed it;
+- a number of a row whose own step number was damaged in this way;
+- a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
+  labels were damaged is split into runs, and the row is in one of them under what its own text says.
+
+Not excused are, in a MaxText log of twelve rows or more, numbers that the rows around contradict (`_missed`): a step
+out of its order, unless the whole row was doubled or moved, and seconds, rates and perplexities that are off by a tenth
+or more where both neighbours are right. Nor is anything that other lines are said to hold and do not (`_not_said`).
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.fuzz_specs import TIES, Numbers, Spec, Written, token_of, value_of
+from tasks.records import LogReading, RunReading
+from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
+from tasks.scrape.unwrap import unwrap
+from tasks.scrape.window import slices
+
+
+def read(data: bytes) -> LogReading | None:
+    """The reading; None if it was refused in the documented way."""
+    try:
+        return scrape_text(data, name="fuzz")
+    except LogFormatError:
+        return None
+
+
+def texts_in(data: bytes) -> list[bytes]:
+    """What is inside the wrappings, one text per source."""
+    with unwrap(partial(slices, data, 0, len(data)), "fuzz") as found:
+        return [b"".join(chunks()) for chunks in found.logs.values()]
+
+
+def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
+    """What is wrong with a reading of damaged and wrapped data."""
+    to_json(reading)
+    texts = texts_in(data)
+    if len(texts) != len(reading.runs):
+        texts = [b"\n".join(texts)] * len(reading.runs)
+    for text, run in zip(texts, reading.runs, strict=True):
+        yield from _judge_run(written, text, run)
+    steps = {int(step) for run in reading.runs for step in run.steps["step"]}
+    told = any(map(_tells, reading.runs)) or len(reading.runs) > 1
+    told = told or bool(steps - {step for step, _, _ in written.rows})  # one of them under another number
+    for step, _, printed in written.rows:
+        rest = printed[len(printed) // 4 :][:100].encode()
+        if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
+            yield f"row {step} is in the text, was not read, and the coverage says nothing"
+
+
+def _tells(run: RunReading) -> bool:
+    """Whether the receipt says that something is missing."""
+    coverage = run.coverage
+    told = not coverage.complete or coverage.truncated or coverage.step_lines_seen > coverage.step_lines_parsed
+    return told or any((coverage.gaps, coverage.unread, coverage.unknown_keys, coverage.rewinds))
+
+
+def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
+    coverage = run.coverage
+    many_ranks = run.format == "torchtitan" and run.steps.height <= coverage.step_lines_parsed
+    exact = run.steps.height == coverage.step_lines_parsed
+    if not (exact or many_ranks) or coverage.step_lines_parsed > coverage.step_lines_seen:
+        yield f"{run.steps.height} rows, {coverage.step_lines_parsed} parsed of {coverage.step_lines_seen} seen"
+    offsets = [offset for offset, _ in display_lines(text, (0, len(text)))]
+    if offsets != sorted(set(offsets)):
+        yield "the lines for display overlap"
+    yield from _missed(written, run)
+    yield from _not_said(text, run)
+    for row in run.steps.iter_rows(named=True):
+        numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
+        offset = int(numbers.pop("offset"))
+        numbers.pop("line")
+        # a key that was damaged is told as one that nobody knows
+        numbers = {key: value for key, value in numbers.items() if key not in coverage.unknown_keys}
+        alone = run.steps["step"].n_unique() == 1
+        if not _was_written(written, numbers, alone, text[offset : offset + 1500].decode("utf-8", "replace")):
+            yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"
+
+
+def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
+    """What a reading says of other lines than rows and does not stand where it says."""
+    for event in run.schedule:
+        said = f"rank {event['rank']} {event['direction']} {event['event']} tensor {event['tensor']}"
+        if not re.match(rb"%s(?!\d)" % said.encode(), text[event["offset"] :]):
+            yield f"{said} does not stand at {event['offset']}"
+    for rank in run.ranks:
+        for memory in rank.get("memory", ()):
+            place = text[memory["offset"] : memory["offset"] + 400].split(b"\n")[0].decode("utf-8", "replace")
+            numbers = {float(found) for found in re.findall(r": *(\d+(?:\.\d+)?)", place)}
+            wrong = [key for key, value in memory.items() if key.endswith(("_mb", "_gb")) and value not in numbers]
+            if wrong or not place.startswith(f"[Rank {rank['rank']}] (after {memory['iterations']} "):
+                yield f"{memory} of rank {rank['rank']} does not stand in {place!r}"
+    for timer in run.timers.iter_rows(named=True):
+        place = text[timer["offset"] : timer["offset"] + 400].decode("utf-8", "replace")
+        printed = re.match(r"([a-z][\w/-]*) \.+: \((\S+), (\S+)\)", place)
+        if not printed or (printed[1], float(printed[2]), float(printed[3])) != (
+            timer["timer"], timer["min_ms"], timer["max_ms"],
+        ):  # fmt: skip
+            yield f"{timer} does not stand in {place[:100]!r}"
+    said_once = [f"Config param {key}: {value}" for key, value in run.config.items()]
+    if run.format == "maxtext" and run.parameters.printed:
+        said_once.append(f"number parameters: {run.parameters.printed}")
+    said_once += [f"Using (GB) {each.used_gb} / {each.limit_gb} (" for each in run.memory.devices]
+    for said in said_once:
+        forms = (said.strip().encode(), said.replace(": ", ":", 1).strip().encode())  # the blank may be gone
+        if run.format == "maxtext" and not any(form in text for form in forms) and "\ufffd" not in said:
+            yield f"{said!r} stands nowhere"
+
+
+def _missed(written: Written, run: RunReading) -> Iterator[str]:
+    """Numbers that stand whole in the text, but that the rows around them tell to be others."""
+    rows = run.steps.to_dicts()
+    if run.format != "maxtext" or len(rows) < 12 or len({step for step, _, _ in written.rows}) < len(written.rows):
+        return
+    wrong = [_contradicted(written, row, before["step"] + 1) for before, row in pairwise(rows)]
+    wrong = [[], *wrong]
+    if sum(map(bool, wrong)) > 1:
+        return  # more than one in so few: the rows that are right may be too few to tell
+    for index in range(1, len(rows) - 1):
+        before, row, after = rows[index - 1 : index + 2]
+        right = not wrong[index - 1] and not wrong[index + 1] and after["step"] == before["step"] + 2
+        if wrong[index] and right:
+            yield f"{wrong[index]} of {row} contradict the rows around it"
+
+
+def _contradicted(written: Written, row: Mapping[str, Any], step: int) -> list[str]:
+    """The numbers of a row that are not those written at this step, by more than rounding hides."""
+    printed = next((numbers for number, numbers, _ in written.rows if number == step), {})
+    moved = any(number == row["step"] and all(row.get(key) == value for key, value in numbers.items())
+                for number, numbers, _ in written.rows)  # fmt: skip
+    wrong = [] if row["step"] == step or not printed or moved else ["step"]
+    if not printed:
+        return wrong
+    for key, tie in TIES.items():
+        values = [float(row[each]) for each in key if row.get(each) is not None]
+        if len(values) == len(key) and min(printed.get(each, 0) for each in key) > 0.05:
+            right = tie(*(printed[each] for each in key))
+            wrong += [" and ".join(key)] if abs(tie(*values) - right) > 0.1 * right else []
+    return wrong
+
+
+def _was_written(written: Written, numbers: Numbers, alone: bool, place: str) -> bool:
+    """Whether each number was written in the row of this step, or stands whole under its key in the text."""
+    rows = [printed for step, printed, _ in written.rows if step == numbers["step"]] or [{}]
+    for printed in rows:
+        wrong = [key for key, value in numbers.items() if not (key in printed and _same(value, printed[key]))]
+        if all(key == "step" or _stands(written.spec, place, key, numbers[key], alone) for key in wrong):
+            return "step" not in wrong or _is_step(written.spec, place, numbers["step"])
+    return False
+
+
+def _is_step(spec: Spec, place: str, step: float) -> bool:
+    return place.startswith(spec.head + format(int(step), spec.step_form) + spec.after_step.split("s")[0])
+
+
+def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> bool:
+    """Whether a column's key and number stand in the text as the trainer prints them, or printed them earlier."""
+    for each in spec.fields:
+        if each.column == column:
+            literal = each.literal or spec.after_step
+            for begin in (match.end() for match in re.finditer(re.escape(literal), place)):
+                token = token_of(place[begin:])
+                if token is None:
+                    continue
+                plain = float(token.replace(",", ""))
+                behind = place[begin + len(token) :]
+                ends = behind.startswith(spec.between) if spec.between else not re.match(r"[\w.]|,\d", behind)
+                ends = ends or each.column.startswith("memory") or behind[:1] == "%"
+                forms = (each.form, each.older) if alone and each.older else (each.form,)
+                if (
+                    ends
+                    and any(replace(each, form=form).text(plain) == token for form in forms)
+                    and _same(value_of(token, each), value)
+                ):
+                    return True
+    return False
+
+
+def _same(value: float, other: float) -> bool:
+    return value == other or (math.isnan(value) and math.isnan(other))
