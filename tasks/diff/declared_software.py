@@ -24,10 +24,9 @@ def find_declared_software(arms: Arms) -> Observations:
     different = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if not different:
         return
-    told = ", ".join(f"{name} {before} and {after}" for name, (before, after) in different.items())
     yield Observed(
         kind="declared-software",
-        message=f"the arms run different packages, as declared: {told}",
+        message=f"the arms run other versions of {', '.join(different)}, as declared",
         evidence=tuple(
             Evidence(
                 arm=arm.name,

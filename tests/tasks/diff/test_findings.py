@@ -223,9 +223,7 @@ def test_what_the_runs_say_of_themselves_is_told(make_run: MakeRun, find: Find) 
     inside = {"trainer": {"versions": planned | {"jax": "0.11.1", "jaxlib": "0.11.2"}}}
     plan = {"versions": planned | {"jax": "0.11.0"}, "software": ("jax==0.11.0",)}
     found = find(left, make_run("nnx", plan=plan, record={"program": inside}))[TOLD]
-    assert found.message == (
-        "the arms run different packages, as declared: jax 0.12.0 and 0.11.1, jaxlib 0.12.0 and 0.11.2"
-    )
+    assert found.message == "the arms run other versions of jax, jaxlib, as declared"
     assert found.effect == "note"
     assert [evidence.value for evidence in found.evidence] == [
         "jax 0.12.0, jaxlib 0.12.0 (as installed when it was planned)",

@@ -92,7 +92,7 @@ def test_a_release_with_one_implementation_refuses_the_other(
 def test_two_releases_are_two_trainers(
     plans_of: Callable[..., list[RunPlan]], make_python: MakePython, python_024: Path
 ) -> None:
-    older, newer = plans_of("maxtext-releases", f"v0.2.4:{python_024}", f"v0.2.5:{make_python('0.2.5', linen=False)}")
+    older, newer = plans_of("maxtext-releases", f"older:{python_024}", f"newer:{make_python('0.2.5', linen=False)}")
     assert (older.versions["maxtext"], newer.versions["maxtext"]) == ("0.2.4", "0.2.5")
     assert "pure_nnx" in words_of(older)
     assert "pure_nnx" not in words_of(newer)

@@ -52,7 +52,7 @@ def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callab
     def make(folder: Path, *, shared_out: bool) -> RunPlan:
         plan = make_plan("", shared_out=shared_out)
         resolved = resolve_config(
-            load_comparison("maxtext-releases"), load_target("cpu"), case="01_base", arm="v0.2.5", overrides=["steps=3"]
+            load_comparison("maxtext-releases"), load_target("cpu"), case="01_base", arm="newer", overrides=["steps=3"]
         )
         assert isinstance(plan.xpk, Xpk)
         command = TrainMaxTextInPod(
