@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks.fuzz_specs import TIES, Numbers, Spec, Written, token_of, value_of
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
+from tasks.scrape.step_line import column_name
 from tasks.scrape.unwrap import unwrap
 from tasks.scrape.window import slices
 
@@ -81,12 +82,13 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
         yield "the lines for display overlap"
     yield from _missed(written, run)
     yield from _not_said(text, run)
+    unknown = {column_name(key) for key in coverage.unknown_keys}
     for row in run.steps.iter_rows(named=True):
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
         offset = int(numbers.pop("offset"))
         numbers.pop("line")
         # a key that was damaged is told as one that nobody knows
-        numbers = {key: value for key, value in numbers.items() if key not in coverage.unknown_keys}
+        numbers = {key: value for key, value in numbers.items() if key not in unknown}
         alone = run.steps["step"].n_unique() == 1
         if not _was_written(written, numbers, alone, text[offset : offset + 1500].decode("utf-8", "replace")):
             yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"

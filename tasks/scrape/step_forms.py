@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tasks.records import UnreadLine
-from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, split_step
+from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, is_spliced, split_step
 from tasks.scrape.window import Window
 
 type Keys = tuple[str, ...]
@@ -36,13 +36,18 @@ class StepForms:
         form.count += count
 
     def take_odd(self) -> dict[Keys, UnreadLine]:
-        """Forget and return the forms that came once and lack fields of the usual form: text was lost there."""
+        """Forget and return the forms that came once and lack fields of the usual form, or have the ends of two keys
+        as one: text was lost there."""
         usual = [keys for keys, form in self._forms.items() if form.count > 1]
         odd = {
             keys: form.first
             for keys, form in self._forms.items()
             if form.count == 1
-            and (any(lacks(keys, other) for other in self._forms) or any(set(other) - set(keys) for other in usual))
+            and (
+                any(lacks(keys, other) for other in self._forms)
+                or any(set(other) - set(keys) for other in usual)
+                or (len(self._forms) > 1 and any(map(is_spliced, keys)))
+            )
         }
         self._forms = {keys: form for keys, form in self._forms.items() if keys not in odd}
         return odd

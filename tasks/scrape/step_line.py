@@ -8,7 +8,7 @@ from tasks.scrape.prefix import ABSL
 
 # whatever looks like a step line; MaxText prints profiler steps without their times
 LOOSE = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
-_HEAD = re.compile(rb"completed (?:profiler \S+ )?step: ?(0|[1-9]\d{0,17})(?!\d)")
+_HEAD = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
 # one blank each: a digit that became a blank leaves two
 _KEY = re.compile(rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t](?=\S)")
 _NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)
@@ -61,6 +61,15 @@ class StepLine:
     def keys(self) -> tuple[str, ...]:
         """The keys of the line, in order."""
         return tuple(field.key for field in self.fields)
+
+
+def is_spliced(key: str) -> bool:
+    """Whether an unknown key begins like a known one and ends like one: `TFLOP/onds`, where text was lost between."""
+    known = KNOWN_KEYS - {key}
+    return key not in KNOWN_KEYS and any(
+        any(name.startswith(key[:cut]) for name in known) and any(name.endswith(key[cut:]) for name in known)
+        for cut in range(1, len(key))
+    )
 
 
 def column_name(key: str) -> str:

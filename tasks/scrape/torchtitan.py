@@ -318,6 +318,8 @@ def _is_usual(key: str, printed: bytes) -> bool:
         return False
     number = printed[1:].split(b"GiB")[0]
     digits = number.strip()
+    if digits.endswith(b"s") and key in _PADDED | _THOUSANDS | {"mfu"}:
+        return False  # none of these is a time
     if not digits[-1:].isdigit() and not digits.endswith(b"%"):
         return True  # no number
     whole, _, fraction = digits.rstrip(b"%").partition(b".")
