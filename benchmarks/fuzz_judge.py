@@ -117,7 +117,14 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
     said_once = [f"Config param {key}: {value}" for key, value in run.config.items()]
     if run.format == "maxtext" and run.parameters.printed:
         said_once.append(f"number parameters: {run.parameters.printed}")
-    said_once += [f"Using (GB) {each.used_gb} / {each.limit_gb} (" for each in run.memory.devices]
+    for device in run.memory.devices:
+        printed = re.match(rb"Using \(GB\) ([\d.]+) / ([\d.]+) \(([\d.]+)%", text[device.offset :])
+        if not printed or [float(each) for each in printed.groups()] != [
+            device.used_gb,
+            device.limit_gb,
+            device.percent,
+        ]:
+            yield f"{device} does not stand at {device.offset}"
     for said in said_once:
         forms = (said.strip().encode(), said.replace(": ", ":", 1).strip().encode())  # the blank may be gone
         if run.format == "maxtext" and not any(form in text for form in forms) and "\ufffd" not in said:

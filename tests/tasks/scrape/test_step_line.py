@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.scrape.step_line import StepLine, parse_step
+from tasks.scrape.step_line import StepLine, is_spliced, parse_step
 
 WHOLE = (
     b"completed step: 3, seconds: 0.148, TFLOP/s/device: 91.653, Tokens/s/device: 13814.875, total_weights: 65536, "
@@ -112,3 +112,18 @@ def test_glued_to_another_record() -> None:
     assert line is not None
     assert line.end == len(WHOLE)
     assert parse(WHOLE[:-1] + prefix) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "spliced"),
+    [("TFLOP/onds", True), ("Tokens/s/dice", True), ("seconds", False), ("grad_norm", False), ("phase", False)],
+)
+def test_a_key_with_the_ends_of_two(key: str, spliced: bool) -> None:
+    assert is_spliced(key) is spliced
+
+
+def test_a_step_without_its_blank_lost_more_perhaps() -> None:
+    """`step: 11` without two bytes is `step:1`."""
+    text = b"completed step:%d, seconds: 1.000, loss: 2.000\n"
+    assert parse_step(text % 1, 0, last=False, before=None) is None
+    assert parse_step(text.replace(b":%d", b": %d") % 1, 0, last=False, before=None) is not None

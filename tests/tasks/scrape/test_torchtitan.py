@@ -111,3 +111,14 @@ def test_a_number_that_is_never_padded_has_one_blank_before_it() -> None:
     (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
     assert run.steps["step"].to_list() == [1, 2, 4, 5]
     assert run.coverage.step_lines_seen == 5
+
+
+def test_a_rate_is_no_time() -> None:
+    """A last digit that became an `s` would leave a number that is a tenth as exact."""
+    head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
+    rows = [
+        f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,454  tflops: 2.31  mfu: 0.23%" for n in (1, 2)
+    ]
+    rows[0] = rows[0].replace("2.31", "2.3s")
+    (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
+    assert run.steps["step"].to_list() == [2]
