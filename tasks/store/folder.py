@@ -95,7 +95,7 @@ def open_store(out: str | Path) -> Store:
     Raises StoreError, and leaves nothing behind, if files cannot be written there."""
     if str(out).startswith("gs://"):
         return _open_bucket(str(out))
-    if "://" in str(out):
+    if "://" in str(out) or str(out).startswith("gs:"):
         raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
     path = Path(out).expanduser().absolute()
     made = [p for p in (path, *path.parents) if not os.path.exists(p)]  # never raises, however long the name

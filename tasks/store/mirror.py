@@ -4,6 +4,7 @@ Trainers append to logs and local backends follow them, which objects cannot do:
 it goes, and in the bucket once its record is written. Who works on a run is in the bucket from the beginning.
 """
 
+import io
 import json
 import os
 import shutil
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
 
-from tasks.store.atomic import StoreError, write_bytes_atomically
+from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
@@ -30,6 +31,7 @@ LAST = ("commit_success.txt", RECORD, "comparison.json", "index.html")  # they s
 LEFT_OUT = "checkpoints/"  # of what is fetched: they are read where they lie
 SENDERS = 10  # at once: as many connections as the client keeps
 BLOCK = 1 << 20
+ATTEMPTS = 5  # at a file that is replaced while it is read
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,30 @@ class Mirror:
 
     def fetch(self, name: str) -> bool:
         """Bring one file into the working copy, never holding it whole; whether the bucket has it."""
+        for _ in range(ATTEMPTS):
+            try:
+                with self.files.open(name) as source:
+                    self._keep(name, source)
+                return True
+            except FileNotFoundError:
+                if self.files.stat(name) is None:
+                    return False
+        raise StoreError(f"{self.files.url(name)}: is changed faster than it can be read; try again")
+
+    def _keep(self, name: str, source: BinaryIO) -> None:
+        """Write a file of the working copy, whole or not at all; not down to the disk, for the bucket has it."""
         target = self.folder / name
         try:
-            with self.files.open(name) as source:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetched-") as aside:
-                    part = Path(aside) / "file"
-                    with part.open("wb") as file:
-                        shutil.copyfileobj(source, file, BLOCK)
-                    os.replace(part, target)
-        except FileNotFoundError:
-            return False
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetched-") as aside:
+                part = Path(aside) / "file"
+                with part.open("wb") as file:
+                    shutil.copyfileobj(source, file, BLOCK)
+                os.replace(part, target)
+        except FileNotFoundError:  # what is read was replaced meanwhile
+            raise
         except OSError as error:
             raise StoreError(f"{target}: cannot be written ({error.strerror or error}); make room there") from error
-        return True
 
     def refresh(self, name: str) -> bool:
         """Make one file of the working copy what it is in the bucket, if the bucket has it; whether it has."""
@@ -70,7 +82,7 @@ class Mirror:
         """The same for many small files at once, each as a listing has it."""
         names = [entry.name for entry in entries if differs(self.folder / entry.name, entry)]
         for name, data in self.files.read_many(names).items():
-            write_bytes_atomically(self.folder / name, data)
+            self._keep(name, io.BytesIO(data))
 
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
         """Make the files of a folder in the working copy what they are in the bucket, but for those below `without`."""

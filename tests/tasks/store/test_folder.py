@@ -73,6 +73,8 @@ def test_nothing_is_left_of_folders_that_turned_out_useless(tmp_path, monkeypatc
 def test_what_is_no_local_folder_is_refused():
     with pytest.raises(StoreError, match="local folders"):
         open_store("s3://bucket/out")
+    with pytest.raises(StoreError, match="only local folders and gs://"):
+        open_store("gs:/bucket/out")  # a slash too few
 
 
 def test_paths_are_the_documented_ones(tmp_path):

@@ -156,3 +156,24 @@ def test_a_page_has_an_address_and_a_link(machine, tmp_path: Path) -> None:  # t
     assert (
         local.link_to(local.comparison("c", "d", "e").page) == (tmp_path / "out/comparisons/c/d/e/index.html").as_uri()
     )
+
+
+def test_a_file_that_is_replaced_while_it_is_fetched_comes_whole(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("tasks.store.gcs.CHUNK", 1 << 10)
+    mirror = machine("one").mirror
+    mirror.files.write("runs/a/log.txt", b"a" * 5000)
+    opened = GcsFiles.open
+    later = [b"c" * 5000, b"b" * 5000]
+
+    def open_and_replace(self: GcsFiles, name: str):  # type: ignore[no-untyped-def]
+        stream = opened(self, name)
+        if later:
+            stream.peek(1)
+            self.write(name, later.pop())
+        return stream
+
+    monkeypatch.setattr(GcsFiles, "open", open_and_replace)
+    assert mirror.fetch("runs/a/log.txt")
+    assert (mirror.folder / "runs/a/log.txt").read_bytes() == b"c" * 5000
+    assert not mirror.fetch("runs/a/none.txt")
+    assert [path.name for path in (mirror.folder / "runs/a").iterdir()] == ["log.txt"]
