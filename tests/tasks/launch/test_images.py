@@ -1,0 +1,52 @@
+"""An image per arm, from a comparison's file to the words of `xpk workload create`."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.read import CONFIG_ROOT
+from tasks.launch.workload import create_argv
+from tasks.resolve import Request, resolve
+
+COMPARISON = """\
+# Do two builds of the trainer's image differ?
+trainer: maxview
+target: v6e-32
+repeats: 1
+tolerances: default
+cases: [01_base]
+arms:
+  - {name: old, image: "gcr.io/p/trainer:1"}
+  - {name: new, image: "gcr.io/p/trainer@sha256:%s"}
+""" % ("0" * 64)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "configs"
+    shutil.copytree(CONFIG_ROOT, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    (folder / "comparisons" / "images.yml").write_text(COMPARISON)
+    variables = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "us-east5-b", "IMAGE": "gcr.io/p/default:1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"MAXVIEW_{name}", value)
+    return folder
+
+
+def test_each_arm_runs_its_own_image(root: Path, tmp_path: Path) -> None:
+    plans = resolve(Request(comparison="images"), tmp_path / "out", root=root)
+    assert [plan.arm for plan in plans] == ["old", "new"]
+    images = []
+    for plan in plans:
+        assert plan.xpk is not None
+        words = create_argv(plan, plan.xpk, "name", "true")
+        images += [word for word in words if word.startswith("--docker-image=")]
+    assert images == ["--docker-image=gcr.io/p/trainer:1", f"--docker-image=gcr.io/p/trainer@sha256:{'0' * 64}"]
+    assert len({plan.identity for plan in plans}) == 2  # one is never taken for the other
+    assert [plan.software for plan in plans] == [(image.replace("--docker-image=", "image "),) for image in images]
+
+
+def test_a_target_without_images_refuses_them(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cpu runs no images: take the arm 'old' to a target whose backend is xpk"):
+        resolve(Request(comparison="images", target="cpu"), tmp_path / "out", root=root)
