@@ -123,7 +123,7 @@ def _read_marked(window: Window, places: Sequence[Place], position: int) -> list
             start = records + head
             fits = (records >= position) & (start >= window.start) & (start < window.limit)
             if len(groups) > 1:
-                fits &= ~np.isin(records, taken)
+                fits &= ~np.isin(records, taken, kind="table")
             if not fits.all():
                 chosen, records = chosen[fits], records[fits]
             lines = window.line + (chosen + 1 if byte == _BREAK else np.searchsorted(window.breaks, records + head))

@@ -36,9 +36,9 @@ _EMPTY = re.compile(rb"completed step: ?\d{0,18},?[ \t]*completed step")
 _FOLLOWED = re.compile(rb"\n|%s|completed step|XPK End:|EXIT_CODE=" % ABSL)
 # below this many lines a new layout costs more than it saves
 COLUMNS_FROM = 32
-LAYOUTS = 16  # of a sample
+LAYOUTS = 32  # of a sample
 TEMPLATES = 4
-SAMPLE = 64
+SAMPLE = 512
 ROUNDS = 16
 PLACES = 256
 UNREAD_SHOWN = 20
@@ -84,7 +84,10 @@ class StepTable:
                 break
             taken = [some.record for some in columns]
             learned = read_places(window, self._learn(window, gaps))
-            fresh = [some.pick(~np.isin(some.record, np.concatenate(taken))) if taken else some for some in learned]
+            fresh = [
+                some.pick(~np.isin(some.record, np.concatenate(taken), kind="table")) if taken else some
+                for some in learned
+            ]
             if not any(len(some.record) for some in fresh):
                 break
             columns = merge([*columns, *(some for some in fresh if len(some.record))])
