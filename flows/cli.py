@@ -317,7 +317,7 @@ def up(
 
 @app.command
 def down(*, state: State = None) -> int:
-    """End the worker and the server that `maxview up` started; everything that they know stays."""
+    """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays."""
     from flows import up as services
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
