@@ -1,11 +1,12 @@
 """Finds the run whose checkpoint another one restores and trains on, as a proof that both arms save the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tasks.launch.job import proves_by_restoring
 from tasks.record import is_finished
-from tasks.records import RunPlan, RunRecord
+from tasks.records import RunPlan
 from tasks.store import Store
 
 
@@ -24,10 +25,14 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path 
         return None
     directory = store.run(behind.run_name)
     record = directory.read_record()
-    return directory.path if record is not None and is_finished(record) and lacks_proof(record) else None
+    if record is not None and not is_finished(record):  # it is run again too, and restores then
+        return None
+    # a flow that was killed has not recorded what has ended: the trainer's own words do
+    program = record.program if record is not None else directory.read_program()
+    return directory.path if program is not None and lacks_proof(program) else None
 
 
-def lacks_proof(record: RunRecord) -> bool:
-    """Whether a run was to restore another one's checkpoint and could not try."""
-    crossing = record.program.get("cross_restore")
+def lacks_proof(program: Mapping[str, Any]) -> bool:
+    """Whether a run that has trained to its end was to restore another one's checkpoint and could not try."""
+    crossing = program.get("cross_restore")
     return isinstance(crossing, dict) and crossing.get("holds") is None
