@@ -100,7 +100,8 @@ def arm_wishes(plans: Sequence[RunPlan | None]) -> list[str]:
         for option, plan in zip(("--baseline", "--branch"), known, strict=False):
             words += [option, str(plan.ref)]
         places = {plan.repository for plan in known}
-        words += ["--repository", *places] if len(places) == 1 and None not in places else []
+        named = [place for place in places if place]
+        words += ["--repository", *named] if len(places) == len(named) == 1 else []
     for plan in known:
         for word in plan.software:
             if not word.startswith("image "):  # which only a comparison's file can name
