@@ -26,6 +26,7 @@ WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save a checkpo
 SERVER_PATIENCE_S = 20.0
 HEARTBEAT_S = "30"  # the least that Prefect takes
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EVERYWHERE = ("0.0.0.0", "::")  # what a user may ask for; it needs a password
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
@@ -42,8 +43,9 @@ class Place(Frozen):
 
     @property
     def url(self) -> str:
-        """The UI's address."""
-        return f"http://{self.host}:{self.port}"
+        """The UI's address, as it is reached from here where the server listens at every address."""
+        host = "127.0.0.1" if self.host in EVERYWHERE else self.host
+        return f"http://{host}:{self.port}"
 
 
 def start(place: Place, say: Callable[[str], None]) -> None:
