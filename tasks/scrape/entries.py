@@ -16,6 +16,11 @@ _OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # where the next one starts; those ins
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
+STAMPS = ("timestamp", "time", "receiveTimestamp")
+# what an entry is made of: no writer puts one of these twice into an object
+PARTS = frozenset({"textPayload", "jsonPayload", "insertId", *PAYLOADS, *STAMPS})
+_WORDS, _TIMES = ("insertId", "logName", "severity"), ("timestamp", "receiveTimestamp")  # all of Cloud Logging
+_BLANK = re.compile(r"\s")
 # what begins a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
@@ -30,14 +35,21 @@ type Entry = tuple[str, str, int, str, str, bool]
 
 
 def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
+    """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`.
+
+    Of two that lost what stood between them, and so are one with a key twice, the later values are kept; the others
+    are given to `lose`: what stood between them may have been the text.
+    """
+    replaced: list[str] = []  # in the object that is read now
 
     def unite(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
-        if len(value) < len(items):  # two that lost what stood between them: the later text is kept
-            for key, text in items:
-                if isinstance(text, str) and text != value[key] and STEP.search(text):
-                    lose(text)
+        if len(value) < len(items):
+            replaced.extend(
+                str(item)
+                for key, item in items
+                if item != value[key] and (key in PARTS or (isinstance(item, str) and STEP.search(item)))
+            )
         return value
 
     decoder, utf8 = json.JSONDecoder(object_pairs_hook=unite), codecs.getincrementaldecoder("utf-8")("replace")
@@ -49,6 +61,7 @@ def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[
             begin = skipped.end() if skipped else begin
             if begin >= len(text):
                 break
+            replaced.clear()
             try:
                 value, begin = decoder.raw_decode(text, begin)
             except (ValueError, RecursionError):  # no JSON, an endless number, or nested without end
@@ -60,6 +73,8 @@ def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[
                     return
                 begin = following.end() - 1
                 continue
+            if replaced:
+                lose("\n".join(replaced))
             if isinstance(value, dict):
                 yield value
 
@@ -103,7 +118,8 @@ def frames_of(
 ) -> Iterator[pl.DataFrame]:
     """Exported objects as frames of `ENTRIES`. `first`: the number of the first.
 
-    Those without text are left out; of those that hold a step line under another key, `lose` is given the line.
+    Those without text are left out; of those that hold a step line under another key, or text where none can be,
+    `lose` is given it.
     """
     entries = (
         entry
@@ -117,10 +133,16 @@ def frames_of(
 def _entry_or_loss(value: dict[str, Any], number: int, lose: Callable[[str], None] | None) -> Entry | None:
     entry = _entry_of(value, number)
     if (entry is None or not entry[4]) and lose is not None:
-        for text in value.values():
-            if isinstance(text, str) and STEP.search(text):
-                lose(text)
+        found = [text for key, text in value.items() if isinstance(text, str) and _is_misplaced(key, text)]
+        if found:
+            lose("\n".join(found))
     return entry
+
+
+def _is_misplaced(key: str, text: str) -> bool:
+    """Whether a value is part of a log's text: of two entries, the first until there and the second from there on."""
+    odd = (key in _WORDS and _BLANK.search(text)) or (key in _TIMES and text and not sortable(text))
+    return bool(odd or STEP.search(text))
 
 
 def _entry_of(value: dict[str, Any], number: int) -> Entry | None:
@@ -134,15 +156,20 @@ def _entry_of(value: dict[str, Any], number: int) -> Entry | None:
         return None
     labels = (value.get("resource") or {}).get("labels") if isinstance(value.get("resource"), dict) else None
     source = labels.get("pod_name", "") if isinstance(labels, dict) else ""
-    stamp = value.get("timestamp") or value.get("time") or value.get("receiveTimestamp") or ""
+    stamp = next((value[key] for key in STAMPS if value.get(key)), "")
     order, is_open = str(value.get("insertId") or ""), False
     split = value.get("split")
     if isinstance(split, dict) and split.get("uid"):  # one text in several entries
-        index, total = int(split.get("index") or 0), int(split.get("totalSplits") or 0)
+        index, total = (_count(split.get(key)) for key in ("index", "totalSplits"))
         order, is_open = f"{split['uid']}/{index:09d}", index + 1 < total
     elif key == "log" and fields is value:  # docker cuts lines that are longer than 16 KiB
         is_open = not text.endswith("\n")
     return (sortable(str(stamp)), _sound(order), number, _sound(str(source or "")), _sound(text), is_open)
+
+
+def _count(value: Any) -> int:
+    """A number as JSON or as protobuf's JSON writes it; 0 if damage made it none."""
+    return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 
 def _sound(text: str) -> str:
@@ -157,5 +184,5 @@ def sortable(stamp: str) -> str:
         return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(9, '0')}"
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000")
-    except ValueError:
+    except (ValueError, OverflowError):  # no time, or one before the first year
         return ""

@@ -10,16 +10,15 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
-from tasks.scrape.entries import ENTRIES, PAYLOADS, frames_of, read_json, sortable
+from tasks.scrape.entries import ENTRIES, PARTS, PAYLOADS, STAMPS, frames_of, read_json, sortable
 
 BLOCK_BYTES = 8 << 20
 GIVE_UP_BYTES = 64 << 20  # without the end of an object in so many bytes, the careful reader takes over
 _TEXTS = dict.fromkeys(PAYLOADS, pl.String)
 _LABELS = pl.Struct({"pod_name": pl.String})
 _SPLIT = pl.Struct({"uid": pl.String, "index": pl.Int64, "totalSplits": pl.Int64})
-_STAMPS = ("timestamp", "time", "receiveTimestamp")
 _SCHEMA: dict[str, Any] = {
-    "textPayload": pl.String, "jsonPayload": pl.Struct(_TEXTS), **_TEXTS, **dict.fromkeys(_STAMPS, pl.String),
+    "textPayload": pl.String, "jsonPayload": pl.Struct(_TEXTS), **_TEXTS, **dict.fromkeys(STAMPS, pl.String),
     "insertId": pl.String, "resource": pl.Struct({"labels": _LABELS}), "split": _SPLIT,
 }  # fmt: skip
 _USUAL_STAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$"
@@ -94,10 +93,9 @@ def _read_block(block: bytes, edge: _Edge | None, number: int, lose: Callable[[s
         try:
             raw = _parse(block, edge)
             frame = _entries_of(raw, number)
-            merged = block.count(b'"textPayload"') > raw.height  # two entries that lost what stood between them
-            if frame is not None and (
-                merged or frame.height < raw.height
-            ):  # without text: damaged, or of another kind?
+            # two entries that lost what stood between them, or one without text: damaged, or of another kind?
+            merged = any(block.count(f'"{key}"'.encode()) > raw.height for key in PARTS)
+            if frame is not None and (merged or frame.height < raw.height):
                 frame = None
         except PolarsError:  # a damaged object, or one of another shape
             frame = None
@@ -123,7 +121,7 @@ def _entries_of(raw: pl.DataFrame, number: int) -> pl.DataFrame | None:
     index, is_split = split.struct.field("index").fill_null(0), split.struct.field("uid").is_not_null()
     from_log = whole.is_null() & payload.is_null() & pl.col("message").is_null() & pl.col("log").is_not_null()
     frame = raw.select(
-        stamp=pl.coalesce(*(pl.col(key).replace("", None) for key in _STAMPS), pl.lit("")),
+        stamp=pl.coalesce(*(pl.col(key).replace("", None) for key in STAMPS), pl.lit("")),
         order=pl.when(is_split)
         .then(pl.format("{}/{}", split.struct.field("uid"), index.cast(pl.String).str.zfill(9)))
         .otherwise(pl.col("insertId").fill_null("")),

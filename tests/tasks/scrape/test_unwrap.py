@@ -181,6 +181,25 @@ def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, lo
     assert not run.coverage.complete
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("text_last", [False, True])
+@pytest.mark.parametrize("key", ["timestamp", "insertId"])
+def test_two_entries_that_became_one_are_told(key: str, text_last: bool, indent: int | None, log: bytes) -> None:
+    """The text of the second stands in a value of the first: the second's own replaces it, or there is no text."""
+    entries = [
+        {"insertId": f"{n:06d}", "textPayload": line, "timestamp": f"2026-04-18T00:00:{n:02d}Z"}
+        for n, line in enumerate(log.decode().splitlines()[:50])
+    ]
+    names = ("timestamp", "insertId", "textPayload") if text_last else ("textPayload", "insertId", "timestamp")
+    entries = [{name: entry[name] for name in names} for entry in entries]
+    text = json.dumps(entries, indent=indent) if indent else "\n".join(map(json.dumps, entries))
+    end = text.index("completed step: 7,") + len("completed step: 7,")
+    begin = text.rindex(f'"{key}": "', 0, text.rindex('"textPayload"', 0, end)) + len(f'"{key}": "') + 4
+    (run,) = scrape_text((text[:begin] + text[end:]).encode(), name="log").runs
+    assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
+    assert not run.coverage.complete
+
+
 def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
     lines = as_csv(log).split(b"\r\n")
     assert scrape_text(b"\r\n".join(lines), name="log").runs[0].coverage.unwrapped == ("CSV export",)
@@ -291,6 +310,18 @@ def test_what_polars_reads_otherwise_is_read_with_care(form: str) -> None:
         "",
     ]
     assert lines == [line for line in expected if form != "array" or "half" not in line]
+
+
+def test_a_part_of_a_text_whose_number_is_none() -> None:
+    split: dict[str, Any] = {"uid": "e", "index": "x1", "totalSplits": float("inf")}
+    entries: list[dict[str, Any]] = [{"textPayload": "XPK Start: ", "split": split}, {"textPayload": "EXIT_CODE=0"}]
+    with unwrap(lambda: iter(["\n".join(map(json.dumps, entries)).encode()]), "x") as found:
+        assert sorted(b"".join(found.logs[""]()).splitlines()) == [b"EXIT_CODE=0", b"XPK Start: "]
+
+
+@pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "2026-13-01T00:00:00Z!"])
+def test_a_time_that_is_none_comes_first(stamp: str) -> None:
+    assert entries_module.sortable(stamp) == ""
 
 
 def test_dockers_parts_of_a_long_line_are_joined() -> None:
