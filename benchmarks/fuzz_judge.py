@@ -10,7 +10,8 @@ A number is right if it was written in the row of its step. What else is excused
 - in a log of one row, a number as an earlier version of the trainer printed it;
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
-  labels were damaged is split into runs, and the row is in one of them under what its own text says.
+  labels were damaged is split into runs, and the row is in one of them under what its own text says;
+- blanks between a key of the config and its value, more of them or none: they are no part of the value.
 
 Not excused are, in a MaxText log of twelve rows or more, numbers that the rows around contradict (`_missed`): a step
 out of its order, unless the whole row was doubled or moved, and seconds, rates and perplexities that are off by a tenth
@@ -126,8 +127,9 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
         ]:
             yield f"{device} does not stand at {device.offset}"
     for said in said_once:
-        forms = (said.strip().encode(), said.replace(": ", ":", 1).strip().encode())  # the blank may be gone
-        if run.format == "maxtext" and not any(form in text for form in forms) and "\ufffd" not in said:
+        key, value = said.strip().split(":", 1)
+        form = rb"%s:[ \t\r\v\f]*%s" % (re.escape(key.encode()), re.escape(value.strip().encode()))
+        if run.format == "maxtext" and not re.search(form, text) and "\ufffd" not in said:
             yield f"{said!r} stands nowhere"
 
 

@@ -27,14 +27,18 @@ def frame_of(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
+def usual_jump(steps: Iterable[int]) -> int | None:
+    """How many steps most often lie between two rows; None if nothing came twice: what happened once is no habit."""
+    forward = Counter(after - before for before, after in pairwise(steps) if after > before)
+    usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
+    return usual if forward[usual] > 1 else None
+
+
 def gaps_between(steps: Iterable[int], interval: int | None = None) -> tuple[tuple[int, int], ...]:
     """(first, last) missing step of every gap. `interval`: how many steps a line stands for; None: the usual jump."""
     numbers = list(steps)
     jumps = [after - before for before, after in pairwise(numbers)]
-    forward = Counter(jump for jump in jumps if jump > 0)
-    if not interval:
-        usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
-        interval = usual if forward[usual] > 1 else 1  # what happened once is no habit
+    interval = interval or usual_jump(numbers) or 1
     pairs = zip(numbers, jumps, strict=False)
     return tuple((step + interval, step + jump - 1 if interval == 1 else step + jump - interval)
                  for step, jump in pairs if jump > interval)  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.records import CheckpointEvent, Coverage, Environment, Parameters, RunReading, UnreadLine
 from tasks.scrape.ranks import is_glued, iso_of, rank_of, time_before
-from tasks.scrape.row_table import frame_of, gaps_between, rewinds_in
+from tasks.scrape.row_table import frame_of, gaps_between, rewinds_in, usual_jump
 from tasks.scrape.stalls import find_stalls
 from tasks.scrape.tracebacks import RankTracebacks
 from tasks.scrape.window import Window
@@ -140,8 +140,7 @@ class TorchtitanReader:
             coverage=Coverage(
                 step_lines_seen=parsed + len(self.unread),
                 step_lines_parsed=parsed,
-                # the first step is always printed, then every log_freq-th
-                gaps=gaps_between(numbers[1:] if numbers[:1] == [1] else numbers),
+                gaps=self._gaps(numbers),
                 rewinds=rewinds_in(numbers),
                 glued_lines=len(self._glued),
                 truncated=truncated,
@@ -168,6 +167,16 @@ class TorchtitanReader:
         steps = {row["step"] for row in ranked[0]}
         lost = [row for row in self.rows_of.get(None, []) if row["step"] not in steps] if None in self.rows_of else []
         return sorted([*ranked[0], *lost], key=lambda row: row["offset"]) if lost else ranked[0]
+
+    def _gaps(self, numbers: list[int]) -> tuple[tuple[int, int], ...]:
+        """What the rows of the chosen rank leave out: between them, behind the first, and what another rank has."""
+        rest = numbers[1:] if numbers[:1] == [1] else numbers  # the first is always printed, then every log_freq-th
+        gaps, every = list(gaps_between(rest)), usual_jump(rest)
+        if len(rest) < len(numbers) and every and rest[0] > max(every, 2):
+            gaps.append((max(every, 2), rest[0] - every))
+        others = {row["step"] for rows in self.rows_of.values() for row in rows}.difference(numbers)
+        gaps += [(step, step) for step in others if not any(first <= step <= last for first, last in gaps)]
+        return tuple(sorted(gaps))
 
     def _take_back_odd(self) -> None:
         """Take back the only row of its form, where others came more than once: text was lost there."""

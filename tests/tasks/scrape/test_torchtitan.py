@@ -84,6 +84,31 @@ def test_the_rank_that_sees_the_loss_is_read() -> None:
     assert run.ranks == ({"rank": 0, "rows": 2, "last_step": 2}, {"rank": 4, "rows": 2, "last_step": 2})
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3, 5])
+def test_a_row_that_got_the_name_of_another_rank_is_told(lost: int) -> None:
+    rows = [line(step) for step in range(1, 6)]
+    rows[lost - 1] = rows[lost - 1].replace("[rank0]", "[rank08]")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [step for step in range(1, 6) if step != lost]
+    assert run.coverage.gaps == ((lost, lost),)
+
+
+@pytest.mark.parametrize(
+    ("steps", "gaps"),
+    [
+        ((1, 2, 3, 4), ()),
+        ((1, 10, 20, 30), ()),  # `log_freq: 10`
+        ((1, 3, 4, 5), ((2, 2),)),
+        ((1, 30, 40, 50), ((10, 20),)),
+        ((1, 10, 30, 40, 50), ((20, 20),)),
+        ((50, 60, 70), ()),  # continued from step 40
+        ((1, 10), ()),
+    ],
+)
+def test_a_row_that_is_missing_is_told(steps: tuple[int, ...], gaps: tuple[tuple[int, int], ...]) -> None:
+    assert read(*map(line, steps)).coverage.gaps == gaps
+
+
 def test_a_line_cut_anywhere_is_not_read() -> None:
     whole = f"{line(1)}\n{line(2)}\n".encode()
     begin = whole.index(b"step:  2")
