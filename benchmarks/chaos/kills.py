@@ -98,7 +98,7 @@ def kill_at(place: Place, trial: Trial, flow_run: str, moment: Moment) -> float 
         time.sleep(0.01)
     time.sleep(moment.seconds)
     while True:
-        if trial.kind != "server" and place.is_over(flow_run):
+        if place.is_over(flow_run):
             return None
         trial.phase = phase_of(place.out)
         killed = place.kill(trial.kind)
