@@ -119,8 +119,8 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
     if run.format == "maxtext" and run.parameters.printed:
         said_once.append(f"number parameters: {run.parameters.printed}")
     for device in run.memory.devices:
-        printed = re.match(rb"Using \(GB\) ([\d.]+) / ([\d.]+) \(([\d.]+)%", text[device.offset :])
-        if not printed or [float(each) for each in printed.groups()] != [
+        numbers_of = re.match(rb"Using \(GB\) ([\d.]+) / ([\d.]+) \(([\d.]+)%", text[device.offset :])
+        if not numbers_of or [float(each) for each in numbers_of.groups()] != [
             device.used_gb,
             device.limit_gb,
             device.percent,

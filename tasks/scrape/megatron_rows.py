@@ -7,11 +7,17 @@ from dataclasses import dataclass
 # `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`, Argonne's `iteration=       1/  317892 |`
 _LOOSE = re.compile(rb"iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")
 _HEAD = re.compile(rb"(iteration[ =])( {0,40})(0|[1-9]\d{0,14})( {0,40}/ {0,40})(\d{1,15}|infinity)( {0,40})\|")
-# `key: value |`; the first versions print `key value |`, Argonne's `key=value |`
-_FIELD = re.compile(rb"( {0,40}[A-Za-z\[][^|\n:=]{0,79}?(?:: |=| ))( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|")
+# `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a head is none
+_FIELD = re.compile(
+    rb"( {0,40}(?!iteration[ =] {0,40}\d+ {0,40}/)[A-Za-z\[][^|\n:=]{0,79}?(?:: |=| ))"
+    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|"
+)
 # what stands in every row behind its head: without a head, it is a row that lost one
+_ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
-    rb"(elapsed[\s_]time[\s_]per[\s_]iteration)(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|(number of nan iterations):\s{0,40}\d"
+    rb"(elapsed[\s_]time[\s_]per[\s_]iteration)(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
+    rb"(number of (?:nan|skipped) iterations):\s{0,40}\d|(learning rate):%sglobal batch size:|"
+    rb"(loss scale):%s(?:grad|num)" % (_ONE, _ONE)
 )
 # C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`
 EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+][1-9]\d\d)"

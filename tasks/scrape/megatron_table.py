@@ -146,7 +146,7 @@ class RowTable:
             for match in BODY.finditer(window.data, begin, end):
                 if match.start() >= window.limit:
                     break
-                kind = match[1] or match[2]
+                kind = match[match.lastindex or 0]
                 index = int(np.searchsorted(heads, match.start())) - 1
                 near = index >= 0 and match.start() - heads[index] < ROW_LENGTH
                 if near and (heads[index], kind) not in own:

@@ -14,7 +14,7 @@ import polars as pl
 
 from tasks.scrape.megatron_forms import Form, form_of
 from tasks.scrape.megatron_rows import AVERAGE, EXPONENT, FREE, Field, Row, is_milliseconds, name_of
-from tasks.scrape.ranks import DATE, is_glued, line_begin
+from tasks.scrape.ranks import DATE, is_glued, line_begin, rank_mark
 from tasks.scrape.window import Window
 
 _DIGITS = re.compile(rb"\d+")
@@ -37,18 +37,19 @@ class Column:
 @dataclass(frozen=True)
 class Template:
     """The pattern of the rows of a form, whole lines. Its groups: the date if it has one, where the row starts, then
-    one per column."""
+    one per column. `plain`: before the row stand a launcher's prefix and a date alone, in which nothing else can be."""
 
     form: Form
     row: Row
     pattern: re.Pattern[bytes]
     dated: bool
+    plain: bool
     columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of a window that a template found, ascending: begin and end of each, and their table."""
+    """The rows of a window that a template found, ascending: begin and end of what was read, and their table."""
 
     spans: list[tuple[int, int]]
     frame: pl.DataFrame
@@ -61,6 +62,7 @@ def template_of(data: bytes, row: Row) -> Template | None:
     if not fills or any("open" in field.shape.kind for field in row.fields):
         return None
     prefix, dated = _prefix(data[begin : row.start])
+    plain = not re.search(rb"\w", _DATE.sub(b"", rank_mark(data[begin : row.start])[1]))
     head = row.step_field
     parts = [rb"(?m:^)", prefix, rb"()", re.escape(head.literal), _whole(head, row.tail), re.escape(row.tail)]
     columns = [Column("step", "whole")]
@@ -70,7 +72,7 @@ def template_of(data: bytes, row: Row) -> Template | None:
         columns += [Column(name, kind) for name, kind in zip(names, kinds, strict=False)]
         parts += [re.escape(field.literal), pattern, rb" \|"]
     parts.append(rb"(?=[ \t]*\r?\n)")
-    return Template(form_of(row), row, re.compile(b"".join(parts)), dated, tuple(columns))
+    return Template(form_of(row), row, re.compile(b"".join(parts)), dated, plain, tuple(columns))
 
 
 def _prefix(text: bytes) -> tuple[bytes, bool]:
@@ -139,7 +141,8 @@ def read_block(window: Window, template: Template, gaps: Sequence[tuple[int, int
     )
     data["line"] = window.line + np.searchsorted(window.breaks, starts)
     data["offset"] = window.base + starts
-    return Block([match.span() for match in matches], pl.DataFrame(data))
+    spans = [(match.start() if template.plain else match.start(first), match.end()) for match in matches]
+    return Block(spans, pl.DataFrame(data))
 
 
 def _series(texts: list[bytes], kind: str) -> pl.Series:

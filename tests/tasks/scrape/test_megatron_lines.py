@@ -250,3 +250,27 @@ def test_a_row_with_two_losses_is_two_rows() -> None:
     run = read(*rows)
     assert run.steps["step"].to_list() == [5, 7, 8]
     assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (4, 3)
+
+
+def test_what_stands_before_a_row_on_its_line_is_read_too() -> None:
+    """Two rows share a line, and the second is the one from whose form the others are read."""
+    rows = [BERT.replace("  20/", f"{number:4d}/") for number in range(5, 131)]
+    run = read(rows[0] + rows[1], *rows[2:])
+    assert run.steps["step"].to_list() == [*range(5, 131)]
+    table = RowTable(template_from=2)
+    marks = [f"rank {number} forward start tensor 1 {row}" for number, row in enumerate(rows)]
+    (window,) = windows(["".join(f"{line}\n" for line in marks).encode()])
+    gaps = table.add(window)
+    assert table.frame()["step"].to_list() == [*range(5, 131)]
+    assert sum(b" forward start " in window.data[begin:end] for begin, end in gaps) == len(marks)
+
+
+@pytest.mark.parametrize("broken", ["iteration (ms)", "consumed samples", "lm loss"])
+def test_a_row_that_lost_its_head_and_both_its_ends_is_told(broken: str) -> None:
+    """Neither the time nor the last count of such a row can be recognised, but what stands between them can."""
+    rows = [CORE.replace(" 5/", f" {n}/") for n in (5, 6, 7, 8)]
+    begin = rows[1].index(broken) + len(broken)
+    rows[1] = rows[1][: rows[1].index("teration")] + rows[1][begin:].replace("nan iterations", "nan iterat")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [5, 7, 8]
+    assert (run.coverage.step_lines_seen, [line.line for line in run.coverage.unread]) == (4, [2])
