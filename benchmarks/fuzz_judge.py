@@ -11,6 +11,8 @@ A number is right if it was written in the row of its step. What else is excused
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
   labels were damaged is split into runs, and the row is in one of them under what its own text says;
+- a row that is nowhere told as missing, where all of its numbers were read: what stood between the head of one row and
+  the fields of the other is gone, and what is left is a row like any other;
 - blanks between a key of the config and its value, more of them or none: they are no part of the value.
 
 Not excused are, in a MaxText log of twelve rows or more, numbers that the rows around contradict (`_missed`): a step
@@ -59,8 +61,11 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     steps = {int(step) for run in reading.runs for step in run.steps["step"]}
     told = any(map(_tells, reading.runs)) or len(reading.runs) > 1
     told = told or bool(steps - {step for step, _, _ in written.rows})  # one of them under another number
-    for step, _, printed in written.rows:
+    read_rows = [row for run in reading.runs for row in run.steps.iter_rows(named=True)]
+    for step, numbers, printed in written.rows:
         rest = printed[len(printed) // 4 :][:100].encode()
+        if any(all(key == "step" or row.get(key) == value for key, value in numbers.items()) for row in read_rows):
+            continue  # under the number that stands before it now
         if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
             yield f"row {step} is in the text, was not read, and the coverage says nothing"
 
@@ -110,7 +115,7 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
                 yield f"{memory} of rank {rank['rank']} does not stand in {place!r}"
     for timer in run.timers.iter_rows(named=True):
         place = text[timer["offset"] : timer["offset"] + 400].decode("utf-8", "replace")
-        printed = re.match(r"([a-z][\w/-]*) \.+: \((\S+), (\S+)\)", place)
+        printed = re.match(r"([a-z][\w/-]*) \.+: \(([^\s(),]+), ([^\s(),]+)\)", place)
         if not printed or (printed[1], float(printed[2]), float(printed[3])) != (
             timer["timer"], timer["min_ms"], timer["max_ms"],
         ):  # fmt: skip

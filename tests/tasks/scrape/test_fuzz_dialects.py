@@ -2,6 +2,7 @@
 
 import importlib
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,22 @@ def test_a_judge_sees_a_wrong_number(fuzzing: Any) -> None:
     run = reading.runs[0]
     other = run.model_copy(update={"steps": run.steps.with_columns(loss=run.steps["loss"] + 1)})
     assert len(list(fuzzing.judge(written, written.text, reading.model_copy(update={"runs": (other,)})))) > 0
+
+
+def test_a_judge_excuses_what_a_text_cannot_tell_and_nothing_more(fuzzing: Any) -> None:
+    written = fuzzing.write_log(fuzzing.SPECS[0], random.Random(3), 2)
+    first, second = (match.start() for match in re.finditer(rb", seconds: ", written.text))
+    data = written.text[:first] + written.text[second:] + b"Config param steps:  7\n"
+    reading = scrape_text(data, name="x")  # the numbers of the second row behind the head of the first
+    (run,) = reading.runs
+    assert (run.steps["step"].to_list(), run.config) == ([0], {"steps": "7"})
+    assert list(fuzzing.judge(written, data, reading)) == []
+    lost = run.model_copy(
+        update={"steps": run.steps.with_columns(loss=run.steps["loss"] + 1), "config": {"steps": "8"}}
+    )
+    wrong = list(fuzzing.judge(written, data, reading.model_copy(update={"runs": (lost,)})))
+    assert {"'Config param steps: 8' stands nowhere"} <= set(wrong)
+    assert any(text.startswith("row 1 is in the text, was not read") for text in wrong)
 
 
 def test_bytes_that_are_no_text_in_a_prefix(fuzzing: Any) -> None:
