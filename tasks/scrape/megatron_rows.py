@@ -41,6 +41,7 @@ _NAMED = {
     "tokens_per_gpu_per_second_tgs": "tokens_per_s_per_device", "[LM]-TFLOPs": "tflops_per_device",
     "[LM]TFLOPs": "tflops_per_device",
 }  # fmt: skip
+_COUNT = re.compile(r"number[ _]of[ _]")  # of iterations: digits alone
 _ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration(?: \((ms|s)\)|_(ms))")
 # printed with as many decimals as the number happens to have
 FREE = frozenset({"num zeros", "learning_rate"})
@@ -204,7 +205,7 @@ def _values(key: str, text: str) -> dict[str, Value] | None:
     if len(parts) == 2 and all(number is not None for number in numbers):
         return {key: numbers[0] or 0, AVERAGE.format(key): numbers[1] or 0}
     if numbers[0] is not None and len(parts) == 1:
-        return {key: numbers[0]}
+        return None if _COUNT.match(key) and not text.isdigit() else {key: numbers[0]}
     return None if key in KNOWN and "/" not in key else {key: text}
 
 

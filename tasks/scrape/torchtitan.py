@@ -331,11 +331,13 @@ def _is_usual(key: str, printed: bytes) -> bool:
         return False  # none of these is a time
     if not digits[-1:].isdigit() and not digits.endswith(b"%"):
         return True  # no number
+    if key in _THOUSANDS | {"mfu"} and number.startswith((b" ", b"-")):
+        return False  # they are neither padded nor negative
     whole, _, fraction = digits.rstrip(b"%").partition(b".")
     if key in _DECIMALS and len(fraction) not in _DECIMALS[key]:
         return False
-    if key in _THOUSANDS and (number.startswith(b" ") or (b"," not in whole and len(whole) > 3)):
-        return False  # they are not padded
+    if key in _THOUSANDS and b"," not in whole and len(whole) > 3:
+        return False
     if key not in _PADDED:
         return True
     width = len(fraction) + 3

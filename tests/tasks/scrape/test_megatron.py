@@ -219,3 +219,12 @@ def test_lost_line_breaks(seeds: Path, seed: RunReading) -> None:
     assert run.steps.drop("line").equals(seed.steps.drop("line"))
     assert run.parameters.count == seed.parameters.count
     assert {key for key in seed.config if run.config.get(key) != seed.config[key]} == set()
+
+
+def test_a_number_of_iterations_is_digits_alone() -> None:
+    """`number of skipped iterations:   1`, into which a sign fell."""
+    rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0 - step / 10) for step in (1, 2, 3)]
+    rows[1] = rows[1].replace("skipped iterations:   0", "skipped iterations:  -1")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [1, 3]
+    assert run.coverage.step_lines_seen == 3

@@ -147,3 +147,15 @@ def test_a_rate_is_no_time() -> None:
     rows[0] = rows[0].replace("2.31", "2.3s")
     (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
     assert run.steps["step"].to_list() == [2]
+
+
+def test_a_rate_is_never_negative() -> None:
+    """`mfu: 42.63%` into which a blank and a sign fell."""
+    head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
+    rows = [
+        f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,454  tflops: 2.31  mfu: 42.63%" for n in (1, 2)
+    ]
+    rows[0] = rows[0].replace("mfu: ", "mfu:  -")
+    (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
+    assert run.steps["step"].to_list() == [2]
+    assert run.coverage.step_lines_seen == 2
