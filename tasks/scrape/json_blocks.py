@@ -21,6 +21,7 @@ _SCHEMA: dict[str, Any] = {
     "textPayload": pl.String, "jsonPayload": pl.Struct(_TEXTS), **_TEXTS, **dict.fromkeys(STAMPS, pl.String),
     "insertId": pl.String, "resource": pl.Struct({"labels": _LABELS}), "split": _SPLIT,
 }  # fmt: skip
+_PAYLOAD_KEYS = tuple(f'"{key}"'.encode() for key in ("textPayload", "jsonPayload", *PAYLOADS))
 _USUAL_STAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$"
 # what may have been no text in the JSON, but a number, an object or an array
 _NO_TEXT = r"^(?:\{(?:\}|\".*\})|\[(?:\]|(?:[\"\[{\d-]|true|false|null).*\])|-?\d[\d.eE+-]*|true|false)$"
@@ -94,7 +95,7 @@ def _read_block(block: bytes, edge: _Edge | None, number: int, lose: Callable[[s
             raw = _parse(block, edge)
             frame = _entries_of(raw, number)
             # two entries that lost what stood between them, or one without text: damaged, or of another kind?
-            merged = any(block.count(f'"{key}"'.encode()) > raw.height for key in PARTS)
+            merged = any(block.count(key) > raw.height for key in _telling_keys(block, edge))
             if frame is not None and (merged or frame.height < raw.height):
                 frame = None
         except PolarsError:  # a damaged object, or one of another shape
@@ -103,6 +104,17 @@ def _read_block(block: bytes, edge: _Edge | None, number: int, lose: Callable[[s
         yield frame
     else:
         yield from frames_of(read_json([block], lose), number, lose)
+
+
+def _telling_keys(block: bytes, edge: _Edge) -> list[bytes]:
+    """The keys of which two entries that became one have two, unless what they lost was read by nobody.
+
+    That is the text's, and what stands behind it, judging by the first: each count goes through the whole block.
+    """
+    first = block[: block.find(edge.text) + 1 or len(block)]
+    places = {quoted: first.find(quoted) for quoted in (f'"{key}"'.encode() for key in PARTS)}
+    begin = min((places[quoted] for quoted in _PAYLOAD_KEYS if places[quoted] >= 0), default=0)
+    return [quoted for quoted, place in places.items() if place >= begin]
 
 
 def _parse(block: bytes, edge: _Edge) -> pl.DataFrame:
