@@ -138,24 +138,20 @@ def test_a_number_that_is_never_padded_has_one_blank_before_it() -> None:
     assert run.coverage.step_lines_seen == 5
 
 
-def test_a_rate_is_no_time() -> None:
-    """A last digit that became an `s` would leave a number that is a tenth as exact."""
-    head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
-    rows = [
-        f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,454  tflops: 2.31  mfu: 0.23%" for n in (1, 2)
-    ]
-    rows[0] = rows[0].replace("2.31", "2.3s")
-    (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
-    assert run.steps["step"].to_list() == [2]
-
-
-def test_a_rate_is_never_negative() -> None:
-    """`mfu: 42.63%` into which a blank and a sign fell."""
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        ("tflops: 2.31", "tflops: 2.3s"),  # no rate is a time: a last digit that became an `s`
+        ("mfu: 42.63%", "mfu:  -42.63%"),  # none is negative: a blank and a sign fell into it
+    ],
+)
+def test_a_damaged_rate_is_no_rate(whole: str, damaged: str) -> None:
     head = "[titan] 2025-01-01 00:00:00,000 - root - INFO - step:"
     rows = [
         f"{head} {n:2d}  loss:  8.1309  memory:  1.42GiB(1.49%)  tps: 3,454  tflops: 2.31  mfu: 42.63%" for n in (1, 2)
     ]
-    rows[0] = rows[0].replace("mfu: ", "mfu:  -")
+    assert whole in rows[0]
+    rows[0] = rows[0].replace(whole, damaged)
     (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
     assert run.steps["step"].to_list() == [2]
     assert run.coverage.step_lines_seen == 2
