@@ -1,5 +1,6 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -418,7 +419,7 @@ class RunReading(Frozen):
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame:
         if isinstance(value, pl.DataFrame):
             return value
-        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
+        rows = rows_from_json(value)
         if not rows:
             return pl.DataFrame(schema=STEP_SCHEMA)
         keys = list(dict.fromkeys(k for row in rows for k in row))
@@ -429,8 +430,7 @@ class RunReading(Frozen):
     def _timers_from_rows(cls, value: Any) -> pl.DataFrame:
         if isinstance(value, pl.DataFrame):
             return value
-        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
-        return pl.DataFrame(rows, schema=TIMER_SCHEMA, infer_schema_length=None)
+        return pl.DataFrame(rows_from_json(value), schema=TIMER_SCHEMA, infer_schema_length=None)
 
     @field_serializer("steps", "timers")
     def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
@@ -455,6 +455,11 @@ def number_to_json(value: Any) -> Any:
 def number_from_json(value: Any) -> Any:
     """The inverse of `number_to_json`."""
     return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def rows_from_json(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a table, with the numbers that JSON lacks as numbers."""
+    return [{key: number_from_json(value) for key, value in row.items()} for row in rows]
 
 
 # ---------------------------------------------------------------- proof of a checkpoint
@@ -507,7 +512,7 @@ class RunRecord(Frozen):
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:
         if value is None or isinstance(value, pl.DataFrame):
             return value
-        rows = [{k: number_from_json(v) for k, v in row.items()} for row in value]
+        rows = rows_from_json(value)
         return pl.DataFrame(rows, infer_schema_length=None)
 
     @field_serializer("metrics")
