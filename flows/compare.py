@@ -1,7 +1,7 @@
 """The flow `compare`: resolve → launch → watch and verify → scrape → diff → publish."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +28,7 @@ from tasks.diff.until import MOST_REPEATS, Patience
 from tasks.launch import job
 from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
+from tasks.owners import is_owned
 from tasks.partner import find_partner
 from tasks.publish.comment import comparison_comment
 from tasks.publish.site import PublishedPage
@@ -41,6 +42,7 @@ from tasks.steps import (
     diff_step,
     forget_step,
     launch_step,
+    life_of,
     publish_step,
     repeat_step,
     resolve_step,
@@ -50,6 +52,7 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
+from tasks.turns import turn_of
 
 
 def _choices(kind: Kind) -> dict[str, Any]:
@@ -196,7 +199,34 @@ def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> I
             if not holding:
                 held.enter_context(slice_of(plan.target))
                 holding = True
-            yield run_one(plan, store, report, jobs=jobs, continue_from=find_partner(plan, plans, store))
+            with turn_of(
+                plan,
+                store.run(plan.run_name),
+                jobs.owners(flow_run.id),
+                life_of=life_of,
+                wait=waiting(plan, report, jobs),
+            ) as finished:
+                if finished is None:
+                    partner = find_partner(plan, plans, store)
+                    record = run_one(plan, store, report, jobs=jobs, continue_from=partner)
+                else:  # by the flow that this one has waited for
+                    report.reused(plan)
+                    record = finished
+            yield record
+
+
+def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
+    """What tells why a run has to wait, once, and ends the waiting if the flow is ended."""
+    told: set[str] = set()
+
+    def wait(why: str) -> None:
+        jobs.check()
+        if why not in told:
+            told.add(why)
+            get_run_logger().info("%s", why)
+            report.waits(plan, why)
+
+    return wait
 
 
 def run_until_decided(
@@ -220,13 +250,15 @@ def run_until_decided(
 
 def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
     """The record of one run: launched, watched, verified and scraped."""
-    directory = store.run(plan.run_name)
+    directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
     jobs.check()
-    handle = launch_step(plan, directory, continue_from, jobs.owners(flow_run.id), store)
+    handle = launch_step(plan, directory, continue_from, owners, store)
     report.launched(plan, handle)
     proofs: list[PrefectFuture[CheckpointProof]] = []
 
     def stop(handle: RunHandle) -> None:
+        if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
+            return
         report.stopping(plan)
         job.stop(handle)
 

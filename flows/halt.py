@@ -17,9 +17,9 @@ from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.states import Cancelled
 
 from flows.cleanup import stop_jobs
-from flows.reap import is_over
 from tasks.launch.errors import LaunchError
 from tasks.owners import unforgotten
+from tasks.steps import life_of
 from tasks.store import Store, open_store
 
 BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
@@ -42,7 +42,7 @@ def end_runs(out: str, say: Callable[[str], None]) -> None:
         say(f"runs: the server does not say which ones still go ({error}); maxview up again ends what they left")
         return
     store = open_store(out)
-    for lost in [flow_run for flow_run in unforgotten(store) if is_over(flow_run)]:
+    for lost in [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]:
         _end_jobs(lost, f"flow run {lost}", store, say)
 
 

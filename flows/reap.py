@@ -1,15 +1,13 @@
 """The flow `reap`: ends the jobs of flow runs that have ended without being able to do it themselves."""
 
 from typing import Annotated
-from uuid import UUID
 
 from prefect import flow, get_run_logger
-from prefect.client.orchestration import get_client
-from prefect.exceptions import ObjectNotFound
 from pydantic import Field
 
 from flows.cleanup import stop_jobs
 from tasks.owners import unforgotten
+from tasks.steps import life_of
 from tasks.store import Store, open_store
 
 
@@ -19,18 +17,8 @@ def reap(
 ) -> list[str]:
     """The names of the jobs that were ended."""
     store = open_store(out)
-    lost = [flow_run for flow_run in unforgotten(store) if is_over(flow_run)]
+    lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     return [name for flow_run in lost for name in end_jobs(flow_run, store)]
-
-
-def is_over(flow_run: str) -> bool:
-    """Whether the server knows that a flow run has ended. One that another server knows is left alone."""
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(flow_run)).state
-    except (ObjectNotFound, ValueError):
-        return False
-    return state is not None and state.is_final()
 
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:

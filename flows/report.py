@@ -18,6 +18,9 @@ class Report:
     def reused(self, plan: RunPlan) -> None:
         """A run that had finished before."""
 
+    def waits(self, plan: RunPlan, why: str) -> None:
+        """Another flow works on the run."""
+
     def launched(self, plan: RunPlan, handle: RunHandle) -> None:
         """A run that has started or was attached to."""
 

@@ -99,6 +99,10 @@ class TerminalReport(Report):
         self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))
         self._say(f"{plan.run_name}: finished before (--fresh trains again)")
 
+    def waits(self, plan: RunPlan, why: str) -> None:
+        self._note(plan, "another flow works on it")
+        self._say(why)
+
     def launched(self, plan: RunPlan, handle: RunHandle) -> None:
         self._started[plan.run_name] = time.monotonic()
         self._progress.start_task(self._rows[plan.run_name])

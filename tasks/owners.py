@@ -17,14 +17,21 @@ def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
     store.files.write(f"runs/{run_name}/{OWNER}", "\n".join(flow_runs).encode())
 
 
+def is_owned(run_name: str, flow_runs: tuple[str, ...], store: Store) -> bool:
+    """Whether the job of a run still belongs to one of these flow runs, and to no later one."""
+    return not flow_runs or not set(flow_runs).isdisjoint(_owners(run_name, store))
+
+
 def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
     """Where the jobs of a flow run live, or lived; not those that a later flow has attached to."""
     for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
         directory = store.run(entry.name.rpartition("/")[2])
-        owners = store.files.read(f"runs/{directory.run_name}/{OWNER}").decode().split("\n")
-        handle = directory.read_handle()
-        if handle is not None and flow_run in owners:
+        if flow_run in _owners(directory.run_name, store) and (handle := directory.read_handle()) is not None:
             yield handle
+
+
+def _owners(run_name: str, store: Store) -> list[str]:
+    return store.files.read(f"runs/{run_name}/{OWNER}").decode().split("\n")
 
 
 def forget(flow_runs: Iterable[str], store: Store) -> None:

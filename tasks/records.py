@@ -52,6 +52,7 @@ class LocalHandle(Frozen):
     job_name: str
     pid: int  # the supervisor, leader of the run's process group
     created: float  # the supervisor's start in seconds since the epoch: a reused pid is not the same process
+    host: str = ""  # where it runs: another machine's numbers mean nothing here
     log: str
 
 

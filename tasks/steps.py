@@ -18,7 +18,9 @@ from prefect.artifacts import (
 )
 from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.events import emit_event
+from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
@@ -41,6 +43,7 @@ from tasks.resolve import Request, resolve
 from tasks.scrape import StepCompleted, scrape_run
 from tasks.scrape.buckets import on_this_machine
 from tasks.store import RunDirectory, Store
+from tasks.turns import Life
 from tasks.verify import verify_checkpoint
 from tasks.watch import JobEvent, LogLine, watch
 
@@ -172,6 +175,16 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """One table over every case of the comparison, what needs a look first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
+
+
+def life_of(flow_run: str) -> Life:
+    """Whether a flow run still goes, as far as this server knows. No task of its own: it is asked again and again."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(flow_run)).state
+    except (ObjectNotFound, ValueError):  # another server's
+        return "unknown"
+    return "over" if state is not None and state.is_final() else "running"
 
 
 def forget_step(flow_run: str | None, store: Store) -> None:

@@ -128,6 +128,7 @@ class OnCluster:
             cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
             if cause is None or not _is_taken(cause) or handle.tries >= settings.attempts:
                 return
+            directory.check_claim()  # another machine's job has the same names
             self.stop(handle)
             handle = self.launch(
                 plan,

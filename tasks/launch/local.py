@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,6 +71,7 @@ def launch(
                 job_name=plan.run_name,
                 pid=process.pid,
                 created=psutil.Process(process.pid).create_time(),
+                host=socket.gethostname(),
                 log=str(log),
             )
             keep(handle)
@@ -112,7 +114,9 @@ _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 def is_alive(handle: LocalHandle) -> bool:
-    """Whether the run's supervisor still runs. A reused pid does not count: its start time differs."""
+    """Whether the run's supervisor still runs here. A reused pid does not count: its start time differs."""
+    if not is_here(handle):
+        return False
     child = _children.get(handle.pid)
     if child is not None and child.poll() is not None:
         _children.pop(handle.pid, None)
@@ -122,6 +126,11 @@ def is_alive(handle: LocalHandle) -> bool:
         return _is_it(process, handle) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def is_here(handle: LocalHandle) -> bool:
+    """Whether the run is, or was, on this machine."""
+    return handle.host in ("", socket.gethostname())
 
 
 def _is_it(process: psutil.Process, handle: LocalHandle) -> bool:
@@ -147,6 +156,8 @@ def members(handle: LocalHandle) -> Iterator[int]:
     While a session has members its number is given to no other process; and if the number has been given to one, that
     process started at another time.
     """
+    if not is_here(handle):
+        return
     try:
         if not _is_it(psutil.Process(handle.pid), handle):
             return

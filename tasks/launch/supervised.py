@@ -34,7 +34,8 @@ class Supervised:
         """See Backend."""
         if handle is None:
             return None
-        if local.is_alive(handle) or read_exit_code(directory.log) == 0:
+        writes_here = Path(handle.log) == directory.log  # and not into another working copy of the same bucket
+        if (writes_here and local.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
         local.stop(handle)  # its supervisor was killed: whatever still runs of it would write into the new run
         return None
@@ -47,7 +48,8 @@ class Supervised:
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
         """See Backend."""
-        return read_growing(Path(handle.log), lambda: local.is_alive(handle), poll_s=poll_s)
+        # not where the handle says: a run of another machine has come here with all its files
+        return read_growing(directory.log, lambda: local.is_alive(handle), poll_s=poll_s)
 
     def stop(self, handle: LocalHandle) -> None:
         """See Backend."""

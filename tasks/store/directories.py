@@ -1,5 +1,6 @@
 """Turns the folder of a run or of a comparison into the paths in it, and writes and reads the records there."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,27 @@ class RunDirectory:
             ) from error
         return self
 
-    def write_plan(self, plan: RunPlan) -> Path:
+    def claim(
+        self,
+        flow_runs: tuple[str, ...] = (),
+        *,
+        is_over: Callable[[tuple[str, ...]], bool] | None = None,
+        checkpoints: bool = True,
+    ) -> None:
+        """Where the store is a bucket: take the run for these flow runs, with what another machine has left of it.
+
+        `is_over` says whether another machine's flow runs have ended; `checkpoints`: they are wanted on this machine.
+        Raises TakenError if another machine works on it.
+        """
         if self.mirror is not None:
-            self.mirror.claim(self._name)
+            self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
+
+    def check_claim(self) -> None:
+        """Raises StoreError if another machine has taken the run over."""
+        if self.mirror is not None:
+            self.mirror.claims.check(self._name)
+
+    def write_plan(self, plan: RunPlan) -> Path:
         return write_atomically(self.plan, model_to_json(plan))
 
     def read_plan(self) -> RunPlan | None:
@@ -103,10 +122,17 @@ class RunDirectory:
         return write_atomically(self.config, text)
 
     def write_handle(self, handle: RunHandle) -> Path:
-        return write_atomically(self.handle, model_to_json(handle))
+        """Written before the job begins, and known to every machine then: StoreError if it is another's by now."""
+        self.check_claim()
+        written = write_atomically(self.handle, model_to_json(handle))
+        if self.mirror is not None:
+            self.mirror.push_begun(self._name)
+        return written
 
     def read_handle(self) -> RunHandle | None:
         """The handle, or None if the run was never launched; StoreError if the file is damaged."""
+        if self.mirror is not None:
+            self.mirror.match(self.handle)
         return read_document(self.handle, model_from_json(_HANDLE))
 
     def read_program(self) -> dict[str, Any] | None:
@@ -123,7 +149,7 @@ class RunDirectory:
             return write_atomically(self.record, text)
         self.mirror.record(self._name, text.encode())
         written = write_atomically(self.record, text)
-        self.mirror.give_back(self._name)
+        self.mirror.claims.give_back(self._name)
         return written
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:

@@ -1,19 +1,18 @@
 """Turns a folder of this machine into the working copy of a store in a bucket: what is finished goes up, whole.
 
 Trainers append to logs and local backends follow them, which objects cannot do: a run lives in the working copy while
-it goes, and in the bucket once its record is written. Who works on a run is in the bucket from the beginning.
+it goes, and in the bucket once its record is written. Who works on a run, its plan and where its job lives are in the
+bucket from the beginning, so that another machine can go on with it, or end it.
 """
 
 import io
-import json
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,13 +20,16 @@ from typing import Any, BinaryIO
 import google_crc32c
 
 from tasks.store.atomic import StoreError
+from tasks.store.claims import RECORD, WRITER, Claims
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
-WRITER = "writer.json"
-RECORD = "record.json"
+HANDLE = "handle.json"
+OURS = ".handle.json"  # in a working copy: the handle of the last job that was begun here
 ORIGIN = ".store"  # in a working copy: the address of its bucket
-LAST = ("commit_success.txt", RECORD, "comparison.json", "index.html")  # they say that the rest is there
+# they say that the rest is there
+LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
+BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # of a run that has not ended
 LEFT_OUT = "checkpoints/"  # of what is fetched: they are read where they lie
 SENDERS = 10  # at once: as many connections as the client keeps
 BLOCK = 1 << 20
@@ -40,6 +42,11 @@ class Mirror:
 
     folder: Path
     files: Files
+
+    @property
+    def claims(self) -> Claims:
+        """Who works on which run."""
+        return Claims(self.folder, self.files)
 
     def fetch(self, name: str) -> bool:
         """Bring one file into the working copy, never holding it whole; whether the bucket has it."""
@@ -90,10 +97,10 @@ class Mirror:
         kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
-    def push_folder(self, name: str, *, without: str = "") -> int:
+    def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
         """Send what the bucket lacks; returns how many files. What says that the rest is there goes last.
 
-        `without`: a file of the folder that stays here.
+        `without`: a file of the folder that stays here; `only`: what the names of all others look like.
         """
         there = {entry.name: entry for entry in self.files.entries(name)}
         found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
@@ -101,7 +108,9 @@ class Mirror:
         wanted = [
             file
             for file, path in named.items()
-            if file != f"{name}/{without}" and (file not in there or differs(path, there[file]))
+            if file != f"{name}/{without}"
+            and any(fnmatchcase(path.name, pattern) for pattern in only)
+            and (file not in there or differs(path, there[file]))
         ]
         _in_order(lambda file: self.files.upload(file, named[file]), wanted)
         return len(wanted)
@@ -111,9 +120,9 @@ class Mirror:
 
         Raises StoreError if somebody else has taken the run, or recorded it, meanwhile.
         """
-        claim, place = self.check_claim(name), f"{name}/{RECORD}"
+        claim, place = self.claims.check(name), f"{name}/{RECORD}"
         self.push_folder(name, without=RECORD)
-        before = claim["replaces"] if claim else _version(self.files.stat(place))
+        before = claim.replaces if claim else _version(self.files.stat(place))
         try:
             self.files.write(place, text, create=before is None, version=before)
         except AlreadyThereError as error:
@@ -121,59 +130,38 @@ class Mirror:
                 f"{self.files.url(place)}: somebody else has recorded this run meanwhile; the same command reads it"
             ) from error
 
-    def claim(self, name: str) -> None:
+    def claim(
+        self,
+        name: str,
+        flow_runs: tuple[str, ...] = (),
+        *,
+        is_over: Callable[[tuple[str, ...]], bool] | None = None,
+        checkpoints: bool = True,
+    ) -> None:
         """Say in the bucket that a run is ours to write, over the record of it that is in the working copy, or none.
 
-        Raises StoreError that names who else writes it, or if somebody has recorded it since it was looked for.
+        What another machine has left of it comes into the working copy, with its checkpoints if they are wanted here.
+        Raises TakenError that names who else writes it, StoreError if somebody has recorded it since it was looked for.
         """
-        place = f"{name}/{WRITER}"
-        known = self.files.stat(f"{name}/{RECORD}")
-        ours = self._signature(_version(known))
-        try:
-            self.files.write(place, ours, create=True)
-        except AlreadyThereError:
-            self._claim_again(name, ours)
+        claim = self.claims.take(name, flow_runs, is_over=is_over)
         found = self.files.stat(f"{name}/{RECORD}")
-        if found != known or (found is not None and differs(self.folder / found.name, found)):
-            self.give_back(name)
+        if _version(found) != claim.replaces or (found is not None and differs(self.folder / found.name, found)):
+            self.claims.give_back(name)
             raise StoreError(
                 f"{self.files.url(name)}: was recorded by somebody else meanwhile; the same command reads it"
             )
+        handle = self.files.stat(f"{name}/{HANDLE}")
+        if handle is not None and differs(self.folder / name / OURS, handle):  # another machine's job was the last
+            self.fetch_folder(name, without="" if checkpoints else LEFT_OUT)
 
-    def _claim_again(self, name: str, ours: bytes) -> None:
-        place = f"{name}/{WRITER}"
-        found = self.files.stat(place)
-        if found is None:  # given back meanwhile
-            self.files.write(place, ours, create=True)
-            return
-        other = json.loads(self.files.read(place))
-        if (other["host"], other["folder"]) != (socket.gethostname(), str(self.folder)):
-            raise StoreError(
-                f"{self.files.url(name)}: is being written on {other['host']} since {other['since']} (process "
-                f"{other['pid']}): wait for it, or train anew with --fresh; if that machine is gone: "
-                f"gcloud storage rm {self.files.url(place)}"
-            )
-        # an earlier flow on this working copy: the lock of its folder keeps two of them apart
-        self.files.write(place, ours, version=found.version)
+    def push_begun(self, name: str) -> None:
+        """Send what another machine needs to go on with a run that has not ended, the handle of its job last.
 
-    def check_claim(self, name: str) -> dict[str, Any] | None:
-        """Our claim on the run, None without one. Raises StoreError if somebody else has taken the run meanwhile."""
-        try:
-            other: dict[str, Any] = json.loads(self.files.read(f"{name}/{WRITER}"))
-        except FileNotFoundError:
-            return None
-        if (other["host"], other["folder"]) != (socket.gethostname(), str(self.folder)):
-            raise StoreError(f"{self.files.url(name)}: was taken over by {other['host']}: this run is not recorded")
-        return other
-
-    def give_back(self, name: str) -> None:
-        """The run is recorded: nobody writes it any more."""
-        self.files.delete(f"{name}/{WRITER}")
-
-    def _signature(self, replaces: str | None) -> bytes:
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        facts = {"host": socket.gethostname(), "pid": os.getpid(), "folder": str(self.folder), "since": since}
-        return json.dumps(facts | {"replaces": replaces}).encode()
+        Raises StoreError if somebody else has taken the run over: then no job of it may be started here.
+        """
+        self.claims.check(name)
+        self.push_folder(name, only=BEGUN)
+        shutil.copyfile(self.folder / name / HANDLE, self.folder / name / OURS)
 
 
 def name_store(folder: Path) -> str:

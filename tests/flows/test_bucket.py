@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.launch.job import launch_or_attach
-from tasks.store import StoreError, open_store
+from tasks.store import open_store
 from tasks.verify import verify_checkpoints
 
 
@@ -58,14 +57,13 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
 
     # of two machines that want one run, the second is told of the first and starts nothing
     run = store.run(next(iter(runs)))
-    assert store.mirror is not None
-    store.mirror.fetch(f"runs/{run.run_name}/plan.json")
     store.files.delete(f"runs/{run.run_name}/record.json")
     assert run.read_record() is None
-    plan = run.read_plan()
-    assert plan is not None
     claim = {"host": "elsewhere", "folder": "/x", "pid": 7, "since": "2026-11-21T06:00:00+00:00", "replaces": None}
     store.files.write(f"runs/{run.run_name}/writer.json", json.dumps(claim).encode(), create=True)
-    with pytest.raises(StoreError, match=r"is being written on elsewhere since 2026-11-21T06:00:00\+00:00"):
-        launch_or_attach(plan, run)
-    assert run.read_handle() is None
+    third = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "a third machine")})
+    assert third.returncode == 2
+    told = " ".join(third.stderr.split())
+    assert "is being written on elsewhere since 2026-11-21T06:00:00+00:00" in told
+    assert f"gcloud storage rm {gcs_url}/runs/{run.run_name}/writer.json" in told.replace("- ", "-")
+    assert not (store.path / "runs" / run.run_name / "log.txt").exists()

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import RunReading, RunRecord
+from tasks.records import RunReading, RunRecord, XpkHandle
 from tasks.store import Store, StoreError, open_store
+from tasks.store.claims import TakenError
 from tasks.store.documents import run_record_to_json
 from tasks.store.folder import Mirror
 from tasks.store.gcs import GcsFiles
@@ -62,25 +63,68 @@ def test_what_marks_the_whole_goes_up_last(machine, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(GcsFiles, "upload", record)
     mirror = finish(machine("one"), "run-1")
-    assert sent == ["data", "log.txt", "commit_success.txt", "record.json"]
+    assert sent == ["data", "commit_success.txt", "log.txt", "record.json"]  # a closed log: all it speaks of is there
     assert mirror.push_folder("runs/run-1") == 0  # nothing is sent twice
     (mirror.folder / "runs/run-1/log.txt").write_text("a LOG\n")
     assert mirror.push_folder("runs/run-1") == 1
 
 
-def test_two_machines_cannot_write_one_run(machine, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-untyped-def]
     first, second = machine("one").mirror, machine("two").mirror
     first.claim("runs/run-1")
     first.claim("runs/run-1")  # its own, after a crash
     with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*writer\.json"):
         second.claim("runs/run-1")
     second.claim("runs/run-2")
-    first.give_back("runs/run-1")
+    first.claims.give_back("runs/run-1")
     second.claim("runs/run-1")
     with pytest.raises(StoreError, match="taken over"):
-        first.check_claim("runs/run-1")
+        first.claims.check("runs/run-1")
     claim = json.loads(second.files.read("runs/run-1/writer.json"))
-    assert set(claim) == {"host", "pid", "folder", "since", "replaces"}  # no secret, no environment
+    assert set(claim) == {"host", "pid", "folder", "since", "replaces", "flow_runs"}  # no secret, no environment
+
+
+def test_a_claim_counts_until_its_flow_run_is_over(machine) -> None:  # type: ignore[no-untyped-def]
+    first, second = machine("one").mirror, machine("two").mirror
+    first.claim("runs/run-1", ("lost", "night"))
+    with pytest.raises(TakenError) as taken:
+        second.claim("runs/run-1", ("next",), is_over=lambda others: "else" in others)
+    assert taken.value.claim.flow_runs == ("lost", "night")
+    second.claim("runs/run-1", ("next",), is_over=lambda others: "lost" in others)
+    second.claims.check("runs/run-1")
+    with pytest.raises(StoreError, match="taken over"):
+        first.claims.check("runs/run-1")
+    with pytest.raises(TakenError):  # it goes on meanwhile
+        first.claim("runs/run-1", ("lost",), is_over=lambda others: "lost" in others)
+
+
+def test_a_damaged_claim_is_told(machine) -> None:  # type: ignore[no-untyped-def]
+    mirror = machine("one").mirror
+    mirror.files.write("runs/run-1/writer.json", b'{"host": 1')
+    with pytest.raises(StoreError, match=r"writer\.json: is damaged; .*gcloud storage rm gs://"):
+        mirror.claim("runs/run-1")
+
+
+def test_another_machine_goes_on_with_what_is_left(machine, make_plan) -> None:  # type: ignore[no-untyped-def]
+    first, second = machine("one").run("run-1").create(), machine("two").run("run-1").create()
+    handle = XpkHandle(
+        backend="xpk", job_name="a-2", family="a", namespace="default", context=None, created=1.0, log="elsewhere"
+    )
+    first.claim(("lost",))
+    (first.path / "log.1.txt").write_text("the attempt before\n")
+    first.log.write_text("still growing")
+    first.write_plan(make_plan("pass", run_name="run-1"))
+    first.write_handle(handle)
+    assert second.read_handle() == handle  # whoever has to end the job finds it
+    second.claim(("next",), is_over=lambda others: others == ("lost",))
+    assert (second.path / "log.1.txt").read_text() == "the attempt before\n"
+    assert second.read_plan() == first.read_plan()
+    assert not second.log.exists()
+    with pytest.raises(StoreError, match="taken over"):  # so no job of it is started there again
+        first.write_handle(handle)
+    later = handle.model_copy(update={"job_name": "a-3"})
+    second.write_handle(later)
+    assert first.read_handle() == later
 
 
 @pytest.fixture
@@ -109,10 +153,11 @@ def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of
     assert other.log_address == other.read_record().log == f"{second.address}/runs/run-1/log.txt"
     second.mirror.claim("runs/run-1")  # it is run again there
     other.log.write_text("a longer log\n")
+    late = second.mirror.files.read("runs/run-1/writer.json")
     first.mirror.files.delete("runs/run-1/writer.json")  # by somebody who thinks that machine gone
     first.mirror.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
-    second.mirror.files.write("runs/run-1/writer.json", second.mirror._signature("1"), create=True)
+    second.mirror.files.write("runs/run-1/writer.json", late, create=True)
     with pytest.raises(StoreError, match="somebody else has recorded this run meanwhile"):
         other.write_record(record_of(second, "late"))
     assert other.read_record().label == "again"  # nothing of the late one is left, here or there

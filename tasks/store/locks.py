@@ -1,0 +1,40 @@
+"""Turns a file of this machine into a lock that the kernel gives back, however its holder ends."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tasks.store.atomic import StoreError
+
+
+@contextmanager
+def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
+    """Hold the lock file `path`, which is made. While somebody else does, `wait` is called again and again.
+
+    It is told who that is, should take a moment, and may raise. Raises StoreError where no lock can be had.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --out") from error
+    try:
+        while not _take(descriptor, path):
+            wait(os.pread(descriptor, 100, 0).decode("ascii", "replace").strip() or "another process")
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be locked ({error.strerror}); choose a local disk as --out") from error
+    return True

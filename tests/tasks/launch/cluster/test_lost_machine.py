@@ -1,0 +1,153 @@
+"""A flow that is lost together with its machine's disk: what is in the bucket is enough to go on, or to clean up."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cleanup import stop_jobs
+from tasks.launch import job
+from tasks.launch.rejoin import rejoin_attempts
+from tasks.owners import is_owned, own, unforgotten
+from tasks.records import RunPlan, XpkHandle
+from tasks.scrape import Ended
+from tasks.store import Store, open_store
+from tasks.turns import turn_of
+from tasks.watch import watch
+
+type MakePlan = Callable[..., RunPlan]
+
+SAY = """
+import os, sys, time
+def say(n):
+    print(f"I0418 00:55:{n:02d}.221671 1 metric_logger.py:196] completed step: {n}, seconds: 0.500, "
+          f"TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: 3.{n:03d}", flush=True)
+"""
+NINE = SAY + "for n in range(9):\n    say(n); time.sleep(0.5)\n"
+HANGS = SAY + "say(0); say(1); say(2); time.sleep(600)\n"
+# its first attempt comes to step 3, the second goes on from there and takes its time
+TWICE = (
+    SAY
+    + """
+attempt = 2 if os.path.exists(sys.argv[2]) else 1
+open(sys.argv[2], "w").write("x")
+for n in range(0, 3) if attempt == 1 else range(3, 9):
+    say(n); time.sleep(0.5)
+time.sleep(600 if attempt == 1 else 0)
+"""
+)
+
+FLOW = """
+import os, sys
+from tasks.launch import job
+from tasks.owners import own
+from tasks.records import RunPlan
+from tasks.store import open_store
+from tasks.turns import turn_of
+plan = RunPlan.model_validate_json(sys.stdin.read())
+store = open_store(sys.argv[1])
+directory = store.run(plan.run_name)
+with turn_of(plan, directory, ("lost",), life_of=lambda flow_run: "unknown", wait=print):
+    own(plan.run_name, ("lost",), store)
+    handle = job.launch_or_attach(plan, directory)
+    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        if isinstance(piece, bytes) and sys.argv[2].encode() in piece:
+            os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_descriptor_stays_open() -> None:
+    """Not here: the client keeps its connections to the bucket."""
+
+
+@pytest.fixture
+def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[str, str], RunPlan]:
+    """lose_a_flow(code, last): a flow on a machine that is gone, with its disk, once the log says `last`."""
+
+    def lose(code: str, last: str) -> RunPlan:
+        cache = tmp_path / "the lost machine"
+        place = cache / "maxview" / gcs_url.removeprefix("gs://").replace("/", "-") / "runs"
+        plan = make_plan(code, shared_out=False)
+        words = (*plan.argv, str(tmp_path / "attempts"))
+        plan = plan.model_copy(update={"directory": str(place / plan.run_name), "argv": words})
+        killed = subprocess.run(
+            [sys.executable, "-c", FLOW, gcs_url, last],
+            input=plan.model_dump_json(), text=True, timeout=90, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+        )  # fmt: skip
+        assert killed.returncode == -signal.SIGKILL
+        shutil.rmtree(cache)
+        return plan
+
+    return lose
+
+
+@pytest.fixture
+def store(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The bucket as a machine opens it that has nothing of it yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    return open_store(gcs_url)
+
+
+def go_on(plan: RunPlan, store: Store) -> list[Any]:
+    """What the next flow sees of the run, which takes it over."""
+    directory = store.run(plan.run_name)
+    with turn_of(plan, directory, ("next",), life_of={"lost": "over"}.__getitem__, wait=print) as finished:
+        assert finished is None
+        own(plan.run_name, ("next",), store)
+        handle = job.launch_or_attach(plan, directory)
+        return list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+
+
+def steps_in(log: Path) -> list[int]:
+    return [int(found) for found in re.findall(r"completed step: (\d+)", log.read_text())]
+
+
+def test_its_job_is_found_and_ended(standin: Any, lose_a_flow: Callable[[str, str], RunPlan], store: Store) -> None:
+    plan = lose_a_flow(HANGS, "completed step: 2")
+    assert len(standin.names("jobsets")) == 1
+    assert unforgotten(store) == ["lost"]
+    assert stop_jobs("lost", store) == standin_name(plan, store)
+    assert standin.names("jobsets") == standin.names("pods") == []
+    assert standin.processes() == []
+    assert unforgotten(store) == []
+
+
+def standin_name(plan: RunPlan, store: Store) -> list[str]:
+    handle = store.run(plan.run_name).read_handle()
+    assert isinstance(handle, XpkHandle)
+    return [handle.job_name]
+
+
+def test_another_machine_goes_on_with_its_job(
+    standin: Any, lose_a_flow: Callable[[str, str], RunPlan], store: Store
+) -> None:
+    plan = lose_a_flow(NINE, "completed step: 2")
+    (name,) = standin.names("jobsets")
+    events = go_on(plan, store)
+    assert [event.exit_code for event in events if isinstance(event, Ended)] == [0]
+    assert standin.names("jobsets") == [name]  # begun once
+    assert steps_in(store.run(plan.run_name).log) == list(range(9))  # from the first line on
+    assert is_owned(plan.run_name, ("next",), store)
+    assert not is_owned(plan.run_name, ("lost",), store)
+    assert stop_jobs("lost", store) == []  # whoever cleans up after the lost one leaves it alone
+
+
+def test_the_log_of_the_attempt_before_comes_too(
+    standin: Any, lose_a_flow: Callable[[str, str], RunPlan], store: Store
+) -> None:
+    standin.order({"kind": "preempted", "when": "completed step: 2"})
+    plan = lose_a_flow(TWICE, "completed step: 5")
+    directory = store.run(plan.run_name)
+    events = go_on(plan, store)
+    assert [event.exit_code for event in events if isinstance(event, Ended)] == [0]
+    assert steps_in(directory.log) == list(range(3, 9))
+    rejoin_attempts(directory.log)
+    assert steps_in(directory.log) == list(range(9))
