@@ -1,25 +1,32 @@
 """Knows the forms in which a log prints its step lines, and so tells a line that lost text from one of another form."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tasks.records import UnreadLine
-from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, is_spliced, split_step
+from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, is_spliced, is_torn, split_step
 from tasks.scrape.window import Window
 
 type Keys = tuple[str, ...]
+type Steps = NDArray[np.int64]
 
 TRUSTED_FROM = 3  # lines of other decimals than MaxText's
 AGREEING = 3  # numbers of one line
+FEW = 20  # lines of one form at one step
 
 
 @dataclass
 class Form:
-    """The lines with the same keys: how many there are, and the first of them."""
+    """The lines with the same keys: the step of the first, whether others came, and where those of it are."""
 
-    first: UnreadLine
-    count: int = 0
+    step: int
+    often: bool = False
+    places: list[UnreadLine] = field(default_factory=list)
 
 
 @dataclass
@@ -28,29 +35,37 @@ class StepForms:
 
     _forms: dict[Keys, Form] = field(default_factory=dict)
 
-    def add(self, window: Window, position: int, keys: Keys, count: int = 1) -> None:
+    def add(self, window: Window, position: int, keys: Keys, steps: Sequence[int] | Steps) -> None:
         """Note lines with these keys, of which the first stands at a position."""
         form = self._forms.get(keys)
         if form is None:
-            form = self._forms[keys] = Form(begin_of(window, position))
-        form.count += count
+            form = self._forms[keys] = Form(int(steps[0]))
+        # a line that damage has doubled shows no more than once
+        form.often = form.often or any(int(step) != form.step for step in steps)
+        if form.often:
+            form.places = []
+        elif len(form.places) < FEW:
+            form.places.append(begin_of(window, position))
 
-    def take_odd(self) -> dict[Keys, UnreadLine]:
-        """Forget and return the forms that came once and lack fields of the usual form, or have the ends of two keys
-        as one: text was lost there."""
-        usual = [keys for keys, form in self._forms.items() if form.count > 1]
+    def take_odd(self) -> dict[Keys, list[UnreadLine]]:
+        """Forget and return the forms of one step in which a key is made of pieces of the log's other keys, or which
+        lack fields of another form: text was lost there."""
+        once = {keys: form.places for keys, form in self._forms.items() if not form.often}
+        torn = {keys for keys in once if len(self._forms) > 1 and self._has_torn_key(keys)}
+        sound = [keys for keys in self._forms if keys not in torn]
         odd = {
-            keys: form.first
-            for keys, form in self._forms.items()
-            if form.count == 1
-            and (
-                any(lacks(keys, other) for other in self._forms)
-                or any(set(other) - set(keys) for other in usual)
-                or (len(self._forms) > 1 and any(map(is_spliced, keys)))
-            )
+            keys: places
+            for keys, places in once.items()
+            if keys in torn
+            or any(lacks(keys, other) for other in sound)
+            or any(set(other) - set(keys) for other in sound if other not in once)
         }
         self._forms = {keys: form for keys, form in self._forms.items() if keys not in odd}
         return odd
+
+    def _has_torn_key(self, keys: Keys) -> bool:
+        others = {key for other in self._forms if other != keys for key in other}
+        return any(is_spliced(key) or is_torn(key, others | set(keys) - {key}) for key in set(keys) - others)
 
 
 def lacks(keys: Keys, others: Keys) -> bool:

@@ -2,7 +2,9 @@
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tasks.scrape.prefix import ABSL
 
@@ -27,6 +29,7 @@ KNOWN_KEYS = frozenset(
 # what ends a value for certain: white space, and the escape that starts a terminal's colour
 ENDS = frozenset(b" \t\r\n\x1b")
 _OURS = frozenset({"step", "time", "line", "offset"})
+TORN_FROM = 4  # characters of others' ends: `learning_rate` shares two with `loss` and `device`
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,21 @@ def is_spliced(key: str) -> bool:
     )
 
 
+def is_torn(key: str, others: Collection[str]) -> bool:
+    """Whether an unknown key is a piece of another key of its log, or begins like one, ends like one, and holds in
+    between what belongs to none: `total`, `Tokdnsevice`."""
+    if key in KNOWN_KEYS:
+        return False
+    begin = max((_shared(key, other) for other in others), default=0)
+    end = max((_shared(key[::-1], other[::-1]) for other in others), default=0)
+    return len(key) in (begin, end) or (min(begin, end) > 0 and begin + end >= TORN_FROM)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts have in common at their begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
 def column_name(key: str) -> str:
     """The name of a field's column: its own key, unless the records have a name for it or need the key themselves."""
     return COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
@@ -100,6 +118,8 @@ def split_step(data: bytes, position: int) -> StepLine | None:
         if key is None:
             return None
         name = key[1].decode("utf-8", "replace")
+        if not name.isprintable() or "\ufffd" in name:  # no trainer's key
+            return None
         field, end = _parse_field(data, key.end(), name)
         if field is None or name in keys:
             return None

@@ -151,7 +151,7 @@ class StepTable:
         self.glued += int(np.count_nonzero(_NO_SPACE[text[before[before >= 0]]]))
         first = int(columns.start[0])
         if window.data[first - 3 : first] != b"], ":  # rampup steps lack fields by design
-            self._forms.add(window, first, columns.keys, len(columns.start))
+            self._forms.add(window, first, columns.keys, columns.step)
 
     def _learn(self, window: Window, gaps: list[tuple[int, int]]) -> list[Place]:
         """Where lines like the first ones in the gaps stand."""
@@ -212,7 +212,7 @@ class StepTable:
         self._note(window, line)
         # profiler and rampup steps lack fields by design
         if window.data.startswith(b"completed step", position) and window.data[position - 3 : position] != b"], ":
-            self._forms.add(window, position, line.keys)
+            self._forms.add(window, position, line.keys, [line.step])
         spans.append((begin, line.end))
         row: dict[str, Any] = {column_name(f.key): f.value for f in line.fields}
         return {"step": line.step, **row, "time": prefix and prefix.time, "line": source.line, "offset": source.offset}
@@ -242,11 +242,12 @@ class StepTable:
     def _without_odd_lines(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Take back the lines from which text was lost; a key that only they had was no key."""
         odd = self._forms.take_odd()
-        self._odd += [line.offset for line in odd.values()]
+        lines = [line for places in odd.values() for line in places]
+        self._odd += [line.offset for line in lines]
         if not self._odd:
             return frame
-        self.parsed -= len(odd)
-        self.unread = sorted([*self.unread, *odd.values()], key=lambda line: line.offset)[:UNREAD_SHOWN]
+        self.parsed -= len(lines)
+        self.unread = sorted([*self.unread, *lines], key=lambda line: line.offset)[:UNREAD_SHOWN]
         frame = frame.filter(~pl.col("offset").is_in(self._odd))
         gone = {key for keys in odd for key in keys if frame[column_name(key)].null_count() == frame.height}
         for key in gone:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tasks.scrape.step_line import StepLine, is_spliced, parse_step
+from tasks.scrape.step_line import StepLine, is_spliced, is_torn, parse_step
 
 WHOLE = (
     b"completed step: 3, seconds: 0.148, TFLOP/s/device: 91.653, Tokens/s/device: 13814.875, total_weights: 65536, "
@@ -120,6 +120,23 @@ def test_glued_to_another_record() -> None:
 )
 def test_a_key_with_the_ends_of_two(key: str, spliced: bool) -> None:
     assert is_spliced(key) is spliced
+
+
+@pytest.mark.parametrize(
+    ("key", "torn"),
+    [
+        ("total", True), ("weights", True), ("Tokdnsevice", True), ("lm_xyss", True),
+        ("learning_rate", False), ("grad_norm", False), ("lr", False), ("aux_loss", False), ("loss", False),
+    ],
+)  # fmt: skip
+def test_a_key_made_of_pieces_of_others(key: str, torn: bool) -> None:
+    others = ("seconds", "Tokens/s/device", "total_weights", "loss", "lm_loss", "perplexity")
+    assert is_torn(key, others) is torn
+
+
+def test_a_key_that_is_no_text() -> None:
+    assert parse(b"completed step: 1, seconds: 0.100, l\xe3ss: 2.000, loss: 2.000\n") is None
+    assert parse(b"completed step: 1, seconds: 0.100, l\x07ss: 2.000, loss: 2.000\n") is None
 
 
 def test_a_step_without_its_blank_lost_more_perhaps() -> None:
