@@ -1,0 +1,67 @@
+"""The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
+
+from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
+from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
+from tasks.records.coverage import Coverage, Stall, UnreadLine
+from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
+from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
+from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.finding import Evidence, Finding
+from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
+from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
+from tasks.records.metric import Better, MetricDiff, Verdict
+from tasks.records.plan import BackendName, RunPlan
+from tasks.records.reading import STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
+from tasks.records.run import RunRecord
+from tasks.records.source import Source
+from tasks.records.times import TimeAccount, TimePart
+
+__all__ = [
+    "DEATH_WORDS",
+    "STEP_SCHEMA",
+    "TIMER_SCHEMA",
+    "ArmSummary",
+    "BackendName",
+    "Better",
+    "CheckpointEvent",
+    "CheckpointProof",
+    "CheckpointState",
+    "ComparisonRecord",
+    "Coverage",
+    "Curve",
+    "DeathKind",
+    "DeviceMemory",
+    "Environment",
+    "Evidence",
+    "Finding",
+    "FirstDivergence",
+    "Floor",
+    "Flops",
+    "JobCause",
+    "JobStatus",
+    "LocalHandle",
+    "LogError",
+    "LogReading",
+    "Memory",
+    "MetricDiff",
+    "ParameterArray",
+    "Parameters",
+    "Parity",
+    "Problem",
+    "Restore",
+    "RunFate",
+    "RunHandle",
+    "RunPlan",
+    "RunReading",
+    "RunRecord",
+    "Source",
+    "Stall",
+    "TimeAccount",
+    "TimePart",
+    "UnreadLine",
+    "Verdict",
+    "XpkHandle",
+    "number_from_json",
+    "number_to_json",
+    "rows_from_json",
+]

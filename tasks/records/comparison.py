@@ -1,0 +1,68 @@
+"""The answer for one case, with everything that its surfaces draw."""
+
+from configs.schema import Frozen
+from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Restore
+from tasks.records.coverage import Coverage, Stall
+from tasks.records.death import LogError
+from tasks.records.environment import Environment
+from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.finding import Finding
+from tasks.records.metric import MetricDiff, Verdict
+from tasks.records.times import TimeAccount
+
+
+class Curve(Frozen):
+    """One line of a chart."""
+
+    metric: str  # "loss" or "step_time_s"
+    arm: str
+    run_name: str
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    lines: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+class ArmSummary(Frozen):
+    """One side of the comparison."""
+
+    name: str
+    label: str
+    branch: str | None
+    commit: str | None
+    jax: str | None
+    exit_code: int | None
+    cause_of_death: LogError | None
+    started: str | None
+    runs: tuple[str, ...]  # run names
+    logs: tuple[str, ...]  # paths
+    checkpoints: tuple[CheckpointEvent, ...] = ()
+    restores: tuple[Restore, ...] = ()  # what its runs went on from
+    proofs: tuple[CheckpointProof, ...] = ()
+    coverage: Coverage = Coverage()
+    spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
+    environment: Environment = Environment()  # versions, devices and mesh of the first run
+
+
+class ComparisonRecord(Frozen):
+    """The answer for one case: every surface draws this record and computes nothing."""
+
+    id: str
+    comparison: str
+    case: str
+    target: str
+    created: str
+    question: str
+    baseline: ArmSummary
+    candidate: ArmSummary
+    verdict: Verdict
+    headline: str  # one sentence that says the verdict and why
+    findings: tuple[Finding, ...]
+    rows: tuple[MetricDiff, ...]
+    floors: tuple[Floor, ...] = ()
+    divergence: FirstDivergence | None = None
+    curves: tuple[Curve, ...] = ()
+    stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
+    next_command: str = ""
+    parities: tuple[Parity, ...] = ()  # the loss first
+    times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times

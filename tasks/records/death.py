@@ -1,0 +1,55 @@
+"""How a run ended, and what ended it, as its log tells it."""
+
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.records.source import run_number
+
+DeathKind = Literal[
+    "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage", "configuration",
+    "timeout", "killed", "cut_off", "other",
+]  # fmt: skip
+DEATH_WORDS: dict[DeathKind, str] = {
+    "not_implemented": "not implemented",
+    "device_oom": "out of memory on the device",
+    "host_oom": "out of memory on the host",
+    "preempted": "preempted or evicted",
+    "nan": "NaN or infinite loss",
+    "shape_mismatch": "shapes or shardings do not fit",
+    "storage": "storage failed",
+    "configuration": "wrong configuration",
+    "timeout": "timed out",
+    "killed": "killed",
+    "cut_off": "the log is cut off without an end",
+    "other": "",
+}
+# how a run ended: well; by one of the classes above; or the log does not say
+RunFate = Literal[
+    "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage",
+    "configuration", "timeout", "killed", "cut_off", "other", "unknown",
+]  # fmt: skip
+
+
+class LogError(Frozen):
+    """What ended a run, as its log tells it: an exception, a signal, or the line in which it says why it stops."""
+
+    type: str
+    message: str
+    line: int
+    offset: int
+    kind: DeathKind = "other"
+    why: str = ""  # why this one and this class, where the log shows more than one exception or none
+    detail: str = ""  # the lines below the message, if the error has any
+    run: int = run_number()
+
+    @property
+    def words(self) -> str:
+        """The class in words; empty for `other`."""
+        return DEATH_WORDS[self.kind]
+
+    @property
+    def told(self) -> str:
+        """The class in words, the type and the message, as every surface tells it."""
+        # pydantic's message counts what is wrong, and the next line says it
+        said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
+        return ": ".join(part for part in (self.words, self.type, self.message, said) if part)

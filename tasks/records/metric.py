@@ -1,0 +1,40 @@
+"""One row of a comparison's table, and what its decision rests on."""
+
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.records.source import Source
+
+Verdict = Literal["same", "improved", "regressed", "unknown"]
+Better = Literal["higher", "lower", "equal"]
+
+
+class MetricDiff(Frozen):
+    """One row of the table. The texts are what surfaces print; they never format numbers themselves."""
+
+    metric: str
+    title: str
+    unit: str
+    better: Better
+    rule: str  # how the value was made, e.g. "last step, 3 decimals"
+    group: Literal["maxview", "ours"]
+    baseline: float | None
+    candidate: float | None
+    baseline_text: str
+    candidate_text: str
+    difference: float | None  # candidate − baseline
+    difference_text: str
+    threshold: float | None
+    verdict: Verdict
+    reason: str
+    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"; empty: the row decides nothing
+    baseline_source: Source | None = None
+    candidate_source: Source | None = None
+    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 95 % interval
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"
+    p_value: float | None = None  # the chance of such an effect if there is none
+    runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many
+    cost_text: str = ""  # what the runs that are lacking cost

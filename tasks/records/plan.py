@@ -1,0 +1,37 @@
+"""One run, fully resolved, before it is launched."""
+
+from typing import Any, Literal
+
+from configs.launch import Xpk
+from configs.schema import Frozen
+
+BackendName = Literal["local", "replay", "xpk"]
+
+
+class RunPlan(Frozen):
+    """One run, fully resolved. `identity` hashes everything that decides its outcome, so that a rerun resumes it."""
+
+    comparison: str
+    case: str
+    arm: str
+    repeat: int
+    trainer: str
+    target: str
+    backend: BackendName
+    config: dict[str, Any]
+    origins: dict[str, str]  # key -> "configs/base.yml:12" or "command line"
+    commit: str | None  # of the trainer's checkout; None outside a git checkout
+    dirty: bool
+    versions: dict[str, str]  # package -> version that the run will import
+    environment: dict[str, str]  # what the launcher sets on top of the caller's environment
+    argv: tuple[str, ...]
+    time_limit_s: int
+    run_name: str
+    directory: str  # the run's folder in the store
+    identity: str  # hex
+    ref: str | None = None  # the branch, tag or commit that the user named; `commit` is what it was
+    repository: str | None = None  # where `ref` was looked up, unless it is the checkout of this program
+    checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
+    software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
+    aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
+    xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk

@@ -1,0 +1,114 @@
+"""Everything that one log says, run by run."""
+
+from typing import Any
+
+import polars as pl
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from configs.schema import Frozen
+from tasks.records.checkpoint import CheckpointEvent, Restore
+from tasks.records.coverage import Coverage, Stall
+from tasks.records.death import LogError, RunFate
+from tasks.records.environment import Environment, Flops, Memory, Parameters
+from tasks.records.json_numbers import number_to_json, rows_from_json
+from tasks.records.source import Source
+
+STEP_SCHEMA: dict[str, Any] = {
+    "step": pl.Int64,
+    "seconds": pl.Float64,
+    "tflops_per_device": pl.Float64,
+    "tokens_per_s_per_device": pl.Float64,
+    "total_weights": pl.Int64,
+    "loss": pl.Float64,
+    # then every other field of the line, by its own key, and last where it stood:
+    "time": pl.String,  # ISO 8601 of the line's prefix, or null
+    "line": pl.Int64,
+    "offset": pl.Int64,
+}
+TIMER_SCHEMA: dict[str, Any] = {
+    "timer": pl.String,
+    "min_ms": pl.Float64,  # over the ranks
+    "max_ms": pl.Float64,
+    "line": pl.Int64,
+    "offset": pl.Int64,
+}
+
+
+class RunReading(Frozen):
+    """Everything one log says of one run. The tables are polars frames; `line` and `offset` lead back to the log."""
+
+    name: str
+    format: str
+    branch: str | None = None
+    commit: str | None = None
+    exit_code: int | None = None
+    fate: RunFate = "unknown"
+    started: str | None = None  # ISO 8601
+    ended: str | None = None
+    error: LogError | None = None
+    steps: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=STEP_SCHEMA))
+    evals: tuple[dict[str, Any], ...] = ()
+    environment: Environment = Environment()
+    memory: Memory = Memory()
+    parameters: Parameters = Parameters()
+    flops: Flops = Flops()
+    checkpoints: tuple[CheckpointEvent, ...] = ()
+    restores: tuple[Restore, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    config: dict[str, str] = {}
+    ranks: tuple[dict[str, Any], ...] = ()
+    schedule: tuple[dict[str, Any], ...] = ()
+    facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
+    sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
+    timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
+    source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
+    span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
+    coverage: Coverage = Coverage()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fate_of_the_rest(cls, value: Any) -> Any:
+        """Readers that do not tell how a run ended leave it to what they do tell: the error, else the exit code."""
+        if not isinstance(value, dict) or "fate" in value:
+            return value
+        error, code, coverage = value.get("error"), value.get("exit_code"), value.get("coverage")
+        fate: RunFate = "unknown"
+        if code == 0:
+            fate = "finished"  # an exception that was survived is no death
+        elif isinstance(error, LogError):
+            fate = error.kind
+        elif code is not None:
+            fate = "other"
+        elif isinstance(coverage, Coverage) and coverage.truncated:
+            fate = "cut_off"
+        return {**value, "fate": fate}
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _frame_from_rows(cls, value: Any) -> pl.DataFrame:
+        if isinstance(value, pl.DataFrame):
+            return value
+        rows = rows_from_json(value)
+        if not rows:
+            return pl.DataFrame(schema=STEP_SCHEMA)
+        keys = list(dict.fromkeys(k for row in rows for k in row))
+        return pl.DataFrame(rows, schema={k: STEP_SCHEMA.get(k) for k in keys}, infer_schema_length=None)
+
+    @field_validator("timers", mode="before")
+    @classmethod
+    def _timers_from_rows(cls, value: Any) -> pl.DataFrame:
+        if isinstance(value, pl.DataFrame):
+            return value
+        return pl.DataFrame(rows_from_json(value), schema=TIMER_SCHEMA, infer_schema_length=None)
+
+    @field_serializer("steps", "timers")
+    def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
+        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+
+
+class LogReading(Frozen):
+    """A log file: its dialect and the runs in it. `page` holds the rows of the MaxView table around it, if any."""
+
+    format: str
+    runs: tuple[RunReading, ...]
+    page: dict[str, Any] | None = None

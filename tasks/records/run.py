@@ -1,0 +1,40 @@
+"""What one run did: its reading, its metrics and the proofs of its checkpoints."""
+
+from typing import Any
+
+import polars as pl
+from pydantic import field_serializer, field_validator
+
+from configs.schema import Frozen
+from tasks.records.checkpoint import CheckpointProof
+from tasks.records.json_numbers import number_to_json, rows_from_json
+from tasks.records.plan import RunPlan
+from tasks.records.reading import RunReading
+
+
+class RunRecord(Frozen):
+    """What a run did. Written once, atomically, when the run is over; its presence means "do not run this again"."""
+
+    plan: RunPlan | None  # None for an ingested log
+    arm: str
+    label: str  # how pages call it, e.g. "linen · 147168c3a"
+    commit: str | None
+    log: str  # path of the log
+    reading: RunReading
+    proofs: tuple[CheckpointProof, ...] = ()
+    metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
+    program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:
+        if value is None or isinstance(value, pl.DataFrame):
+            return value
+        rows = rows_from_json(value)
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @field_serializer("metrics")
+    def _rows_of_frame(self, frame: pl.DataFrame | None) -> list[dict[str, Any]] | None:
+        if frame is None:
+            return None
+        return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]

@@ -1,0 +1,28 @@
+"""Where the time of a run went."""
+
+from configs.schema import Frozen
+from tasks.records.source import Source
+
+
+class TimePart(Frozen):
+    """What one kind of time cost a run.
+
+    `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
+    that cause took beyond it. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
+    `outside` where the log does not date its lines.
+    """
+
+    part: str
+    seconds: float
+    share: float  # of the run's total
+    steps: int = 0  # how many steps it was found in
+    source: Source | None = None  # of the longest of them
+
+
+class TimeAccount(Frozen):
+    """Where the time of one run went; the parts add up to the total."""
+
+    arm: str
+    run_name: str
+    total_s: float
+    parts: tuple[TimePart, ...]
