@@ -13,11 +13,11 @@ from prefect.client.schemas.objects import State
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
-from pydantic import Field
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.cleanup import on_cancellation, on_crashed
+from flows.form import Field
 from flows.jobs import Jobs, Stopped, current_jobs
 from flows.report import Report, current_report
 from flows.slices import slice_of

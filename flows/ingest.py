@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
-from pydantic import Field
 
 from flows.compare import final_state
+from flows.form import Field
 from flows.report import current_report
 from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
 from tasks.store import open_store

@@ -10,10 +10,10 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
-from pydantic import Field
 
 from flows.cleanup import on_cancellation, on_crashed
 from flows.compare import compare
+from flows.form import Field
 from flows.jobs import Jobs, jobs_of_a_night
 from flows.report import Report, current_report, reporting_to
 from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest

@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from prefect import flow, get_run_logger
-from pydantic import Field
 
 from flows.cleanup import stop_jobs
+from flows.form import Field
 from tasks.owners import unforgotten
 from tasks.steps import life_of
 from tasks.store import Store, open_store

@@ -1,0 +1,27 @@
+"""What a run form shows of a flow's parameters: the schema that `prefect deploy` hands to the server."""
+
+from typing import Any
+
+import pytest
+from prefect import Flow
+from prefect.utilities.callables import parameter_schema
+
+from flows.compare import compare
+from flows.ingest import ingest
+from flows.nightly import nightly
+from flows.reap import reap
+
+
+@pytest.mark.parametrize("flow", [compare, ingest, nightly, reap], ids=lambda flow: flow.name)
+def test_every_parameter_has_its_description(flow: Flow[Any, Any]) -> None:
+    shown = parameter_schema(flow).properties
+    assert shown
+    assert [name for name, field in shown.items() if not field.get("description")] == []
+
+
+def test_limits_and_choices_stay() -> None:
+    shown = parameter_schema(compare).properties
+    assert "main-vs-branch" in shown["comparison"]["enum"]
+    assert shown["comparison"]["default"] == "linen-vs-nnx"
+    assert shown["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
+    assert [field["position"] for field in shown.values()] == list(range(len(shown)))
