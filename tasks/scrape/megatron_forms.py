@@ -6,9 +6,11 @@ key that is missing without the row saying why, is text that was lost.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from tasks.records import UnreadLine
 from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape, is_elapsed, name_of
@@ -46,6 +48,8 @@ _NAN = ("number of nan iterations", "number_of_nan_iterations")
 # left out where the iteration was skipped or its loss is no number
 _OPTIONAL = frozenset({"grad norm", "num zeros", "params norm", "grad_norm", "num_zeros", "params_norm"})
 TRUSTED_FROM = 2  # iterations
+ALIKE = 0.85  # of the letters of two keys
+_DIGIT = re.compile(r"\d")
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
         fields = (("iteration", form.step), *form.fields)
         if any(name_of(key) == "loss" and shape.kind == "whole" for key, shape in form.fields):
             return True
+        if any(_is_misspelt(key) for key in form.keys):
+            return True
         always = _PLAIN if KNOWN.issuperset(form.keys) else _ALWAYS
         return any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
     row = seen.row
@@ -153,6 +159,13 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
     usual = Counter({form: seen.count for form, seen in trusted.items()}).most_common(1)[0][0]
     missing = set(usual.keys) - set(form.keys)
     return bool(missing) and not (all(map(_may_miss, missing)) and _says_why(row))
+
+
+def _is_misspelt(key: str) -> bool:
+    """Whether a key that nobody knows is a known one but for a letter or two; `mtp_2 loss` is `mtp_1 loss` of more."""
+    plain = _DIGIT.sub("", key)
+    others = {_DIGIT.sub("", known) for known in KNOWN}
+    return key not in KNOWN and plain not in others and bool(get_close_matches(plain, others, n=1, cutoff=ALIKE))
 
 
 def _may_miss(key: str) -> bool:

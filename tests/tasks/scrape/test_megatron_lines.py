@@ -274,3 +274,11 @@ def test_a_row_that_lost_its_head_and_both_its_ends_is_told(broken: str) -> None
     run = read(*rows)
     assert run.steps["step"].to_list() == [5, 7, 8]
     assert (run.coverage.step_lines_seen, [line.line for line in run.coverage.unread]) == (4, [2])
+
+
+def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
+    """Its numbers are held against nothing but what Megatron prints, and here it printed something else."""
+    assert read(CORE).steps.height == 1
+    assert read(CORE.replace("consumed samples", "cofsumed samples")).steps.height == 0
+    assert read(CORE.replace("consumed samples", "mtp_2 loss")).steps.height == 1
+    assert read(CORE.replace("consumed samples", "samples seen")).steps.height == 1
