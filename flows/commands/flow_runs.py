@@ -1,0 +1,45 @@
+"""A flow, run in this process with a live view, to what it compared and an exit status."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+
+class FlowError(RuntimeError):
+    """The flow itself failed, not one of the arms; the message says where."""
+
+
+def run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
+    """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
+    from tasks.diff import exit_status
+    from tasks.publish.terminal import render_terminal
+
+    state, report = finish_flow(run)
+    records = [record for record, _ in report.comparisons]
+    if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
+        raise FlowError(state.message or "the flow did not finish")
+    if as_json:
+        print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
+    else:
+        console = Console()
+        for record, page in report.comparisons:
+            remote = "://" in page.address
+            shown = page.address if remote else os.path.relpath(page.path)
+            console.print(render_terminal(record, page=shown, link=page.link if remote else None))
+    return exit_status(records)
+
+
+def finish_flow(run: Callable[[], Any]) -> tuple[Any, Any]:
+    """Run a flow in this process with a live view; its final state, and the report with what it compared."""
+    from flows import environment
+
+    environment.prepare()
+    from flows.report import reporting_to
+    from flows.server import prefect_api
+    from flows.terminal import TerminalReport
+
+    with TerminalReport(Console(stderr=True)) as report, prefect_api(), reporting_to(report):
+        return run(), report

@@ -1,0 +1,23 @@
+"""The words of a command line, checked for what no name, path or value can be."""
+
+import unicodedata
+from collections.abc import Sequence
+
+LONGEST_WORD = 4_096  # as long as a path can be
+DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they reorder text
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raises ValueError for a word that no name, path or value can be, and that a terminal would act on."""
+    for number, word in enumerate(words, start=1):
+        if len(word) > LONGEST_WORD:
+            raise ValueError(
+                f"word {number} of the command line has {len(word):,} characters, at most {LONGEST_WORD:,} are "
+                "possible: shorten it"
+            )
+        acting = next((char for char in word if unicodedata.category(char) in ("Cc", "Cs") or char in DIRECTIONS), None)
+        if acting is not None:
+            raise ValueError(
+                f"word {number} of the command line holds the character U+{ord(acting):04X}, which cannot be shown "
+                f"({word!a:.80}): type it without, and rename a file that is called so"
+            )
