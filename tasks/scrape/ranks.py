@@ -16,7 +16,8 @@ _PART = (
 )
 PREFIX = re.compile(rb"(?:%s)*" % _PART)
 _TIME = re.compile(rb"\[(%s)\]|(?:^|[\]:] ?)(%s) - " % (DATE, DATE))
-_RANK = re.compile(rb"\[?(?:rank-?|default|[\w.-]+:)?(\d+)(?:/\d+)?\]?:")
+# a number alone is a rank only before a blank: `grep -n` puts none there
+_RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 LOOK_BACK = 400
 
 

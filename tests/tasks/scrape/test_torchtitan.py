@@ -155,3 +155,10 @@ def test_a_damaged_rate_is_no_rate(whole: str, damaged: str) -> None:
     (run,) = scrape_text("".join(f"{row}\n" for row in rows).encode(), name="x").runs
     assert run.steps["step"].to_list() == [2]
     assert run.coverage.step_lines_seen == 2
+
+
+def test_the_line_numbers_of_grep_are_no_ranks() -> None:
+    run = read(*(f"{number}:{line(number)}" for number in range(1, 5)))
+    assert (run.steps["step"].to_list(), run.ranks) == ([1, 2, 3, 4], ())
+    ranked = read(*(f"{rank}: {line(number)}" for number in range(1, 5) for rank in (0, 1)))
+    assert [(rank["rank"], rank["rows"]) for rank in ranked.ranks] == [(0, 4), (1, 4)]
