@@ -1,4 +1,4 @@
-"""Takes colour codes out of a stream of text and turns the carriage returns of progress bars into line breaks."""
+"""Takes colour codes out of a stream of text, and makes line breaks of carriage returns and of zero bytes."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,10 +9,12 @@ from tasks.scrape.window import FileText, Window, windows
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
+_ZEROS = re.compile(rb"\0+")
 LONGEST = 256  # an escape sequence is not longer; one that a chunk's end cuts is kept back
 
 COLOURS = "colour codes"
 RETURNS = "carriage returns"
+ZEROS = "zero bytes"
 
 
 def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
@@ -20,7 +22,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
     rest = b""
     for chunk in chunks:
         data = rest + chunk if rest else chunk
-        if b"\x1b" not in data and b"\r" not in data:
+        if not _is_unclean(data):
             rest = b""
             yield data
             continue
@@ -48,7 +50,7 @@ class CleanText:
             yield from windows(self())
             return
         for window in self.text.windows():
-            if b"\x1b" in window.data or b"\r" in window.data:
+            if _is_unclean(window.data):
                 rest = clean(self.text(window.base), self.note)
                 yield from windows(rest, base=window.base, line=window.line, start=window.start)
                 return
@@ -68,7 +70,14 @@ def clean_piece(data: bytes) -> bytes:
     return _clean(data, lambda _: None)
 
 
+def _is_unclean(data: bytes) -> bool:
+    return b"\x1b" in data or b"\r" in data or b"\0" in data
+
+
 def _clean(data: bytes, note: Callable[[str], None]) -> bytes:
+    if b"\0" in data:  # no text: what stands on both sides was not written together
+        data = _ZEROS.sub(b"\n", data)
+        note(ZEROS)
     if b"\x1b" in data:
         data, found = _ESCAPE.subn(b"", data)
         if found:

@@ -67,7 +67,7 @@ class OrderedEntries:
                 continue
             if own["open"].any():
                 line = pl.col("text").str.strip_chars_end("\n") + "\n"
-                lines = own.select(pl.when("open").then("text").otherwise(line)).to_series()
+                lines = own.select(pl.when(_is_continued()).then("text").otherwise(line)).to_series()
                 yield lines.str.join("").item().encode()
             else:
                 yield own["text"].str.strip_chars_end("\n").str.join("\n").item().encode() + b"\n"
@@ -81,6 +81,18 @@ class OrderedEntries:
                 group = []
             group.append(block)
         yield from _merge(group)
+
+
+def _is_continued() -> pl.Expr:
+    """Whether the next entry goes on where one that is open ends: the next part, where parts are numbered.
+
+    The one after a frame's last is not known here; it is taken for the next part.
+    """
+    order, part = pl.col("order"), r"^(.*)/(\d{9})$"
+    text, number = order.str.extract(part, 1), order.str.extract(part, 2).cast(pl.Int64)
+    follows = (text == text.shift(-1)) & (number + 1 == number.shift(-1))
+    is_last = pl.int_range(pl.len()) == pl.len() - 1
+    return pl.col("open") & (number.is_null() | is_last | follows.fill_null(value=False))
 
 
 def _is_ordered(frame: pl.DataFrame) -> bool:

@@ -1,5 +1,6 @@
 """Turns a file, or the bytes of one, into a LogReading."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,15 @@ from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
+from tasks.scrape.recode import UTF16
 from tasks.scrape.unpack import GZIP, ZSTD
 from tasks.scrape.unwrap import Chunks, unpack, unwrap
 from tasks.scrape.window import FileText, slices, windows
 
 HEAD = 1 << 20  # bytes in which a log must show what it is
+# what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
+# fill what a crash, or a log that was cut under its writer, left empty
+_BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
 WHOLE_UP_TO = 64 << 20  # documents around logs are read whole; nobody saves a page larger than this
 
 
@@ -124,7 +129,7 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
 
 
 def _read_chunks(text: CleanText, run_name: str, name: str) -> RunReading:
-    _check_text(next(text(), b"")[:HEAD], name)
+    _check_text(next(text.text(), b"")[:HEAD], name)
     reader = open_reader(_find_dialect(text(), name))
     length = 0
     for window in text.windows():
@@ -169,14 +174,14 @@ def _check_text(head: bytes, name: str) -> None:
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")
-    if head.startswith((GZIP, ZSTD)):
+    if head.startswith((GZIP, ZSTD, *UTF16)):
         return
     if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
         raise LogFormatError(
             f"{name}: is HTML; open it in a browser, select all, and save the copied text, or give the logs themselves"
         )
     zero = head.find(b"\0")
-    if zero >= 0:
+    if zero >= 0 and _BINARY.search(head):
         line = head.count(b"\n", 0, zero) + 1
         raise LogFormatError(
             f"{name}:{line}: is not text (a zero byte at offset {zero}); give the trainer's output as a text file"

@@ -9,10 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from tasks.scrape import cri
 from tasks.scrape.clean import CleanText
 from tasks.scrape.entries import MARKS, STEP, frames_of, read_csv
 from tasks.scrape.json_blocks import read_json_blocks
 from tasks.scrape.ordered import OrderedEntries
+from tasks.scrape.recode import UTF16, from_utf16, has_no_breaks, without_no_breaks
 from tasks.scrape.unpack import GZIP, ZSTD, gunzip, unzstd
 
 type Chunks = Callable[[], Iterator[bytes]]
@@ -53,6 +55,10 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     labels, chunks = unpack(raw, _head(raw), name)
     wrappings = dict.fromkeys(labels)
     head = _head(chunks)
+    if has_no_breaks(head):
+        wrappings.setdefault("no-break spaces")
+        chunks = _piped(chunks, without_no_breaks)
+        head = _head(chunks)
     with ExitStack() as stack:
         found = Unwrapped({}, wrappings)
         for source, text in _sources(head, chunks, found, stack).items():
@@ -64,7 +70,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
 
 
 def unpack(raw: Chunks, head: bytes, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """The archives that a file is, from the outside, and what is in them; `head` is how the file begins."""
+    """The archives that a file is, from the outside, its encoding, and what is in them; `head` is how it begins."""
     labels: tuple[str, ...] = ()
     chunks = raw
     for magic, label, unpacked in ((GZIP, "gzip", gunzip), (ZSTD, "zstd", unzstd)):
@@ -72,6 +78,9 @@ def unpack(raw: Chunks, head: bytes, name: str) -> tuple[tuple[str, ...], Chunks
             labels = (*labels, label)
             chunks = _piped(chunks, partial(unpacked, name=name))
             head = _head(chunks)
+    if head.startswith(UTF16):
+        labels = (*labels, "UTF-16")
+        chunks = _piped(chunks, from_utf16)
     return labels, chunks
 
 
@@ -94,6 +103,9 @@ def _sources(head: bytes, chunks: Chunks, found: Unwrapped, stack: ExitStack) ->
         if len(pods) == 1:
             return {next(iter(pods)).decode("utf-8", "replace"): partial(_strip, _POD, chunks)}
         return {pod.decode("utf-8", "replace"): partial(_lines_of, pod, chunks) for pod in pods}
+    if _starts_most_lines(cri.LINE, head):
+        found.note("container runtime's prefixes")
+        return {"": lambda: cri.written_lines(_whole_lines(chunks()))}
     if _starts_most_lines(_EXPORTED, head):
         found.note("export prefixes")
         return {"": partial(_strip, _EXPORTED, chunks)}

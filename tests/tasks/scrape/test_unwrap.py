@@ -4,8 +4,10 @@
 import csv
 import gzip
 import io
+import itertools
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,7 +270,7 @@ def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
         (b"\x1f\x8b\x08\x00garbage that is no archive", r"log: is a damaged gzip file: .*; copy it again"),
         (b"\x28\xb5\x2f\xfdgarbage that is no archive", r"log: is a damaged zstd file: .*; copy it again"),
         (gzip.compress(b"dear diary\n"), r"log: there is no training log in it"),
-        (gzip.compress(b"a\0b\n"), r"log:1: is not text"),
+        (gzip.compress(b"a\0\1b\n"), r"log:1: is not text"),
         (json.dumps([{"textPayload": "dear diary", "timestamp": "x"}]).encode(), r"log: there is no training log"),
         (b'[{"textPayload": 3}]', r"log: is an export without entries that hold text; export the logs again"),
     ],
@@ -329,3 +331,19 @@ def test_dockers_parts_of_a_long_line_are_joined() -> None:
     data = "\n".join(json.dumps({"log": part, "time": f"2026-04-18T00:00:0{n}Z"}) for n, part in enumerate(parts))
     with unwrap(lambda: iter([data.encode()]), "x") as found:
         assert b"".join(found.logs[""]()) == b"XPK Start: long line\nEXIT_CODE=0\n"
+
+
+@pytest.mark.parametrize(("lost", "steps"), [(0, [1, 2]), (1, []), (2, [0, 1])])
+def test_a_lost_part_of_a_split_entry_joins_nothing(logs: Any, lost: int, steps: list[int]) -> None:
+    """Cloud Logging cuts long entries anywhere, in numbers too, and the two ends of a lost part are those of two."""
+    text = " ".join(logs.steps(3))
+    points = [match.end() for match in re.finditer(r"perplexity: \d+\.", text)]
+    entries: list[dict[str, Any]] = [
+        {"textPayload": text[begin:end], "split": {"uid": "u", "index": number, "totalSplits": 3}}
+        for number, (begin, end) in enumerate(itertools.pairwise([0, points[0], points[2], len(text)]))
+    ]
+    whole = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="x").runs[0]
+    assert whole.steps["step"].to_list() == [0, 1, 2]
+    del entries[lost]
+    run = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="x").runs[0]
+    assert run.steps["step"].to_list() == steps

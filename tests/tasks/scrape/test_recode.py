@@ -1,0 +1,61 @@
+"""Logs in UTF-16, with no-break spaces, or with zero bytes in them are read as what the trainer wrote."""
+
+import codecs
+import gzip
+from typing import Any
+
+import pytest
+
+from tasks.scrape import LogFormatError, scrape_text
+from tasks.scrape.recode import from_utf16, without_no_breaks
+
+
+@pytest.mark.parametrize(
+    ("data", "wrapping"),
+    [
+        (lambda text: codecs.BOM_UTF16_LE + text.decode().encode("utf-16-le"), "UTF-16"),
+        (lambda text: codecs.BOM_UTF16_BE + text.decode().encode("utf-16-be"), "UTF-16"),
+        (lambda text: text.replace(b" ", "\u00a0".encode()), "no-break spaces"),
+        (lambda text: b"\0" * 5000 + text, "zero bytes"),
+        (lambda text: b"\0" * (5 << 20) + text, "zero bytes"),  # more than is read at a time
+        (lambda text: text + b"\0" * 100, "zero bytes"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_read_as_it_was_written(data: Any, wrapping: str, packed: bool, logs: Any) -> None:
+    text = logs.framed(*logs.steps(5), "café")
+    expected = scrape_text(text, name="x").runs[0]
+    wrapped = data(text)
+    run = scrape_text(gzip.compress(wrapped) if packed else wrapped, name="x").runs[0]
+    assert run.coverage.unwrapped == (("gzip", wrapping) if packed else (wrapping,))
+    assert run.steps.drop("offset", "line").equals(expected.steps.drop("offset", "line"))
+    assert (run.exit_code, run.coverage.complete) == (0, True)
+
+
+def test_zero_bytes_end_what_stands_before_them(logs: Any) -> None:
+    """A file system that crashed leaves them where it had not written yet: the rest of a number is gone."""
+    lines = logs.steps(4)
+    lines[2] = lines[2][:-1] + "\0" * 700
+    run = scrape_text(logs.framed(*lines), name="x").runs[0]
+    assert run.steps["step"].to_list() == [0, 1, 3]
+    assert [line.line for line in run.coverage.unread] == [4]
+
+
+@pytest.mark.parametrize("data", [b"EXIT_CODE=0\n\x7fELF\0\0", "EXIT_CODE=0\n".encode("utf-16-le")])
+def test_a_binary_file_is_refused(data: bytes) -> None:
+    for text in (data, gzip.compress(data)):
+        with pytest.raises(LogFormatError, match="is not text"):
+            scrape_text(text, name="x")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_pieces_of_any_size(size: int) -> None:
+    text = "completed step: 3, café 😀\n"
+    for recode, data in (
+        (from_utf16, codecs.BOM_UTF16_LE + text.encode("utf-16-le")),
+        (without_no_breaks, text.replace(" ", "\u00a0").encode()),
+    ):
+        pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
+        assert b"".join(recode(pieces)).decode() == text
+    assert b"".join(without_no_breaks([b"caf\xc2"])) == b"caf\xc2"
+    assert b"".join(from_utf16([b"\xff\xfea\0\x3d\xd8b\0c"])).decode() == "a\ufffdb\ufffd"
