@@ -1,6 +1,7 @@
-"""Turns an output folder into a store: checks that it can be written and finds the run and comparison folders in it."""
+"""Turns an output folder into a store: checks what may be done there and finds the run and comparison folders in it."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ class Store:
 
     path: Path  # of a store in a bucket: this machine's working copy
     mirror: Mirror | None = None
+    writable: bool = True  # what was opened for reading alone may not be
 
     def run(self, run_name: str) -> RunDirectory:
         """The folder of a run, whether it exists or not; StoreError for a name that is no folder name."""
@@ -89,15 +91,19 @@ class Store:
             yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
 
 
-def open_store(out: str | Path) -> Store:
+def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """The store in the folder `out`, which is made if it is missing, or in the bucket gs://…/….
 
-    Raises StoreError, and leaves nothing behind, if files cannot be written there."""
+    Raises StoreError, and leaves nothing behind, if files cannot be written there. `reading`: what is there is only
+    read, so nothing is made, and no more is asked for; whether files could be written is in `writable`.
+    """
     if str(out).startswith("gs://"):
-        return _open_bucket(str(out))
+        return _open_bucket(str(out), reading=reading)
     if "://" in str(out) or str(out).startswith("gs:"):
         raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
     path = Path(out).expanduser().absolute()
+    if reading:
+        return _look_into(path)
     made = [p for p in (path, *path.parents) if not os.path.exists(p)]  # never raises, however long the name
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -115,11 +121,21 @@ def open_store(out: str | Path) -> Store:
     return Store(path)
 
 
-def _open_bucket(url: str) -> Store:
+def _look_into(path: Path) -> Store:
+    if not os.path.isdir(path):  # never raises, however long the name
+        raise StoreError(f"output folder {path}: there is no such folder; name one that maxview has written with --out")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise StoreError(
+            f"output folder {path}: you may not read it; let its owner type: chmod a+rX {shlex.quote(str(path))}"
+        )
+    return Store(path, writable=os.access(path, os.W_OK))
+
+
+def _open_bucket(url: str, *, reading: bool) -> Store:
     from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which local stores need not wait for
 
     files = GcsFiles(url)
-    files.check_access()
+    writable = files.check_access(reading=reading)
     folder = working_copy(files.root)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,4 +144,4 @@ def _open_bucket(url: str) -> Store:
         raise StoreError(
             f"{folder}: cannot be made ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
         ) from error
-    return Store(folder, Mirror(folder, files))
+    return Store(folder, Mirror(folder, files), writable)

@@ -22,6 +22,8 @@ from tasks.store.atomic import StoreError
 from tasks.store.files import AlreadyThereError, Entry
 
 SCHEME = "gs://"
+READING = ("get", "list")  # permissions, storage.objects.…
+WRITING = ("create", "delete")
 READERS = 10  # at once: as many connections as the client keeps
 TIMEOUT_S = 60
 CHUNK = 8 << 20  # bytes of a stream that are asked for at once
@@ -56,19 +58,25 @@ class GcsFiles:
     def root(self) -> str:
         return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
 
-    def check_access(self) -> None:
-        """Raise StoreError with what to type if there is no such bucket, or something may not be done in it."""
+    def check_access(self, *, reading: bool = False) -> bool:
+        """Raise StoreError with what to type if there is no such bucket, or something may not be done in it.
+
+        `reading`: nothing will be written. Returns whether it could be.
+        """
         with self._errors(""):
-            asked = [f"storage.objects.{what}" for what in ("get", "list", "create", "delete")]
+            asked = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
             held = self._bucket.test_iam_permissions(asked, timeout=TIMEOUT_S)
         missing = [name for name in asked if name not in held]
-        if missing:
-            raise StoreError(f"{self.root}: you may not do everything there ({', '.join(missing)}); {self._grant()}")
+        needed = [name for name in missing if not reading or name.rpartition(".")[2] in READING]
+        if needed:
+            role = "objectViewer" if reading else "objectUser"
+            raise StoreError(f"{self.root}: you may not do everything there ({', '.join(needed)}); {self._grant(role)}")
+        return not missing
 
-    def _grant(self) -> str:
+    def _grant(self, role: str = "objectUser") -> str:
         return (
             f"let the owner of the bucket type: gcloud storage buckets add-iam-policy-binding {SCHEME}{self._name} "
-            "--member=user:YOU --role=roles/storage.objectUser"
+            f"--member=user:YOU --role=roles/storage.{role}"
         )
 
     @cached_property
