@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tasks.history.report import draw_trend, exit_status, show_event, suggest_ne
 from tasks.history.series import find_series
 from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.history import write_history_page
-from tasks.store import open_store
+from tasks.store import Store, open_store
 
 
 def show_history(
@@ -31,8 +31,8 @@ def show_history(
     rebuild: bool,
     compact: bool,
 ) -> int:
-    """Judge what is asked for, show it, and write `history.html`; returns the exit status."""
-    store, errors = open_store(out), Console(stderr=True, highlight=False)
+    """Judge what is asked for, show it, and write `history.html` where that can be; returns the exit status."""
+    store, errors = open_store(out, reading=not (rebuild or compact)), Console(stderr=True, highlight=False)
     start = parse_since(since) if since else None
     if rebuild:
         errors.print(f"rebuilt from the folders: {rebuild_history(store)} comparisons and lone runs")
@@ -45,13 +45,27 @@ def show_history(
             case, metrics, target, history["case"].unique().to_list(), history["metric"].unique().to_list()
         )
     page = write_history_page(judged, store)
+    if not store.writable:
+        rest = "the page stays on this machine" if page else "no page is written"
+        errors.print(f"{store.address}: may only be read, so {rest}", markup=False, soft_wrap=True)
     if as_json:
         print(json.dumps([to_json(item) for item in judged], indent=1, allow_nan=False))
     else:
         print_history(judged, Console())
-        link = f"\nlink: {store.link_to(page)}" if store.mirror else ""
-        print(f"page: {store.address_of(page)}{link}\nnext: {suggest_next(judged)}{_where(out)}")
+        for line in _places(page, store):
+            print(line)
+        print(f"next: {suggest_next(judged)}{_where(out)}")
     return exit_status(judged)
+
+
+def _places(page: Path | None, store: Store) -> Iterator[str]:
+    """Where the page is, and what opens it."""
+    if page is None:
+        return
+    shared = store.mirror is not None and store.writable
+    yield f"page: {store.address_of(page) if shared else page}"
+    if shared:
+        yield f"link: {store.link_to(page)}"
 
 
 def _where(out: str) -> str:

@@ -3,9 +3,10 @@
 import base64
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -20,16 +21,22 @@ PAGE = "history.html"
 LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
 
 
-def write_history_page(judged: Sequence[Judged], store: Store) -> Path:
-    """Write `history.html` at the top of the store; returns its path. Series with changes stand first."""
+def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
+    """Write `history.html` at the top of the store; returns its path. Series with changes stand first.
+
+    Of a bucket that may only be read the page stays in the working copy; in such a folder there can be none: None.
+    """
+    if not store.writable and store.mirror is None:
+        return None
     plotly = install_plotly(store.path / "assets")
     script = read_asset("history.js")
+    pages = _find_pages(store)
     ordered = sorted(judged, key=lambda item: -len(item.events))
     html = (
         make_environment()
         .get_template("history.html.j2")
         .render(
-            items=[_shown(number, item, store) for number, item in enumerate(ordered)],
+            items=[_shown(number, item, pages) for number, item in enumerate(ordered)],
             plotly=os.path.relpath(plotly, store.path).replace(os.sep, "/"),
             style=Markup(read_asset("page.css")),
             script=Markup(script),
@@ -37,12 +44,20 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path:
         )
     )
     page = write_atomically(store.path / PAGE, html)
-    store.push(plotly.parent)
-    store.push(page)
+    if store.writable:
+        store.push(plotly.parent)
+        store.push(page)
     return page
 
 
-def _shown(number: int, item: Judged, store: Store) -> dict[str, Any]:
+def _find_pages(store: Store) -> dict[str, str]:
+    """What leads to the page of every comparison, by its name in the store: beside this page, or in the bucket."""
+    beside = store.mirror is None or store.writable
+    names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
+    return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+
+
+def _shown(number: int, item: Judged, pages: Mapping[str, str]) -> dict[str, Any]:
     series = item.series
     latest = series.nights[-1]
     return {
@@ -55,7 +70,7 @@ def _shown(number: int, item: Judged, store: Store) -> dict[str, Any]:
         "notes": item.notes,
         "chart": {
             "unit": series.unit,
-            "lines": [_line(item, line, store) for line in LINES],
+            "lines": [_line(item, line, pages) for line in LINES],
         },
     }
 
@@ -66,7 +81,7 @@ def _word(event: Event) -> str:
     return "regressed" if event.worse else "improved"
 
 
-def _line(item: Judged, line: Line, store: Store) -> dict[str, Any]:
+def _line(item: Judged, line: Line, pages: Mapping[str, str]) -> dict[str, Any]:
     """The points of a line; texts are escaped for plotly.js, which reads tags in them."""
     found, series = item.line(line), item.series
     nights = [series.nights[i] for i in found.nights]
@@ -80,18 +95,16 @@ def _line(item: Judged, line: Line, store: Store) -> dict[str, Any]:
             _tagless(f"{(night.baseline_commit or '')[:9]} / {(night.candidate_commit or '')[:9]}") for night in nights
         ],
         "alone": [i in outliers for i in range(len(nights))],
-        "page": [_page(series.comparison, series.case, night.comparison_id, store) for night in nights],
+        "page": [
+            pages.get(f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html")
+            for night in nights
+        ],
         "changes": [
             {"x": event.after.time.isoformat(), "word": _word(event)}
             for event in item.events
             if event.line == line and event.after.time is not None
         ],
     }
-
-
-def _page(comparison: str, case: str, id: str, store: Store) -> str | None:
-    page = store.comparison(comparison, case, id).page
-    return page.relative_to(store.path).as_posix() if page.is_file() else None
 
 
 def _tagless(text: str) -> str:
