@@ -65,7 +65,7 @@ def judge(written: Written, data: bytes, reading: LogReading) -> Iterator[str]:
     read_rows = [row for run in reading.runs for row in run.steps.iter_rows(named=True)]
     for step, numbers, printed in written.rows:
         rest = printed[len(printed) // 4 :][:100].encode()
-        if any(all(key == "step" or row.get(key) == value for key, value in numbers.items()) for row in read_rows):
+        if any(all(key == "step" or _same(row.get(key), value) for key, value in numbers.items()) for row in read_rows):
             continue  # under the number that stands before it now
         if step not in steps and (rest in b"\n".join(texts) or rest in data) and not told:
             yield f"row {step} is in the text, was not read, and the coverage says nothing"
@@ -134,7 +134,7 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
             yield f"{device} does not stand at {device.offset}"
     for said in said_once:
         key, value = said.strip().split(":", 1)
-        form = rb"%s:[ \t\r\v\f]*%s" % (re.escape(key.encode()), re.escape(value.strip().encode()))
+        form = rb"%s:(?:[ \t\r\v\f]|\xc2\xa0)*%s" % (re.escape(key.encode()), re.escape(value.strip().encode()))
         if run.format == "maxtext" and not re.search(form, text) and "\ufffd" not in said:
             yield f"{said!r} stands nowhere"
 
@@ -158,7 +158,7 @@ def _missed(written: Written, run: RunReading) -> Iterator[str]:
 def _contradicted(written: Written, row: Mapping[str, Any], step: int) -> list[str]:
     """The numbers of a row that are not those written at this step, by more than rounding hides."""
     printed = next((numbers for number, numbers, _ in written.rows if number == step), {})
-    moved = any(number == row["step"] and all(row.get(key) == value for key, value in numbers.items())
+    moved = any(number == row["step"] and all(_same(row.get(key), value) for key, value in numbers.items())
                 for number, numbers, _ in written.rows)  # fmt: skip
     wrong = [] if row["step"] == step or not printed or moved else ["step"]
     if not printed:
@@ -208,5 +208,5 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
     return False
 
 
-def _same(value: float, other: float) -> bool:
-    return value == other or (math.isnan(value) and math.isnan(other))
+def _same(value: float | None, other: float) -> bool:
+    return value == other or (value is not None and math.isnan(value) and math.isnan(other))

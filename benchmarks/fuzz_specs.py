@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 Numbers = Mapping[str, float]
-_TOKEN = re.compile(r" *[-+]?\d[\d,]*(?<=\d)(?:\.\d+)?(?:E[-+]\d+)?")
+_TOKEN = re.compile(r" *[-+]?(?:\d[\d,]*(?<=\d)(?:\.\d+)?(?:E[-+]\d+)?|nan|inf)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,14 @@ class Printed:
     exponent: str = ""  # moves the point of the digits, "e-3" for milliseconds
     older: str = ""  # the format of earlier versions
     skippable: bool = False  # left out where the iteration was skipped
+    open: bool = False  # may be NaN or infinite
     # the value out of those before it and of one number that is the same in all of the log
     tied: Callable[[Mapping[str, float], float], float] | None = None
 
     def text(self, value: float) -> str:
         """The number as the trainer prints it."""
-        return format(int(value) if self.form.endswith(("d", ",")) else value, self.form)
+        whole = self.form.endswith(("d", ",")) and math.isfinite(value)
+        return format(int(value) if whole else value, self.form.replace("d", "") if not whole else self.form)
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class Spec:
     def row(self, draw: random.Random, step: int, constants: Numbers) -> tuple[str, dict[str, float]]:
         """A row without its prefix, and its numbers by column."""
         values: dict[str, float] = {}
-        skipped = self.skips and draw.random() < 0.2
+        skipped, lost = self.skips and draw.random() < 0.2, draw.random() < 0.03
         text, numbers = self.head + format(step, self.step_form) + self.after_step, {"step": float(step)}
         for each in self.fields:
             if skipped and each.skippable:
                 continue
             value = draw.uniform(each.low, each.high)
+            if each.open and lost:
+                value = draw.choice((math.nan, math.nan, math.inf, -math.inf))
             if each.tied:
                 value = each.tied(values, constants[each.column])
             values[each.column] = value
@@ -74,7 +78,8 @@ def token_of(text: str) -> str | None:
 
 
 def value_of(printed: str, each: Printed) -> float:
-    return float(printed.strip().replace(",", "") + each.exponent)
+    plain = printed.strip().replace(",", "")
+    return float(plain + each.exponent if plain[-1].isdigit() else plain)
 
 
 def _absl(step: int) -> str:
@@ -96,10 +101,10 @@ def _rate(values: Numbers, work: float) -> float:
 _MAXTEXT = (
     Printed("", "seconds", ".3f", 0.1, 30), Printed("TFLOP/s/device: ", "tflops_per_device", ".3f", 1, 400, tied=_rate),
     Printed("Tokens/s/device: ", "tokens_per_s_per_device", ".3f", 10, 20_000, tied=_rate),
-    Printed("total_weights: ", "total_weights", "d", 1000, 70_000), Printed("loss: ", "loss", ".3f", 1, 12),
+    Printed("total_weights: ", "total_weights", "d", 1000, 70_000), Printed("loss: ", "loss", ".3f", 1, 12, open=True),
 )  # fmt: skip
 _NEWER = (
-    Printed("lm_loss: ", "lm_loss", ".3f", 1, 12),
+    Printed("lm_loss: ", "lm_loss", ".3f", 1, 12, open=True),
     Printed("perplexity: ", "perplexity", ".3f", 1, 1, tied=lambda values, _: math.exp(values["lm_loss"])),
 )
 # what is the same in every row of a MaxText log
@@ -160,9 +165,9 @@ SPECS = (
             Printed(" elapsed time per iteration (ms): ", "seconds", ".1f", 100, 9999, exponent="e-3"),
             Printed(" learning rate: ", "learning rate", ".6E", 1e-6, 1e-3),
             Printed(" global batch size: ", "global batch size", "5d", 8, 64),
-            Printed(" lm loss: ", "loss", ".6E", 1, 12, skippable=True),
+            Printed(" lm loss: ", "loss", ".6E", 1, 12, skippable=True, open=True),
             Printed(" loss scale: ", "loss scale", ".1f", 1, 70_000),
-            Printed(" grad norm: ", "grad norm", ".3f", 0, 90, skippable=True),
+            Printed(" grad norm: ", "grad norm", ".3f", 0, 90, skippable=True, open=True),
             Printed(" number of skipped iterations: ", "number of skipped iterations", "3d", 0, 1),
             Printed(" number of nan iterations: ", "number of nan iterations", "3d", 0, 0),
         ), " |", ("using world size: 8, data-parallel size: 8",),
@@ -171,8 +176,8 @@ SPECS = (
     ),
     Spec(
         "torchtitan", _titan, "step: ", "2d", "", (
-            Printed("  loss: ", "loss", "8.5f", 1, 13, older="7.4f"),
-            Printed("  grad_norm: ", "grad_norm", "7.4f", 0, 99),
+            Printed("  loss: ", "loss", "8.5f", 1, 13, older="7.4f", open=True),
+            Printed("  grad_norm: ", "grad_norm", "7.4f", 0, 99, open=True),
             Printed("  memory: ", "memory_gib", "5.2f", 1, 99), Printed("GiB(", "memory_pct", ".2f", 1, 99),
             Printed("%)  tps: ", "tokens_per_s_per_device", ",", 100, 99_999),
             Printed("  tflops: ", "tflops_per_device", ",.2f", 1, 2000),
