@@ -141,7 +141,8 @@ def _floats(steps: pl.DataFrame, column: str) -> Floats | None:
 
 
 def _deviating(invariant: Invariant) -> Mask:
-    """The rows that differ from what the rows hold to, between two that do hold to it."""
+    """The rows that differ from what the rows hold to, between one that does hold to it and one that nearly does: a
+    digit near the end of its number may be wrong there too."""
     none = np.zeros(len(invariant.one), np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
         value, margin = invariant.compute(invariant.one, invariant.other)
@@ -154,6 +155,7 @@ def _deviating(invariant: Invariant) -> Mask:
         if holds.sum() < HOLDING * known.sum():
             return none
         deviates = known & (apart > np.maximum(SLACK * margin, MATERIAL * abs(usual)))
-    deviates[1:-1] &= holds[:-2] & holds[2:]
+    near = known & ~deviates
+    deviates[1:-1] &= near[:-2] & near[2:] & (holds[:-2] | holds[2:])
     deviates[[0, -1]] = False
     return deviates

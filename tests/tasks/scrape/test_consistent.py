@@ -82,3 +82,13 @@ def test_no_number_hides_no_damage() -> None:
     lines[9] = re.sub(r"perplexity: \d", "perplexity: ", lines[9])
     run = read(lines)
     assert run.steps["step"].to_list() == [n for n in range(20) if n != 9]
+
+
+def test_a_small_error_beside_a_great_one_hides_nothing() -> None:
+    """The row before has another last digit before the point, which nobody can tell from a rate of its own."""
+    lines = rows(20)
+    rate = float(re.findall(r"Tokens/s/device: (\S+),", lines[8])[0])
+    lines[8] = lines[8].replace(f"{rate:.3f}", f"{rate + 3:.3f}")
+    lines[9] = re.sub(r"Tokens/s/device: \d", "Tokens/s/device: ", lines[9])
+    run = read(lines)
+    assert run.steps["step"].to_list() == [n for n in range(20) if n != 9]
