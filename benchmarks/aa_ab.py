@@ -27,7 +27,7 @@ from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, LOOKS, chance_of, decide_noisy
 from tasks.diff.effect import Sample, location_variance
 from tasks.diff.levels import Level, Levels
-from tasks.diff.noise import NoisePrior
+from tasks.diff.noise import NoisePrior, pair_unrest
 from tasks.diff.parity import compare_metric
 from tasks.diff.time_rows import QUICK, Circumstances
 from tasks.diff.until import next_repeats
@@ -62,7 +62,10 @@ def main() -> None:
     halves = [(noise.side(half), priors_from(noise, noise.side(1 - half))) for half in (0, 1)]
     for judged, priors in halves:
         runs = sum(len(stretch) for stretch in judged)
-        known = ", ".join(f"{name} {100 * p.scale:.2f} %, {p.df:.1f} degrees" for name, p in priors.items())
+        known = ", ".join(
+            f"{name} {100 * p.scale:.2f} %, {p.df:.1f} degrees, × (unrest ÷ {100 * p.unrest:.1f} %)^{p.growth:.2f}"
+            for name, p in priors.items()
+        )
         print(f"  {runs} runs are judged with the noise of the others: {known}")
     for pairs in (1, 3):
         print_real(noise, halves, pairs)
@@ -165,6 +168,7 @@ def decide(pairs: Pairs, priors: Priors, factor: float = 1.0, *, look: int | Non
         return Sample(
             baseline=baseline,
             candidate=tuple(factor * seconds for seconds in candidate),
+            unrest=tuple(pair_unrest(*(run[metric].unrest for run in pair)) for pair in pairs),
             error=error,
             prior=priors.get(key),
         )

@@ -54,7 +54,7 @@ def priors_from(noise: Noise, stretches: list[range]) -> dict[str, NoisePrior]:
     runs = [[levels_of(noise, run) for run in stretch] for stretch in stretches]
     for metric in noise.clocks:
         for name, key in ((QUICK[metric], "quick"), (metric, "middle")):
-            groups = [[getattr(run[metric], key).seconds for run in stretch] for stretch in runs]
+            groups = [[(getattr(run[metric], key).seconds, run[metric].unrest) for run in stretch] for stretch in runs]
             prior = fit_prior(neighbour_differences(groups), "other stretches")
             if prior is not None:
                 found[name] = prior

@@ -41,6 +41,11 @@ def stop_jobs(flow_run: str, store: Store) -> list[str]:
     return ended
 
 
+def running_jobs(flow_run: str, store: Store) -> list[str]:
+    """The names of a flow run's jobs that have not ended."""
+    return [handle.job_name for handle in handles_of(flow_run, store) if is_running(handle)]
+
+
 def is_running(handle: RunHandle) -> bool:
     """Whether a job has not ended, as far as can be told: where it cannot, ending it will say what is wrong."""
     try:

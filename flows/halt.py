@@ -1,6 +1,6 @@
 """Ends the flow runs that a worker has left running, with their processes and jobs, before their server goes too."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.states import Cancelled
 
-from flows.cleanup import stop_jobs
+from flows.cleanup import running_jobs, stop_jobs
 from tasks.launch.errors import LaunchError
 from tasks.owners import unforgotten
 from tasks.steps import life_of
@@ -56,6 +56,7 @@ def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[Fl
 def end_run(client: SyncPrefectClient, run: FlowRun, store: Store, say: Callable[[str], None]) -> None:
     """End a flow run's process and jobs, and say so in its state and in those of the runs inside it."""
     inside = read_begun(client, run.id)
+    running = running_jobs(str(run.id), store)  # the flow's process may end them itself, when it is told to end
     processes = list(processes_of(run.id))
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -65,16 +66,17 @@ def end_run(client: SyncPrefectClient, run: FlowRun, store: Store, say: Callable
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(deaf, PROCESS_PATIENCE_S)
-    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", store, say)
+    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", store, say, running)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
         if state is None or not state.is_final():
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 
 
-def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None]) -> None:
+def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
+    """End what a flow run has left, and tell it with what was `running` before."""
     try:
-        ended = stop_jobs(flow_run, store)
+        ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:
         say(f"{name}: {error}")
         return

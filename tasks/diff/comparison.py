@@ -92,6 +92,7 @@ def diff(
         next_command=next_command,
         times=times,
         parities=tuple(found.parity for found in (parity, *others)),
+        aa=aa,
     )
 
 

@@ -12,6 +12,7 @@ from tasks.records import Better, Verdict
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
 MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
+UNSTEADY = 1.5  # times the usual noise, from where on it is told
 LOOKS = 2  # at one measurement: its quick and its middle steps
 
 
@@ -42,8 +43,12 @@ def decide_noisy(
     same_program: bool,
     cost: Cost | None = None,
     chance: float = CHANCE,
+    remedy: str = "",
 ) -> Decision:
-    """A metric with noise, by the quick and the middle steps of every run. `chance`: see `chance_of`."""
+    """A metric with noise, by the quick and the middle steps of every run.
+
+    `chance`: see `chance_of`; `remedy`: see `ask_for_more`.
+    """
     base = median(middle.baseline)
     difference = median(middle.candidate) - base
     effects = {"quick steps": measure_effect(quick), "middle steps": measure_effect(middle)}
@@ -65,7 +70,7 @@ def decide_noisy(
         verdict, wanted, used = "unknown", LEAST_REPEATS, None
         reason = (
             f"{100 * difference / base:+.1f} % from {repeats} run{'s' if repeats > 1 else ''} per arm: "
-            f"run-to-run noise is not known; {ask_for_more(repeats, wanted, cost)}"
+            f"run-to-run noise is not known; {ask_for_more(repeats, wanted, cost, remedy)}"
         )
     elif beyond and repeats >= LEAST_REPEATS:
         name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
@@ -77,7 +82,7 @@ def decide_noisy(
         verdict, wanted = "unknown", LEAST_REPEATS
         reason = (
             f"{name} {show_effect(used)}, more than equal runs have differed by; {repeats} of each cannot "
-            f"tell whether the machine changed between them; {ask_for_more(repeats, wanted, cost)}"
+            f"tell whether the machine changed between them; {ask_for_more(repeats, wanted, cost, remedy)}"
         )
     elif _is_inside(effects, middle, within):
         verdict = "same"
@@ -89,7 +94,7 @@ def decide_noisy(
         wanted = runs_wanted(unsure, least=least, within=within, chance=chance / LOOKS)
         wanted = None if wanted is None else max(wanted, LEAST_REPEATS, repeats + 1)
         also = "" if open_name == "quick steps" else f", {open_name} {show_effect(unsure)}"
-        asked = ask_for_more(repeats, wanted, cost)
+        asked = ask_for_more(repeats, wanted, cost, remedy)
         reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
     return Decision(
         verdict=verdict,
@@ -143,6 +148,8 @@ def _basis(effect: Effect | None) -> str:
     prior = effect.prior
     runs = f"{effect.pairs} pair{'s' if effect.pairs > 1 else ''} of runs"
     noise = f"equal runs differ by {100 * effect.scale:.1f} %"
+    if effect.unsteady >= UNSTEADY:
+        noise += f", {effect.unsteady:.1f} times the usual, for the steps are unsteady"
     return f"{runs}, {noise}" + (f" (with {prior.pairs} pairs of the {prior.source})" if prior is not None else "")
 
 
@@ -187,10 +194,15 @@ def show_cost(cost: Cost, runs: int) -> str:
     return f"{text} × {cost.chips} chips = {hours:.1f} chip-hours{price}"
 
 
-def ask_for_more(repeats: int, wanted: int | None, cost: Cost | None) -> str:
-    """How many runs more, how to ask for them, and what they cost."""
+def ask_for_more(repeats: int, wanted: int | None, cost: Cost | None, remedy: str = "") -> str:
+    """How many runs more, how to ask for them, and what they cost.
+
+    `remedy`: what else there is to do, of runs that nobody can ask for because only their logs are there.
+    """
     if wanted is None:
         return f"more than {MOST_RUNS} runs of each would be needed: the noise must become less"
     more = wanted - repeats
+    if remedy:
+        return f"run {more} more of each{f' ({show_cost(cost, more)})' if cost else ''}, or {remedy}"
     price = f", {show_cost(cost, more)}" if cost else ""
     return f"run {more} more of each (--repeats {wanted}{price})"

@@ -22,6 +22,7 @@ class Sample(Frozen):
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
+    unrest: tuple[float | None, ...] = ()  # of each pair (see `Levels.unrest`); empty: as the history's
     error: float = 0.0  # of one run: what its own steps leave open
     prior: NoisePrior | None = None
 
@@ -35,6 +36,7 @@ class Effect(Frozen):
     pairs: int
     prior: NoisePrior | None = None
     mean: bool = False  # the estimate is the pairs' mean, not their median
+    unsteady: float = 1.0  # how many times the noise of typical runs these have, by their unrest
 
     @cached_property
     def error(self) -> float:
@@ -57,7 +59,8 @@ def measure_effect(sample: Sample) -> Effect | None:
 
     Runs that are neighbours in time form pairs, which share whatever the machine was doing. The estimate is the median
     of the pairs' differences: one pair in which the machine changed does not move it. Where the history shows light
-    tails, and no pair is further from the others than those, it is their mean, which then is a sixth more precise.
+    tails, and no pair is further from the others than those, it is their mean, which then is a sixth more precise, with
+    weights: a pair of runs whose steps are unsteady says less, by what the history shows of such runs.
 
     With a prior, the scale of a pair's difference is what the pairs themselves show (their median deviation; under
     light tails their variance) and what the history shows, each with the weight of its degrees of freedom. The tails of
@@ -69,19 +72,26 @@ def measure_effect(sample: Sample) -> Effect | None:
     left, right = (np.log(np.asarray(side[:pairs])) for side in (sample.baseline, sample.candidate))
     differences = right - left
     prior = sample.prior
-    mean = prior is not None and is_light(differences, prior)
-    estimate = float(np.mean(differences) if mean else np.median(differences))
+    mean, typical = False, 1.0
     if prior is not None:
+        # of each pair, in multiples of the history's scale
+        scales = np.array([prior.scale_at(unrest) for unrest in sample.unrest or (None,) * pairs]) / prior.scale
+        mean = is_light(differences, scales, prior)
         if mean:
+            estimate = float(np.average(differences, weights=scales**-2))
             seen_df = pairs - 1.0
-            seen = float(np.var(differences, ddof=1)) if pairs > 1 else 0.0
+            seen = float(np.sum(((differences - estimate) / scales) ** 2)) / (pairs - 1) if pairs > 1 else 0.0
+            typical = float(np.mean(scales**-2)) ** -0.5  # the variance of the weighted mean is its square ÷ r
         else:
+            estimate = float(np.median(differences))
             small = small_sample(pairs)
             seen_df = small.df
-            seen = small.scale_factor * float(np.median(np.abs(differences - estimate))) ** 2
-        variance = (prior.df * prior.scale**2 + seen_df * seen) / (prior.df + seen_df)
+            seen = small.scale_factor * float(np.median(np.abs(differences - estimate) / scales)) ** 2
+            typical = float(np.mean(scales**2)) ** 0.5
+        variance = typical**2 * (prior.df * prior.scale**2 + seen_df * seen) / (prior.df + seen_df)
         df = prior_df(prior, pairs, mean=mean) + seen_df
     elif pairs >= 2:
+        estimate = float(np.median(differences))
         scatter = [float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (sample.baseline, sample.candidate)]
         counts = [len(side) - 1 for side in (sample.baseline, sample.candidate)]
         df = float(sum(counts))
@@ -89,12 +99,15 @@ def measure_effect(sample: Sample) -> Effect | None:
     else:
         return None
     scale = max(sqrt(variance), sqrt(2) * sample.error, FINEST)
-    return Effect(estimate=estimate, scale=scale, df=df, pairs=pairs, prior=prior, mean=mean)
+    return Effect(estimate=estimate, scale=scale, df=df, pairs=pairs, prior=prior, mean=mean, unsteady=typical)
 
 
-def is_light(differences: NDArray[np.float64], prior: NoisePrior) -> bool:
-    """Whether equal runs seldom differ by far more than usual, by the history and by these pairs."""
-    furthest = float(np.max(np.abs(differences - np.median(differences))))
+def is_light(differences: NDArray[np.float64], scales: NDArray[np.float64], prior: NoisePrior) -> bool:
+    """Whether equal runs seldom differ by far more than usual, by the history and by these pairs.
+
+    `scales`: what each pair's runs differ by, in multiples of the history's scale.
+    """
+    furthest = float(np.max(np.abs(differences - np.median(differences)) / scales))
     return prior.df >= LIGHT_TAILS and furthest <= WILD * prior.scale
 
 

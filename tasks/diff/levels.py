@@ -1,5 +1,7 @@
 """Turns the step times of one run into its level, twice: as its quick steps and as its middle steps have it."""
 
+from math import log
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,11 @@ class Levels(Frozen):
 
     quick: Level
     middle: Level
+
+    @property
+    def unrest(self) -> float:
+        """How far the middle steps lie above the quick ones: the natural logarithm of their ratio, 0 or more."""
+        return max(0.0, log(self.middle.seconds / self.quick.seconds))
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:

@@ -13,7 +13,7 @@ from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.levels import Levels, find_levels
-from tasks.diff.noise import NoisePrior
+from tasks.diff.noise import NoisePrior, pair_unrest
 from tasks.diff.rows import NOT_JUDGED, Arms, Cell, Metric, make_row, missing_decision
 from tasks.diff.steady import Steady, steady
 from tasks.records import MetricDiff, Source
@@ -50,6 +50,7 @@ class Circumstances(Frozen):
     chance: float = CHANCE
     chips: int | None = None
     price: float | None = None
+    remedy: str = ""  # where runs cannot be asked for
 
     def shared_by(self, metrics: int) -> "Circumstances":
         """The same for each of so many metrics: Bonferroni, as over the cases."""
@@ -112,6 +113,7 @@ def decide_levels(
         same_program=same_program,
         cost=_cost(arms, given),
         chance=given.chance,
+        remedy=given.remedy,
     )
 
 
@@ -141,8 +143,13 @@ def _sample(
     sides = [[run.quick if name == "quick" else run.middle for run in side] for side in levels]
     errors = [level.error for side in sides for level in side]
     baseline, candidate = (tuple(level.seconds for level in side) for side in sides)
-    error = float(np.sqrt(np.mean(np.square(errors))))
-    return Sample(baseline=baseline, candidate=candidate, error=error, prior=prior)
+    return Sample(
+        baseline=baseline,
+        candidate=candidate,
+        unrest=tuple(pair_unrest(one.unrest, other.unrest) for one, other in zip(*levels, strict=False)),
+        error=float(np.sqrt(np.mean(np.square(errors)))),
+        prior=prior,
+    )
 
 
 def _cost(arms: Arms, given: Circumstances) -> Cost | None:

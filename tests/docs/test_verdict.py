@@ -109,7 +109,7 @@ def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
     assert f"{effect.estimate:.4f} ± {effect.interval()[1] - effect.estimate:.4f}" in section
     assert show_effect(effect) in section
     assert f"÷ 0.0060 = {effect.estimate / effect.error:.1f}" in section
-    assert f"light tails (d₀ ≥ {LIGHT_TAILS:g}) and no d is further than {WILD:g} s₀" in DOC
+    assert f"light tails (d₀ ≥ {LIGHT_TAILS:g}) and no d is further than {WILD:g} k s₀" in DOC
     assert f"more than {show_duration(FAR_APART_S)} between the starts" in DOC
 
 

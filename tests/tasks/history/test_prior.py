@@ -37,7 +37,7 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def differences(rows: list[dict[str, Any]], case: str | None = "01_base", **more: Any) -> list[float]:
-    return sorted(equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
+    return sorted(pair.size for pair in equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
 
 
 def test_neighbouring_runs_of_one_commit_are_equal() -> None:
@@ -65,6 +65,17 @@ def test_the_runs_that_are_judged_do_not_judge_themselves() -> None:
     rows = [row(0, 1.0), row(1, 2.0), row(2, 4.0)]
     assert differences(rows, but=["run-2"]) == pytest.approx([np.log(2)])
     assert differences(rows, but=["run-0", "run-2"]) == []
+
+
+def test_the_unrest_of_a_pair_is_that_of_both_runs_by_the_same_clock() -> None:
+    rows = [row(0, 1.0), row(1, 1.0), row(2, 1.0)]
+    rows += [row(0, np.exp(0.03), metric="step_time_s"), row(1, np.exp(0.04), metric="step_time_s")]
+    rows += [row(1, 5.0, metric="step_cpu_time_s")]
+    first, second = equal_differences(table(rows), target="cpu", metric=QUICK, case=None)
+    assert first.unrest == pytest.approx(((0.03**2 + 0.04**2) / 2) ** 0.5)
+    assert second.unrest is None  # nobody knows the third run's middle steps
+    (of_the_middle,) = equal_differences(table(rows), target="cpu", metric="step_time_s", case=None)
+    assert (of_the_middle.size, of_the_middle.unrest) == (pytest.approx(0.01), first.unrest)
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 0.0, -1.0])
