@@ -66,3 +66,4 @@ class ComparisonRecord(Frozen):
     next_command: str = ""
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
+    aa: bool = False  # both arms are meant to be the same: a control
