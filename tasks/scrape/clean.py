@@ -27,7 +27,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
             yield data
             continue
         keep = keep_back(data)
-        rest = data[keep:]
+        rest = _ZEROS.sub(b"\0", data[keep:])  # there may be more of them than memory holds
         yield _clean(data[:keep], note)
     if rest:
         yield _clean(rest, note)
@@ -58,11 +58,12 @@ class CleanText:
 
 
 def keep_back(data: bytes) -> int:
-    """Up to where a piece is certain: an escape sequence or a carriage return at its end may go on in the next."""
+    """Up to where a piece is certain: an escape sequence, a carriage return or zero bytes at its end may go on."""
     escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
     if escape >= 0 and not _ESCAPE.match(data, escape):
         return escape
-    return len(data) - data.endswith(b"\r")
+    end = len(data.rstrip(b"\0"))
+    return end - data.endswith(b"\r", 0, end)
 
 
 def clean_piece(data: bytes) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
+from tasks.scrape.clean import COLOURS, RETURNS, ZEROS, clean
 from tasks.scrape.recode import from_utf16, without_no_breaks
 
 
@@ -59,3 +60,14 @@ def test_pieces_of_any_size(size: int) -> None:
         assert b"".join(recode(pieces)).decode() == text
     assert b"".join(without_no_breaks([b"caf\xc2"])) == b"caf\xc2"
     assert b"".join(from_utf16([b"\xff\xfea\0\x3d\xd8b\0c"])).decode() == "a\ufffdb\ufffd"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_what_is_cleaned_does_not_depend_on_the_pieces(size: int) -> None:
+    data = b"a\r\0\0\0b\0c\x1b[31md\r\ne\0\x1b[0m\r\0\0\rf\x1b\0\0[1m\0\0"
+    noted: list[str] = []
+    whole = b"".join(clean([data], noted.append))
+    assert whole == b"a\r\nb\ncd\r\ne\n\r\n\nf\x1b\n[1m\n"
+    assert set(noted) == {COLOURS, RETURNS, ZEROS}
+    pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
+    assert b"".join(clean(pieces, noted.append)) == whole
