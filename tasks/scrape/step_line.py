@@ -155,6 +155,8 @@ def _is_whole(data: bytes, line: StepLine, *, last: bool, before: StepLine | Non
     if not line.fields:  # only MaxText's profiler steps have no value at all
         return data.startswith(b"completed profiler", line.start) and data[line.end : line.end + 1].isspace()
     final = line.fields[-1]
+    if final.key == "total_weights":  # every version prints the loss behind it, and a count shows no cut
+        return False
     following = data[line.end : line.end + 1]
     if not following:  # cut here, or a file without a final line break
         same = before is not None and before.keys == line.keys

@@ -311,14 +311,18 @@ def _decimals(text: bytes) -> int | None:
 
 def _fits(form: Form, trusted: list[Form]) -> bool:
     """Whether a form differs from one that came more than once only where a number is none."""
-    return any(
-        len(form) == len(other)
-        and all(
-            key == named and (decimals == usual or decimals is None or usual is None)
+    known: dict[str, set[int]] = {}
+    for key, decimals in (pair for other in trusted for pair in other):
+        if decimals is not None:
+            known.setdefault(key, set()).add(decimals)
+
+    def fits_into(other: Form) -> bool:
+        return len(form) == len(other) and all(
+            key == named and (decimals in (usual, None) or (usual is None and decimals in known.get(key, {decimals})))
             for (key, decimals), (named, usual) in zip(form, other, strict=True)
         )
-        for other in trusted
-    )
+
+    return any(map(fits_into, trusted))
 
 
 def _is_usual(key: str, printed: bytes) -> bool:

@@ -162,3 +162,11 @@ def test_the_line_numbers_of_grep_are_no_ranks() -> None:
     assert (run.steps["step"].to_list(), run.ranks) == ([1, 2, 3, 4], ())
     ranked = read(*(f"{rank}: {line(number)}" for number in range(1, 5) for rank in (0, 1)))
     assert [(rank["rank"], rank["rows"]) for rank in ranked.ranks] == [(0, 4), (1, 4)]
+
+
+def test_a_loss_that_lost_a_digit_beside_losses_that_are_none() -> None:
+    losses = [8.5, float("nan"), 8.3, float("nan"), 8.1]
+    rows = [line(number, loss) for number, loss in enumerate(losses, 1)]
+    assert read(*rows).steps["step"].to_list() == [1, 2, 3, 4, 5]
+    rows[2] = rows[2].replace("  8.30000", "  8.3000")
+    assert read(*rows).steps["step"].to_list() == [1, 2, 4, 5]
