@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from flows.compare import final_state
 from flows.form import Field
 from flows.report import current_report
+from tasks.ingest import check_target
 from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
 from tasks.store import open_store
 
@@ -27,12 +28,16 @@ def ingest(
     case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
+    target: Annotated[
+        str | None, Field(description="Where they ran: a target, or any name; its history tells the noise")
+    ] = None,
 ) -> State[Any]:
     """Read both logs, archive them, and publish what differs."""
+    check_target(target)
     report = current_report()
     store = open_store(out)
     pair, records = scrape_pair_step(logs, store)
-    comparison = diff_pair_step(records, case or pair.case or "logs", aa)
+    comparison = diff_pair_step(records, case or pair.case or "logs", aa, target, store)
     report.compared(comparison, publish_step(comparison, store))
     summarise_step([comparison], "ingest")
     return final_state([comparison])

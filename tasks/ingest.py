@@ -4,19 +4,23 @@ import hashlib
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from configs.comparison import load_tolerances
+from configs.comparison import list_names, load_target, load_tolerances
 from configs.schema import Frozen
+from tasks.diff.case import CaseRuns
 from tasks.diff.comparison import diff
+from tasks.diff.noise import LEAST_PAIRS, NoisePrior
+from tasks.diff.time_rows import Circumstances
 from tasks.record import with_cause
 from tasks.records import ComparisonRecord, LogReading, RunReading, RunRecord
 from tasks.scrape import LogFormatError, copy_log, scrape
-from tasks.store import Store, safe_name
+from tasks.store import Store, check_name, safe_name
 
 # the keys that say which implementation trains: of course they differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
+UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
 # XPK's pods: workload, slice-job, slice, worker, and five letters
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 
@@ -121,20 +125,62 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
     return records
 
 
-def compare_pair(records: Sequence[RunRecord], *, case: str, aa: bool) -> ComparisonRecord:
-    """The comparison of two ingested runs with the default tolerances."""
+def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
+    """The two runs as those of a case, for what the history of the target knows of them."""
+    return CaseRuns(comparison="ingest", case=case, target=target or UNNAMED, runs=tuple(records))
+
+
+def check_target(target: str | None) -> None:
+    """Raises ValueError for what is no plain name; where logs come from needs no file in configs/targets."""
+    if target is not None:
+        check_name(target, "target")
+
+
+def compare_pair(
+    records: Sequence[RunRecord],
+    *,
+    case: str,
+    aa: bool,
+    target: str | None = None,
+    priors: Mapping[str, NoisePrior] | None = None,
+) -> ComparisonRecord:
+    """The comparison of two ingested runs with the default tolerances.
+
+    `target`: where they ran; `priors`: what equal runs there differ by, as `tasks/history/prior.py` reads it.
+    """
     record = diff(
         records[:1],
         records[1:],
         comparison="ingest",
         case=case,
-        target="as logged",
+        target=target or UNNAMED,
         question=f"Do {records[0].label} and {records[1].label} differ?",
         tolerances=load_tolerances("default"),
         declared=IMPLEMENTATION_KEYS,
         aa=aa,
+        given=circumstances_of(target, priors or {}),
     )
     return record.model_copy(update={"next_command": suggest_next(record)})
+
+
+def circumstances_of(target: str | None, priors: Mapping[str, NoisePrior]) -> Circumstances:
+    """What the noise of two logs is judged with, and what to type for more of it: the runs cannot be made again."""
+    known = load_target(target) if target in list_names("targets") else None
+    if target is None:
+        remedy = "name where they ran: what equal runs there differ by comes from the history of it (--target NAME)"
+    elif not priors:
+        remedy = (
+            f"let the history of {target} know equal runs: maxview ingest LOG LOG --aa --target {target} with pairs of "
+            f"logs of one commit, {LEAST_PAIRS} pairs or more"
+        )
+    else:
+        remedy = "compare logs of further runs"
+    return Circumstances(
+        priors=priors,
+        chips=known.devices if known is not None and known.backend == "xpk" else None,
+        price=known.dollars_per_chip_hour if known is not None else None,
+        remedy=remedy,
+    )
 
 
 def suggest_next(record: ComparisonRecord) -> str:

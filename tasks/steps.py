@@ -27,7 +27,7 @@ from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_priors
-from tasks.ingest import LogPair, archive, compare_pair, read_pair
+from tasks.ingest import LogPair, archive, case_runs, compare_pair, read_pair
 from tasks.launch import job
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
@@ -132,9 +132,12 @@ def scrape_pair_step(logs: Sequence[str], store: Store) -> tuple[LogPair, list[R
 
 
 @task(name="diff", cache_policy=NO_CACHE)
-def diff_pair_step(records: Sequence[RunRecord], case: str, aa: bool) -> ComparisonRecord:
-    """The comparison of two ingested runs."""
-    return compare_pair(records, case=case, aa=aa)
+def diff_pair_step(
+    records: Sequence[RunRecord], case: str, aa: bool, target: str | None, store: Store
+) -> ComparisonRecord:
+    """The comparison of two ingested runs, with what the store's history knows of where they ran."""
+    priors = read_priors(case_runs(records, case=case, target=target), store) if target else {}
+    return compare_pair(records, case=case, aa=aa, target=target, priors=priors)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)

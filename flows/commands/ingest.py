@@ -15,6 +15,7 @@ def ingest(
     /,
     *,
     case: str | None = None,
+    target: str | None = None,
     out: Out = DEFAULT_OUT,
     aa: Annotated[bool, Parameter(help="The two are meant to be the same commit.", negative="")] = False,
     json_: Json = False,
@@ -25,10 +26,13 @@ def ingest(
     ----------
     case
         The case's name, where the logs do not tell it.
+    target
+        Where they ran: a target, or any name. Its history tells what equal runs there differ by, and learns from these.
     """
-    from tasks.ingest import read_pair
+    from tasks.ingest import check_target, read_pair
     from tasks.scrape.buckets import on_this_machine
 
+    check_target(target)
     with on_this_machine(logs) as paths:
         read_pair(paths)
     check_out(out)
@@ -37,7 +41,12 @@ def ingest(
         from flows.ingest import ingest as flow
 
         return flow(
-            logs=[absolute_place(log) for log in logs], case=case, out=absolute_place(out), aa=aa, return_state=True
+            logs=[absolute_place(log) for log in logs],
+            case=case,
+            out=absolute_place(out),
+            aa=aa,
+            target=target,
+            return_state=True,
         )
 
     return run_flow(run, as_json=json_)

@@ -15,8 +15,8 @@ class NoiseGroup(Frozen):
     target: str
     case: str
     metric: str
-    arm: str
-    commit: str
+    arm: str  # of ingested runs: as the first of them is called
+    commit: str  # empty where the logs do not say it
     values: tuple[float, ...]
     spreads: tuple[float | None, ...]  # within each run
     samples: tuple[int, ...]  # steps behind each value
@@ -35,13 +35,14 @@ def noise_groups(
 ) -> list[NoiseGroup]:
     """Groups of at least `least` different runs of one (target, case, metric, arm, commit), latest group first.
 
-    A run that several comparisons hold counts once; runs named in `but` (those being judged) are left out, and so are
-    values that are no finite numbers and runs without a commit, which could be of anything.
+    Ingested runs, whose arms are called in many ways, are grouped by the word of those that are alike. A run that
+    several comparisons hold counts once; runs named in `but` (those being judged) are left out, and so are values that
+    are no finite numbers and runs without a commit or such a word, which could be of anything.
     """
     chosen = history.filter(
         (pl.col("target") == target)
         & (pl.col("metric") == metric)
-        & pl.col("commit").is_not_null()
+        & (pl.col("commit").is_not_null() | pl.col("alike").is_not_null())
         & pl.col("value").is_finite()
         & ~pl.col("run").is_in(list(but))
     )
@@ -51,14 +52,14 @@ def noise_groups(
         chosen.sort("created", "comparison_id", nulls_last=False)
         .unique(("run", "metric"), keep="last", maintain_order=True)
         .sort("time", "run")
-        .group_by(KEYS, maintain_order=True)
-        .agg("value", "spread", "samples", "run", "jax", pl.col("time").max().alias("latest"))
+        .group_by("target", "case", "metric", pl.coalesce("alike", "arm").alias("who"), "commit", maintain_order=True)
+        .agg("value", "spread", "samples", "run", "jax", pl.col("arm").first(), pl.col("time").max().alias("latest"))
         .filter(pl.col("value").list.len() >= least)
         .sort("latest", descending=True, nulls_last=True)
     )
     return [
         NoiseGroup(
-            **{key: row[key] for key in KEYS},
+            **{key: row[key] or "" for key in KEYS},
             values=tuple(row["value"]),
             spreads=tuple(row["spread"]),
             samples=tuple(row["samples"]),

@@ -1,5 +1,7 @@
 """Turns a comparison and its run records into the rows of the history: one per run and metric."""
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -16,7 +18,8 @@ from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.state_rows import program_gb
 from tasks.diff.steady import Steady, steady
-from tasks.records import Better, ComparisonRecord, RunRecord
+from tasks.diff.work import PLACES
+from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]
 
@@ -43,6 +46,7 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "verdict": pl.String,  # of the comparison's row; null where there is none
     "same_program": pl.Boolean,  # the comparison proved that both arms run one program
     "jax": pl.String,
+    "alike": pl.String,  # of ingested runs: those with one word should be equal; null: those of one arm at one commit
 }
 
 type CommitTime = Callable[[str], datetime | None]
@@ -67,7 +71,8 @@ def history_rows(
     same_program = any(floor.name == "same program" and floor.holds for floor in record.floors)
     created = parse_time(record.created)
     rows = []
-    for role, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+    sides: tuple[tuple[Role, ArmSummary], ...] = (("baseline", record.baseline), ("candidate", record.candidate))
+    for role, arm in sides:
         for repeat, run in enumerate(run for run in runs if run.arm == arm.name):
             common = {
                 "comparison_id": record.id,
@@ -78,9 +83,32 @@ def history_rows(
                 "role": role,
                 "repeat": run.plan.repeat if run.plan else repeat,
                 "same_program": same_program,
+                "alike": alike_word(run, record, role),
             }
             rows += [row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, commit_time)]
     return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
+
+
+def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
+    """What ingested runs have in common that should be equal but for noise; None for runs with a plan.
+
+    The arms of two ingests are called as their logs happen to be, and settings that the log does not print may differ
+    between the two arms of one. So: runs of one side, or of controls, at one commit, with everything else that their
+    logs say of what was run. Without a commit only the two runs of a control are known to be of one.
+    """
+    if run.plan is not None or (run.commit is None and not record.aa):
+        return None
+    reading = run.reading
+    facts = {
+        "side": "control" if record.aa else role,
+        "commit": run.commit or f"of {record.id}",
+        "format": reading.format,
+        "environment": reading.environment.model_dump(exclude={"process_index"}),
+        "parameters": reading.parameters.count,
+        "flops": reading.flops.total_tflops,
+        "config": {key: value for key, value in reading.config.items() if key not in PLACES},
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
@@ -98,6 +126,7 @@ def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: No
         "repeat": plan.repeat,
         "same_program": False,
         "verdict": None,
+        "alike": None,
     }
     return pl.DataFrame(list(_run_rows(run, common, commit_time)), schema=HISTORY_SCHEMA)
 
