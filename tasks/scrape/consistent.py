@@ -141,8 +141,8 @@ def _floats(steps: pl.DataFrame, column: str) -> Floats | None:
 
 
 def _deviating(invariant: Invariant) -> Mask:
-    """The rows that differ from what the rows hold to, between one that does hold to it and one that nearly does: a
-    digit near the end of its number may be wrong there too."""
+    """The rows that differ from what the rows hold to, beside one that does hold to it and one that does not differ as
+    much: a digit near the end of its number may be wrong there too, or the number may be none."""
     none = np.zeros(len(invariant.one), np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
         value, margin = invariant.compute(invariant.one, invariant.other)
@@ -155,7 +155,7 @@ def _deviating(invariant: Invariant) -> Mask:
         if holds.sum() < HOLDING * known.sum():
             return none
         deviates = known & (apart > np.maximum(SLACK * margin, MATERIAL * abs(usual)))
-    near = known & ~deviates
+    near = ~deviates
     deviates[1:-1] &= near[:-2] & near[2:] & (holds[:-2] | holds[2:])
     deviates[[0, -1]] = False
     return deviates

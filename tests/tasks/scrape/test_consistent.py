@@ -84,6 +84,13 @@ def test_no_number_hides_no_damage() -> None:
     assert run.steps["step"].to_list() == [n for n in range(20) if n != 9]
 
 
+def test_a_number_that_is_none_next_to_it_hides_no_damage() -> None:
+    lines = rows(20)
+    lines[8] = re.sub(r"lm_loss: \S+ perplexity: \S+", "lm_loss: nan, perplexity: nan", lines[8])
+    lines[9] = re.sub(r"perplexity: \d", "perplexity: ", lines[9])
+    assert read(lines).steps["step"].to_list() == [n for n in range(20) if n != 9]
+
+
 def test_a_small_error_beside_a_great_one_hides_nothing() -> None:
     """The row before has another last digit before the point, which nobody can tell from a rate of its own."""
     lines = rows(20)
