@@ -1,7 +1,9 @@
 """Damages the bytes of a log, and wraps what is left in what exports, launchers and pages put around logs."""
 
 import codecs
+import csv
 import gzip
+import io
 import json
 import random
 import re
@@ -82,6 +84,41 @@ def _json(data: bytes, draw: random.Random, *, lines: bool) -> bytes:
     return "\n".join(map(json.dumps, entries)).encode() if lines else json.dumps(entries, indent=1).encode()
 
 
+def _docker(data: bytes) -> bytes:
+    """Docker's own files, which name the stream and keep the line break; and agents that hand them on by other keys."""
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    stamps = (f"2026-04-18T00:{number // 60:02d}:{number % 60:02d}.123456789Z" for number in range(len(lines)))
+    return "\n".join(
+        json.dumps({"log": line, "stream": "stdout", "time": stamp}) for line, stamp in zip(lines, stamps, strict=True)
+    ).encode()
+
+
+def _payload(data: bytes, draw: random.Random) -> bytes:
+    """Entries whose text stands in `jsonPayload`, of one pod or of two, in order."""
+    key, pods = draw.choice(("message", "msg", "log")), draw.choice((("a-0",), ("a-0", "a-1")))
+    entries = [
+        {
+            "insertId": f"{number:06d}", "jsonPayload": {key: line, "level": "info"},
+            "resource": {"type": "k8s_container", "labels": {"pod_name": draw.choice(pods)}},
+            "timestamp": f"2026-04-18T00:{number // 60:02d}:{number % 60:02d}.123456Z", "severity": "INFO",
+        }
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"))
+    ]  # fmt: skip
+    return "\n".join(map(json.dumps, entries)).encode()
+
+
+def _csv(data: bytes, draw: random.Random) -> bytes:
+    """The export of a log viewer."""
+    rows = [
+        (f"{number:06d}", line, f"2026-04-18T00:{number // 60:02d}:{number % 60:02d}.123456Z")
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"))
+    ]
+    draw.shuffle(rows)
+    text = io.StringIO()
+    csv.writer(text).writerows([("insertId", "textPayload", "timestamp"), *rows])
+    return text.getvalue().encode()
+
+
 def _split_json(data: bytes, draw: random.Random) -> bytes:
     """Cloud Logging's entries of a long line, in no order."""
     width = draw.choice((60, 250))
@@ -133,7 +170,7 @@ def _page(data: bytes) -> bytes:
 
 def wrap(data: bytes, draw: random.Random) -> bytes:
     """One of the wrappings, or none."""
-    match draw.randrange(24):
+    match draw.randrange(28):
         case 0:
             return gzip.compress(data, 1)
         case 1:
@@ -164,6 +201,12 @@ def wrap(data: bytes, draw: random.Random) -> bytes:
             return codecs.BOM_UTF8 + data
         case 15:
             return data.decode("utf-8", "replace").encode("utf-16")
+        case 17:
+            return _docker(data)
+        case 18:
+            return _payload(data, draw)
+        case 19:
+            return _csv(data, draw)
         case 16:
             return data.replace(b" ", "\u00a0".encode())
         case _:
