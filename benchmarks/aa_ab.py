@@ -2,10 +2,11 @@
 
     python -m benchmarks.aa_ab noise.parquet [--resampled 10000]
 
-A/A: the runs as they were, in pairs and in disjoint comparisons of three pairs, through the whole of `tasks.diff`; then
-comparisons whose runs are drawn again out of stretches of neighbours. A/B: the same with a slowdown, a speed-up or a
-loss that was put in. What equal runs differ by is learnt from stretches that are not judged (odd ones for even ones and
-the other way round). MaxView's rule, any difference of a printed figure is green or red, is applied to the same pairs.
+A/A: the runs as they were, in pairs and in disjoint comparisons of three pairs, through the whole of `tasks.diff`;
+every window of neighbours as it was; then comparisons whose runs are drawn again out of stretches of neighbours, which
+adds the noise of the drawing, to their history too. A/B: the same with a slowdown, a speed-up or a loss that was put
+in. What equal runs differ by is learnt from stretches that are not judged (odd ones for even ones and the other way
+round). MaxView's rule, any difference of a printed figure is green or red, is applied to the same pairs.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from benchmarks.machine import describe_machine
-from benchmarks.noise_table import STRETCH, Noise, Run, draw_runs, load_noise, make_record, priors_from
+from benchmarks.noise_table import STRETCH, Noise, Run, draw_runs, levels_of, load_noise, make_record, priors_from
 from configs.comparison import load_tolerances
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparison import diff
@@ -39,6 +40,7 @@ METRICS = (
 )  # fmt: skip
 DECIDED = ("improved", "regressed")
 SLOWER, LITTLE = 1.05, 1.02
+EFFECTS = ((3, (SLOWER, 1 / SLOWER)), (10, (LITTLE, 1 / LITTLE)))  # repeats, and what is put in
 MOST_REPEATS = 12
 SEED = 7
 LOSS_CHANGE = 1e-3
@@ -47,6 +49,7 @@ TOLERANCES = load_tolerances("default")
 type Priors = dict[str, NoisePrior]
 type Pairs = list[tuple[Run, Run]]
 type Decisions = dict[str, Decision]  # by metric
+type Outcomes = dict[float, list[Decisions]]  # by what was put in
 
 
 def main() -> None:
@@ -69,8 +72,11 @@ def main() -> None:
         print(f"  {runs} runs are judged with the noise of the others: {known}")
     for pairs in (1, 3):
         print_real(noise, halves, pairs)
-    print_resampled(noise, halves, arguments.resampled)
-    print_sequential(noise, halves, max(200, arguments.resampled // 10))
+    print_windows(noise, halves)
+    rng = np.random.default_rng(SEED)
+    drawn = [(judged, priors_from(noise, noise.side(1 - half), rng)) for half, (judged, _) in enumerate(halves)]
+    print_resampled(noise, drawn, arguments.resampled)
+    print_sequential(noise, drawn, max(200, arguments.resampled // 10))
     print_losses(noise)
     for effect, runs in ((SLOWER, 3), (LITTLE, 10)):
         light, heavy = (f"{100 * smallest_noise(log(effect), runs, mean=mean):.2f} %" for mean in (True, False))
@@ -110,28 +116,52 @@ def is_coloured(row: MetricDiff) -> bool:
     return row.group == "maxview" and row.difference_text not in ("0", "—")
 
 
+def print_windows(noise: Noise, halves: Sequence[tuple[list[range], Priors]]) -> None:
+    """Every window of neighbours, as they were. Windows overlap: so many decisions, but far fewer independent ones."""
+    for repeats, factors in EFFECTS:
+        outcomes: Outcomes = {factor: [] for factor in (1.0, *factors)}
+        apart = 0
+        for judged, priors in halves:
+            for stretch in judged:
+                levels = [levels_of(noise, run) for run in stretch]
+                apart += len(levels) // (2 * repeats)
+                for start in range(len(levels) - 2 * repeats + 1):
+                    runs = levels[start : start + 2 * repeats]
+                    pairs = list(zip(runs[0::2], runs[1::2], strict=True))
+                    for factor, found in outcomes.items():
+                        found.append(decide(pairs, priors, factor))
+        print(f"every window, {repeats} of each, {len(outcomes[1.0])} of which {apart} apart:")
+        print_outcomes(outcomes, repeats, noise)
+
+
 def print_resampled(noise: Noise, halves: Sequence[tuple[list[range], Priors]], count: int) -> None:
     """Drawn comparisons: false alarms, what is found of an injected change, and whether intervals hold the truth."""
-    for repeats, factors, number in ((3, (SLOWER, 1 / SLOWER), count), (10, (LITTLE, 1 / LITTLE), count // 4)):
-        outcomes: dict[float, list[Decisions]] = {factor: [] for factor in (1.0, *factors)}
+    for (repeats, factors), number in zip(EFFECTS, (count, count // 4), strict=True):
+        outcomes: Outcomes = {factor: [] for factor in (1.0, *factors)}
         for pairs, priors in draw(noise, halves, repeats, number):
             for factor, found in outcomes.items():
                 found.append(decide(pairs, priors, factor))
         print(f"{number} resampled comparisons, {repeats} of each × {noise.losses.shape[1]} steps:")
-        for factor, found in outcomes.items():
-            target = "≤ 1 %" if factor == 1 else "≥ 95 %" if repeats == 3 else "≥ 80 %"
-            right = "regressed" if factor > 1 else "improved"
-            name = "no change: different" if factor == 1 else f"{100 * (factor - 1):+.1f} %: {right}"
-            words = Counter(word_of(decisions) for decisions in found)
-            different = sum(is_found(decisions, DECIDED if factor == 1 else (right,)) for decisions in found)
-            print(f"  {name} {share(different, number)} (target {target}); same {share(words['same'], number)}, "
-                  f"unknown {share(words['unknown'], number)}")  # fmt: skip
-            for metric in noise.clocks:
-                alone = Counter(decisions[metric].verdict for decisions in found)
-                different = sum(alone[word] for word in DECIDED) if factor == 1 else alone[right]
-                holds = sum(is_covered(decisions[metric], factor) for decisions in found)
-                print(f"      {metric}: {share(different, number)}, same {share(alone['same'], number)}; "
-                      f"95 % intervals hold the truth {share(holds, number)}")  # fmt: skip
+        print_outcomes(outcomes, repeats, noise)
+
+
+def print_outcomes(outcomes: Outcomes, repeats: int, noise: Noise) -> None:
+    """What was decided with and without a change that was put in."""
+    for factor, found in outcomes.items():
+        number = len(found)
+        target = "≤ 1 %" if factor == 1 else "≥ 95 %" if repeats == 3 else "≥ 80 %"
+        right = "regressed" if factor > 1 else "improved"
+        name = "no change: different" if factor == 1 else f"{100 * (factor - 1):+.1f} %: {right}"
+        words = Counter(word_of(decisions) for decisions in found)
+        different = sum(is_found(decisions, DECIDED if factor == 1 else (right,)) for decisions in found)
+        print(f"  {name} {share(different, number)} (target {target}); same {share(words['same'], number)}, "
+              f"unknown {share(words['unknown'], number)}")  # fmt: skip
+        for metric in noise.clocks:
+            alone: Counter[str] = Counter(decisions[metric].verdict for decisions in found)
+            different = sum(alone[word] for word in DECIDED) if factor == 1 else alone[right]
+            holds = sum(is_covered(decisions[metric], factor) for decisions in found)
+            print(f"      {metric}: {share(different, number)}, same {share(alone['same'], number)}; "
+                  f"95 % intervals hold the truth {share(holds, number)}")  # fmt: skip
 
 
 def is_found(decisions: Decisions, right: Sequence[str]) -> bool:

@@ -48,10 +48,13 @@ def load_noise(path: Path) -> Noise:
     return Noise(clocks=clocks, losses=table["loss"].to_numpy().reshape(shape))
 
 
-def priors_from(noise: Noise, stretches: list[range]) -> dict[str, NoisePrior]:
-    """What the history would know if it held these runs: neighbours of one stretch are runs of one commit."""
+def priors_from(noise: Noise, stretches: list[range], rng: np.random.Generator | None = None) -> dict[str, NoisePrior]:
+    """What the history would know if it held these runs: neighbours of one stretch are runs of one commit.
+
+    With `rng` each with its steps drawn again, as the runs have them that are judged by it.
+    """
     found = {}
-    runs = [[levels_of(noise, run) for run in stretch] for stretch in stretches]
+    runs = [[levels_of(noise, run, rng and draw_steps(noise, rng)) for run in stretch] for stretch in stretches]
     for metric in noise.clocks:
         for name, key in ((QUICK[metric], "quick"), (metric, "middle")):
             groups = [[(getattr(run[metric], key).seconds, run[metric].unrest) for run in stretch] for stretch in runs]
@@ -78,10 +81,15 @@ def draw_runs(noise: Noise, stretches: list[range], count: int, rng: np.random.G
     long_enough = [stretch for stretch in stretches if len(stretch) >= count]
     places = np.concatenate([np.arange(s.start, s.stop - count + 1) for s in long_enough])
     start = int(rng.choice(places))
-    steps = noise.losses.shape[1] - 1
     for run in range(start, start + count):
-        blocks = rng.integers(0, steps, -(-steps // BLOCK))
-        yield levels_of(noise, run, (blocks[:, None] + np.arange(BLOCK)).ravel()[:steps] % steps)
+        yield levels_of(noise, run, draw_steps(noise, rng))
+
+
+def draw_steps(noise: Noise, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Blocks of the steps of a run, as many steps as it has but the first."""
+    steps = noise.losses.shape[1] - 1
+    blocks = rng.integers(0, steps, -(-steps // BLOCK))
+    return (blocks[:, None] + np.arange(BLOCK)).ravel()[:steps] % steps
 
 
 def make_record(
