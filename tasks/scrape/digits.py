@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +14,11 @@ type Rows = NDArray[np.uint8]
 
 PIECE = 8  # digits that a word holds
 _HALVES = 0x0F0F_0F0F_0F0F_0F0F
-# of neighbours the first has the higher place: pairs, then fours, then all eight
-_JOIN = [(np.uint64(1 + (10**places << (8 * places))), np.uint64(8 * places)) for places in (1, 2, 4)]
-_KEEP = [np.uint64(0x00FF_00FF_00FF_00FF), np.uint64(0x0000_FFFF_0000_FFFF)]
+# of neighbours the first has the higher place: pairs, then fours, then all eight, each in a lane of its own
+_LANES: list[tuple[type[np.unsignedinteger[Any]], int]] = [(np.uint16, 10), (np.uint32, 100)]
+_FOURS = 10_000
+_DECIMALS = 3  # which most numbers have: then the point stands where its byte can pass for a digit before the fours
+_POINTED = 1000
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,16 @@ class DigitReader:
             for place, piece in enumerate(pieces[1:], start=1):
                 self._joins.append((index, len(self._pieces), 10 ** (PIECE * place)))
                 self._pieces.append(piece)
-        behind = [_high(piece.decimals or piece.whole) for piece in self._pieces]
-        before = [
-            _high(piece.decimals + piece.whole) & ~_high(piece.decimals) if piece.decimals else 0
-            for piece in self._pieces
+        words = [_word_of(piece) for piece in self._pieces]
+        self._ends = [piece.end for piece in self._pieces]
+        self._masks = [np.uint64(word.mask) for word in words]
+        # one byte earlier, to close the gap that the point leaves
+        self._early = [(index, np.uint64(word.before)) for index, word in enumerate(words) if word.before]
+        starts = [index for index, word in enumerate(words) if not index or word.fours != words[index - 1].fours]
+        self._fours = [
+            (slice(begin, end), np.uint64(1 + (words[begin].fours << 32)))
+            for begin, end in pairwise([*starts, len(words)])
         ]
-        self._behind = np.array(behind, np.uint64)[:, None]
-        self._before = np.array(before, np.uint64)[:, None]
 
     def read(self, text: Rows) -> NDArray[np.int64]:
         """(numbers, rows): the digits of each as one whole number, without its point.
@@ -72,23 +79,40 @@ class DigitReader:
         """
         rows, width = text.shape
         words = np.empty((len(self._pieces), rows), np.uint64)
-        shifted = np.zeros_like(words)
-        for index, piece in enumerate(self._pieces):
-            words[index] = np.ndarray((rows,), "<u8", text, piece.end - 8, (width,))
-            if piece.decimals:  # one byte earlier, to close the gap that the point leaves
-                shifted[index] = np.ndarray((rows,), "<u8", text, piece.end - 9, (width,))
-        words &= self._behind
-        shifted &= self._before
-        words |= shifted
-        for step, (factor, shift) in enumerate(_JOIN):
-            words *= factor
-            words >>= shift
-            if step < len(_KEEP):
-                words &= _KEEP[step]
+        for word, end, mask in zip(words, self._ends, self._masks, strict=True):
+            word[:] = np.ndarray((rows,), "<u8", text, end - PIECE, (width,))
+            word &= mask
+        for index, mask in self._early:
+            words[index] |= np.ndarray((rows,), "<u8", text, self._ends[index] - PIECE - 1, (width,)) & mask
+        for kind, places in _LANES:
+            lanes, half = words.view(kind), 4 * np.dtype(kind).itemsize
+            lanes *= kind(1 + (places << half))
+            lanes >>= kind(half)
+        for part, factor in self._fours:
+            words[part] *= factor
+        words >>= np.uint64(32)
         read = words.view(np.int64)
         for number, piece_at, places in self._joins:
             read[number] += read[piece_at] * places
         return read[: self.count]
+
+
+class _Word(NamedTuple):
+    """How the eight bytes before the end of some digits make a number: which bits count, which of those that stand one
+    byte earlier, and what the first four of the eight places are worth."""
+
+    mask: int
+    before: int
+    fours: int
+
+
+def _word_of(piece: Digits) -> _Word:
+    whole, decimals = piece.whole, piece.decimals
+    if not decimals:
+        return _Word(_high(whole), 0, _FOURS)
+    if decimals == _DECIMALS and whole <= PIECE - _DECIMALS - 1:
+        return _Word(_high(decimals) | (_high(whole + decimals + 1) & ~_high(decimals + 1)), 0, _POINTED)
+    return _Word(_high(decimals), _high(whole + decimals) & ~_high(decimals), _FOURS)
 
 
 def _high(count: int) -> int:

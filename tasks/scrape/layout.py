@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.scrape.digits import DigitReader, Digits, Mask, Rows, split_number
+from tasks.scrape.iso import PRINTED
 from tasks.scrape.prefix import prefix_of_step
 from tasks.scrape.step_line import ENDS, Field, StepLine
 
 _HEAD = b"completed step: "
-TIME = slice(1, 21)  # `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
+TIME = 1  # where the time begins: `0418 00:55:39.221671` in `I0418 00:55:39.221671 `
 _EXACT = 15  # digits that a double holds whatever they are
 _POWER = 22  # the powers of ten up to here are doubles: one division by them rounds as reading the decimal does
 TILE = 16  # rows that are held against the layout as one: NumPy sets out anew for each
@@ -114,7 +115,8 @@ def layout_of(data: bytes, line: StepLine) -> Layout | None:
     own[head + len(_HEAD) : head + len(first)] = True
     step = Number("step", split_number(head + len(_HEAD), len(first) - len(_HEAD), 0))
     if prefix:
-        own[TIME] = (row[TIME] >= ord("0")) & (row[TIME] <= ord("9"))
+        time = slice(TIME, TIME + PRINTED)
+        own[time] = (row[time] >= ord("0")) & (row[time] <= ord("9"))
     numbers: list[Number] = []
     constants: dict[str, float | str] = {}
     for item in line.fields:

@@ -118,6 +118,7 @@ class MaxTextReader:
             profiled_steps=self.facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
             starts=[offset for offset in self.facts.starts if offset > begin],
             deferred=prints_late or is_deferred(steps, begun),
+            in_order=self.steps.in_order,
         )
 
     def _fate(self, error: LogError | None, steps: pl.DataFrame, coverage: Coverage) -> RunFate:
@@ -134,19 +135,26 @@ class MaxTextReader:
         return "cut_off" if begun or coverage.truncated or planned is not None else "unknown"
 
     def _coverage(self, steps: pl.DataFrame, *, ended: bool) -> Coverage:
-        numbers = steps["step"].to_numpy()
-        jumps = np.diff(numbers)
-        wide = np.flatnonzero(jumps > 1)
+        gaps, rewinds = ((), 0) if self.steps.in_order else _jumps(steps)
         truncated = self.steps.cut or (self._cut and not ended)
         whole = self.steps.seen == self.steps.parsed
         return Coverage(
             step_lines_seen=self.steps.seen,
             step_lines_parsed=self.steps.parsed,
-            gaps=tuple(zip((numbers[wide] + 1).tolist(), (numbers[wide + 1] - 1).tolist(), strict=True)),
-            rewinds=int(np.count_nonzero(jumps <= 0)),
+            gaps=gaps,
+            rewinds=rewinds,
             glued_lines=self.steps.glued,
             truncated=truncated,
             unknown_keys=self.steps.unknown_keys,
             complete=ended and whole and not truncated,
             unread=tuple(self.steps.unread),
         )
+
+
+def _jumps(steps: pl.DataFrame) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The first and the last step of every gap, and how often the steps went back."""
+    numbers = steps["step"].to_numpy()
+    jumps = np.diff(numbers)
+    wide = np.flatnonzero(jumps > 1)
+    gaps = tuple(zip((numbers[wide] + 1).tolist(), (numbers[wide + 1] - 1).tolist(), strict=True))
+    return gaps, int(np.count_nonzero(jumps <= 0))

@@ -7,6 +7,7 @@ import numpy as np
 
 from tasks.scrape.digits import Positions
 from tasks.scrape.layout import LONGEST, Layout
+from tasks.scrape.memory import Memory
 from tasks.scrape.rows import read_rows, read_run
 from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.window import Window
@@ -57,15 +58,15 @@ def _choose_byte(window: Window, layout: Layout, columns: StepColumns) -> tuple[
     return layout.text[index], -index
 
 
-def read_places(window: Window, places: Sequence[Place]) -> list[StepColumns]:
-    """The lines of a window that stand in known places. Touches nothing else, so it can run beside other windows."""
-    found, position = _read_runs(window, [place for place in places if place.room == place.layout.width])
+def read_places(window: Window, places: Sequence[Place], memory: Memory | None = None) -> list[StepColumns]:
+    """The lines of a window that stand in known places. Touches nothing but the memory that it is given."""
+    found, position = _read_runs(window, [place for place in places if place.room == place.layout.width], memory)
     if places and position < window.limit:
         found += _read_marked(window, places, position)
     return merge(found)
 
 
-def _read_runs(window: Window, places: Sequence[Place]) -> tuple[list[StepColumns], int]:
+def _read_runs(window: Window, places: Sequence[Place], memory: Memory | None) -> tuple[list[StepColumns], int]:
     """The rows of the runs with which the window begins, and where they end. Saves looking for every line break."""
     found: list[StepColumns] = []
     position, line, counted, misses = 0, window.line, 0, 0
@@ -79,7 +80,7 @@ def _read_runs(window: Window, places: Sequence[Place]) -> tuple[list[StepColumn
             continue
         start = record + place.layout.head
         line += window.data.count(b"\n", counted, start)
-        run = read_run(window, place.layout, record, line)
+        run = read_run(window, place.layout, record, line, memory)
         found.append(run)
         position, counted, line = int(run.end[-1]), int(run.start[-1]), int(run.line[-1])
         if position + place.layout.head >= window.limit:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tasks.records import LogReading, RunReading
@@ -149,8 +150,11 @@ def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
     """The dialect of a log, from the first chunk that shows one."""
-    lines = 0
-    for chunk in chunks:
+    first, lines = next(chunks, b""), 0
+    dialect = recognise(first[:HEAD])
+    if dialect is not None and dialect.row in first[:HEAD]:
+        return dialect
+    for chunk in chain([first + next(chunks, b"")], chunks):
         head = chunk[:HEAD]
         dialect = recognise(head)
         if dialect is None or dialect.row not in head:  # what stands before the rows may be another's

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tasks.scrape import iso
 from tasks.scrape.digits import Mask, Positions, Rows
 from tasks.scrape.layout import TILE, TIME, Layout
+from tasks.scrape.memory import Memory
 from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.window import Window
 
@@ -49,14 +51,14 @@ def read_rows(
     return [sheet.columns(at, lines) for sheet in sheets if sheet.count], used
 
 
-def read_run(window: Window, layout: Layout, record: int, line: int) -> StepColumns:
+def read_run(window: Window, layout: Layout, record: int, line: int, memory: Memory | None = None) -> StepColumns:
     """The rows that fit a layout and follow one another without a gap, from a position on; `line` is its line's number.
 
-    Rows whose `completed` is not before the window's limit are not taken.
+    Rows whose `completed` is not before the window's limit are not taken. `memory`: where numbers are kept.
     """
     last = min(window.limit - layout.head - 1, len(window.data) - layout.width)
     most = max(0, (last - record) // layout.width + 1)
-    sheet = _Sheet(layout, most)
+    sheet = _Sheet(layout, most, memory)
     count, size = 0, FIRST_ROWS
     while count < most:
         some = min(size, most - count)
@@ -71,15 +73,23 @@ def read_run(window: Window, layout: Layout, record: int, line: int) -> StepColu
 
 
 class _Sheet:
-    """What is read of up to so many rows of a layout."""
+    """What is read of up to so many rows of a layout. Numbers are kept in `memory`, of which the rest is given back."""
 
-    def __init__(self, layout: Layout, room: int) -> None:
+    def __init__(self, layout: Layout, room: int, memory: Memory | None = None) -> None:
         self.layout = layout
         self.count = 0
-        self._wholes = np.empty((1 + len(layout.integers), room), np.int64)
-        self._floats = np.empty((len(layout.floats), room), np.float64)
-        self._times = np.empty((room, TIME.stop - TIME.start), np.uint8) if layout.timed else None
+        self._memory = memory or Memory()
+        self._columns = 1 + len(layout.integers) + len(layout.floats)
+        self._words = self._memory.lend(self._columns * room * 8).view(np.int64)
+        self._split(room)
+        self._times = np.empty((room, iso.LENGTH), np.uint8) if layout.timed else None
         self._numbers: list[Positions] = []  # of the rows that were read
+
+    def _split(self, room: int) -> None:
+        """The whole numbers and the decimals of the rows, a row of `room` for each."""
+        words = self._words[: self._columns * room].reshape(self._columns, room)
+        wholes = 1 + len(self.layout.integers)
+        self._wholes, self._floats = words[:wholes], words[wholes:].view(np.float64)
 
     def read(self, rows: Rows, numbers: Positions, *, in_a_row: bool = False) -> Mask:
         """Read those of some rows that fit the layout, or only those before the first that does not; says which fit."""
@@ -99,7 +109,7 @@ class _Sheet:
         # both are exact in a double, so the one division or multiplication rounds as reading the decimal does
         np.divide(digits[wholes:], layout.divisors, out=self._floats[:, part])
         if self._times is not None:
-            self._times[part] = rows[:, TIME]
+            iso.write_times(self._times[part], rows, TIME)
         return good
 
     def columns(self, records: Positions, lines: Positions) -> StepColumns:
@@ -108,20 +118,30 @@ class _Sheet:
         if count < len(records):
             numbers = np.concatenate(self._numbers)
             records, lines = records[numbers], lines[numbers]
+        self._close_up()
         found: dict[str, Column] = {key: np.full(count, value) for key, value in layout.constants.items()}
         for number, values, factor in zip(layout.floats, self._floats, layout.factors, strict=True):
-            found[number.key] = values[:count] if factor == 1 else values[:count] * factor
-        found |= {number.key: self._wholes[index + 1][:count] for index, number in enumerate(layout.integers)}
+            found[number.key] = values if factor == 1 else values * factor
+        found |= {number.key: self._wholes[index + 1] for index, number in enumerate(layout.integers)}
         return StepColumns(
             keys=layout.keys,
             record=records,
             start=records + layout.head,
             end=records + (layout.width - 1),
             line=lines,
-            step=self._wholes[0][:count],
+            step=self._wholes[0],
             values={key: found[key] for key in layout.keys},
             times=None if self._times is None else self._times[:count],
         )
+
+    def _close_up(self) -> None:
+        """Move the columns together if there were fewer rows than room."""
+        count, room = self.count, self._wholes.shape[1]
+        if count < room:
+            for column in range(1, self._columns):
+                self._words[column * count : (column + 1) * count] = self._words[column * room : column * room + count]
+            self._split(count)
+        self._memory.keep(self._columns * count * 8)
 
 
 def _find_fitting(rows: Rows, layout: Layout) -> Mask:

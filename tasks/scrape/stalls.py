@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tasks.records import Stall
@@ -48,10 +47,12 @@ def find_stalls(
     profiled_steps: Collection[int] = (),
     starts: Sequence[int] = (),
     deferred: bool = False,
+    in_order: bool = False,
 ) -> tuple[Stall, ...]:
     """The stalls of a run. `saving(begin, end)`: whether a save was under way between two offsets of the log.
 
-    starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
+    starts: where processes of the run started. deferred: whether step lines are printed one iteration late. in_order:
+    whether it is known that each step is the one after that before it.
     """
     timed = steps.select(key for key in steps.columns if key in _NEEDED)
     finite = timed["seconds"].is_finite()
@@ -59,18 +60,20 @@ def find_stalls(
         timed = timed.filter(finite)
     if timed.height < 2:
         return ()
-    seconds, step = timed["seconds"].to_numpy(), timed["step"].to_numpy()
-    first = np.concatenate([[True], np.diff(step) <= 0])
+    seconds = timed["seconds"].to_numpy()
+    first = np.zeros(len(seconds), np.bool_)
+    first[0] = True
+    if not in_order:
+        np.less_equal(np.diff(timed["step"].to_numpy()), 0, out=first[1:])
     if starts:
         begun = np.searchsorted(timed["offset"].to_numpy(), np.asarray(starts, dtype=np.int64), side="right")
         first[begun[begun < len(first)]] = True
-    calm = seconds.copy()
-    calm[first] = np.nan
-    maybe = _maybe_long(seconds, calm)
-    medians = _usual_at(calm, maybe)
+    maybe = _maybe_long(seconds, first)
+    medians = _usual_at(seconds, first, maybe)
     long = seconds[maybe] > np.maximum(TIMES * medians, medians + SECONDS_MORE)
     if not long.any():
         return ()
+    step = timed["step"].to_numpy()
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
     late = LATE if deferred else 0
     resized = _resized(timed)
@@ -132,31 +135,43 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
-def _maybe_long(seconds: NDArray[np.float64], calm: NDArray[np.float64]) -> NDArray[np.int64]:
+def _maybe_long(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The steps that are long against the least of those around them: the median is never less than that."""
-    starts = np.arange(0, len(calm), NEIGHBOURS)
-    least = np.pad(np.fmin.reduceat(calm, starts), 1, constant_values=np.nan)
+    starts = np.arange(0, len(seconds), NEIGHBOURS)
+    least = np.pad(np.minimum.reduceat(seconds, starts), 1, constant_values=np.nan)
+    others = np.unique(np.flatnonzero(first) // NEIGHBOURS)  # blocks in which not all steps count
+    least[others + 1] = np.fmin.reduce(_calm(seconds, first, others * NEIGHBOURS, NEIGHBOURS), axis=1)
     around = np.fmin(np.fmin(least[:-2], least[1:-1]), least[2:])  # of a block's steps and of both its neighbours
     limit = np.nan_to_num(np.maximum(TIMES * around, around + SECONDS_MORE), nan=np.inf)
     blocks = np.flatnonzero(np.maximum.reduceat(seconds, starts) > limit)
     inside = (blocks[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)).ravel()
-    limits, inside = np.repeat(limit[blocks], NEIGHBOURS)[inside < len(calm)], inside[inside < len(calm)]
+    limits, inside = np.repeat(limit[blocks], NEIGHBOURS)[inside < len(seconds)], inside[inside < len(seconds)]
     return np.asarray(inside[seconds[inside] > limits])
 
 
-def _usual_at(calm: NDArray[np.float64], indexes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _usual_at(
+    seconds: NDArray[np.float64], first: NDArray[np.bool_], indexes: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """What these steps would have taken: the median around each, without the first step of each process."""
-    half = np.full(NEIGHBOURS // 2, np.nan)
-    around = sliding_window_view(np.concatenate([half, calm, half]), NEIGHBOURS)
     usual = np.full(len(indexes), math.inf)
     for begin in range(0, len(indexes), AT_A_TIME):
         part = slice(begin, begin + AT_A_TIME)
-        ascending = np.sort(around[indexes[part]], axis=1)  # what is not known comes last
+        # what is not known comes last
+        ascending = np.sort(_calm(seconds, first, indexes[part] - NEIGHBOURS // 2, NEIGHBOURS), axis=1)
         count = np.count_nonzero(~np.isnan(ascending), axis=1)
         rows, known = np.arange(len(count)), count > 0
         middle = (ascending[rows, (count - 1) // 2] + ascending[rows, count // 2]) / 2
         usual[part][known] = middle[known]
     return usual
+
+
+def _calm(
+    seconds: NDArray[np.float64], first: NDArray[np.bool_], begins: NDArray[np.int64], count: int
+) -> NDArray[np.float64]:
+    """(begins, count): so many steps from each index on; NaN where there is none, or the first of a process."""
+    index = begins[:, None] + np.arange(count)
+    inside = np.clip(index, 0, len(seconds) - 1)
+    return np.where((index == inside) & ~first[inside], seconds[inside], np.nan)
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:

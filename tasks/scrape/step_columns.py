@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.scrape.digits import Mask, Positions, Rows
-from tasks.scrape.layout import TIME
+from tasks.scrape.iso import LENGTH as ISO_LENGTH
 
 type Column = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.str_]
 
@@ -23,7 +23,7 @@ class StepColumns:
     line: Positions  # the line's number in the file
     step: NDArray[np.int64]
     values: dict[str, Column]
-    times: Rows | None  # (rows, 20) characters; zeros where a line has no time
+    times: Rows | None  # (rows, 26) characters of ISO 8601 in the year 0; zeros where a line has no time
 
     @property
     def kind(self) -> tuple[tuple[str, str], ...]:
@@ -61,7 +61,7 @@ def _merge_alike(group: list[StepColumns]) -> StepColumns:
         order = np.argsort(start, kind="stable")
     times = None
     if any(some.times is not None for some in group):
-        none = [np.zeros((len(some.start), TIME.stop - TIME.start), np.uint8) for some in group]
+        none = [np.zeros((len(some.start), ISO_LENGTH), np.uint8) for some in group]
         pairs = zip(group, none, strict=True)
         times = np.concatenate([zeros if some.times is None else some.times for some, zeros in pairs])[order]
     return StepColumns(

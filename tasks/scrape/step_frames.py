@@ -9,11 +9,10 @@ import polars as pl
 
 from tasks.records import STEP_SCHEMA
 from tasks.scrape.digits import Rows
+from tasks.scrape.iso import with_year
 from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.step_line import column_name
 from tasks.scrape.window import Window
-
-_ISO = b"0000-00-00T00:00:00.000000"
 
 
 def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -27,7 +26,7 @@ def frame_of_rows(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def frame_of_columns(window: Window, columns: StepColumns, first_day: datetime | None) -> pl.DataFrame:
-    """Columns of a window to those of the table; `time` is ISO 8601, or as the log prints it if the day is unknown."""
+    """Columns of a window to those of the table; `time` is ISO 8601, of the year 0 if the day is unknown."""
     data: dict[str, Column] = {"step": columns.step}
     data |= {column_name(key): values for key, values in columns.values.items()}
     data |= {"line": columns.line, "offset": columns.start + window.base}
@@ -37,23 +36,11 @@ def frame_of_columns(window: Window, columns: StepColumns, first_day: datetime |
     if times.size and times.max() >= 0x80:  # bytes that no time has, and that may be no text at all
         damaged = (times >= 0x80).any(axis=1)
         times = np.where(damaged[:, None], np.uint8(0), times)
-    time = _text_of(times if first_day is None else _iso_rows(times, first_day))
-    if not times[:, 0].all():
-        time = time.set(pl.Series(times[:, 0] == 0), None)
+    some = times[:, -1] != 0
+    time = _text_of(times if first_day is None else with_year(times, first_day))
+    if not some.all():
+        time = time.set(pl.Series(~some), None)
     return pl.DataFrame({**data, "time": time})
-
-
-def _iso_rows(times: Rows, first_day: datetime) -> Rows:
-    """(rows, 26) characters of ISO 8601 from (rows, 20) of `MMDD hh:mm:ss.ffffff`; the year as in `iso_time`."""
-    rows = np.empty((len(times), len(_ISO)), np.uint8)
-    rows[:] = np.frombuffer(_ISO, np.uint8)
-    rows[:, :4] = np.frombuffer(b"%04d" % first_day.year, np.uint8)
-    rows[:, 5:7], rows[:, 8:10], rows[:, 11:] = times[:, 0:2], times[:, 2:4], times[:, 5:]
-    apart = (times[:, 0] & 15) * 10.0 + (times[:, 1] & 15) - first_day.month
-    for year, there in ((first_day.year + 1, apart < -6), (first_day.year - 1, apart > 6)):
-        if there.any():
-            rows[there, :4] = np.frombuffer(b"%04d" % year, np.uint8)
-    return rows
 
 
 def _text_of(rows: Rows) -> pl.Series:

@@ -11,7 +11,9 @@ import polars as pl
 from tasks.records import STEP_SCHEMA
 from tasks.scrape.consistent import Agreement, agreement_of
 from tasks.scrape.digits import Positions
+from tasks.scrape.memory import Memory
 from tasks.scrape.places import Place, read_places
+from tasks.scrape.prefix import iso_time
 from tasks.scrape.step_columns import StepColumns
 from tasks.scrape.step_frames import arrange, combine, frame_of_columns, frame_of_rows, with_iso_times
 from tasks.scrape.stretches import Gaps, find_gaps, loose_in, size_of, spans_of
@@ -26,7 +28,7 @@ class Piece:
     """The step lines of a window, and whether their rows agree with each other."""
 
     frame: pl.DataFrame
-    day: datetime | None  # whose year the times have; None: they are as the log prints them
+    day: datetime | None  # whose year the times have; None: it is not known yet
     agreement: Agreement
 
 
@@ -44,9 +46,9 @@ class Known:
     piece: Piece | None
 
 
-def read_known(window: Window, places: Sequence[Place], day: datetime | None) -> Known:
-    """The lines of a window in known places. Touches nothing else, so it can run beside other windows."""
-    columns = read_places(window, places)
+def read_known(window: Window, places: Sequence[Place], day: datetime | None, memory: Memory | None = None) -> Known:
+    """The lines of a window in known places. Touches nothing but `memory`, so it can run beside what has its own."""
+    columns = read_places(window, places, memory)
     gaps = find_gaps(spans_of(columns), window)
     if size_of(gaps, window) >= LEARN_FROM:
         return Known(columns, gaps, None, None)
@@ -60,10 +62,10 @@ def make_piece(
     """What was read in a window, lines as columns and lines one by one; `day`: of the run's start, if it is known."""
     if not rows and not columns:
         return None
-    day = None if rows else day
     frames = [frame_of_columns(window, some, day) for some in columns]
     if rows:
-        frames.append(frame_of_rows(rows))
+        dated = [{**row, "time": iso_time(row["time"], day)} for row in rows] if day else rows
+        frames.append(frame_of_rows(dated))
     frame = frames[0] if len(frames) == 1 and not rows else combine(frames).sort("offset")
     return Piece(frame, day, agreement_of(frame))
 

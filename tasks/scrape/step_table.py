@@ -42,6 +42,7 @@ SAMPLE = 512
 ROUNDS = 16
 PLACES = 256
 UNREAD_SHOWN = 20
+KEYS_MOST = 400
 _SEVERITY = np.isin(np.arange(256), np.frombuffer(b"IWEF", np.uint8))
 _DIGIT = np.isin(np.arange(256), np.frombuffer(b"0123456789", np.uint8))
 _NO_SPACE = ~np.isin(np.arange(256), np.frombuffer(b" \t\r\n", np.uint8))
@@ -60,7 +61,9 @@ class StepTable:
     source_file: str | None = None
     keys: dict[str, None] = field(default_factory=dict)
     first_day: datetime | None = None  # of the run, as far as it is known
+    in_order: bool = False  # it is known that each step is the one after that before it; told by `frame`
     _pieces: list[Piece] = field(default_factory=list)
+    _read: tuple[Window, list[StepColumns], list[dict[str, Any]]] | None = None  # not yet made a piece
     _forms: StepForms = field(default_factory=StepForms)
     _odd: list[int] = field(default_factory=list)  # offsets of lines that were taken back
     _before: StepLine | None = None
@@ -75,6 +78,7 @@ class StepTable:
 
         `known`: what `read_known` found in the window; it is looked for here if not given.
         """
+        self._make_piece(self.first_day)
         if self._before is None:
             self._before = find_usual(window)
         known = known or read_known(window, self.places(), self.first_day)
@@ -111,9 +115,10 @@ class StepTable:
         single: list[tuple[int, int]] = []
         rows = [row for p in rest.tolist() if (row := self._read_one(window, p, single)) is not None]
         self.parsed += len(rows) + sum(len(some.start) for some in columns)
-        piece = known.piece or make_piece(window, columns, rows, self.first_day)
-        if piece is not None:
-            self._pieces.append(piece)
+        if known.piece is not None:
+            self._pieces.append(known.piece)
+        else:  # later, when what else the window holds may have told the day
+            self._read = window, columns, rows
         if rows or found:
             spans = [*spans_of(columns), *((np.array([begin]), np.array([end])) for begin, end in single)]
             gaps = find_gaps(spans, window)
@@ -122,6 +127,12 @@ class StepTable:
         read = {row["offset"] - window.base for row in rows}
         self._refuse_headless(window, gaps, [position for position in rest.tolist() if position not in read])
         return gaps
+
+    def _make_piece(self, day: datetime | None) -> None:
+        """Make a piece of the table of what was read last, if it is none yet."""
+        if self._read is not None and (piece := make_piece(*self._read, day)) is not None:
+            self._pieces.append(piece)
+        self._read = None
 
     def _refuse_headless(self, window: Window, gaps: list[tuple[int, int]], heads: list[int]) -> None:
         """Count the lines that lost their head; of a head that was not read, what stands soon after it is its own."""
@@ -200,7 +211,7 @@ class StepTable:
         line = None
         if not _EMPTY.match(window.data, position):
             line = parse_step(window.data, position, last=window.last, before=self._before)
-        if line is None:
+        if line is None or self._brings_too_many(line):
             if len(self.unread) < UNREAD_SHOWN:
                 self.unread.append(begin_of(window, position))
             self.cut |= window.last and not _FOLLOWED.search(window.data, position + 1)
@@ -217,6 +228,11 @@ class StepTable:
         row: dict[str, Any] = {column_name(f.key): f.value for f in line.fields}
         return {"step": line.step, **row, "time": prefix and prefix.time, "line": source.line, "offset": source.offset}
 
+    def _brings_too_many(self, line: StepLine) -> bool:
+        """Whether a line's keys are more than a trainer prints: each is a column of the table."""
+        fresh = sum(key not in self.keys for key in line.keys)
+        return fresh > 0 and len(self.keys) + fresh > KEYS_MOST
+
     @property
     def unknown_keys(self) -> tuple[str, ...]:
         """The keys that no known version of the trainer prints."""
@@ -224,8 +240,13 @@ class StepTable:
 
     def frame(self, first_day: datetime | None) -> pl.DataFrame:
         """All step lines in the order of the log; `time` is ISO 8601 if the day of the run's start is known."""
+        self._make_piece(first_day)
         frame, agreement = join_pieces(self._pieces, first_day)
-        return self._without_contradicting(self._without_odd_lines(frame), agreement) if agreement else frame
+        if agreement is None:
+            return frame
+        kept = self._without_contradicting(self._without_odd_lines(frame), agreement)
+        self.in_order = agreement.in_order and kept.height == frame.height
+        return kept
 
     def _without_contradicting(self, frame: pl.DataFrame, agreement: Agreement) -> pl.DataFrame:
         """Take back the lines whose numbers cannot be right next to those of the others."""

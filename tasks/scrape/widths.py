@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tasks.scrape.digits import Mask, Positions, Rows
+from tasks.scrape.iso import PRINTED, iso_times
 from tasks.scrape.layout import INTEGERS, TIME
 from tasks.scrape.prefix import prefix_of_step
 from tasks.scrape.step_columns import Column, StepColumns
@@ -37,7 +38,7 @@ class Template:
     @property
     def prefix_length(self) -> int:
         """Bytes from the prefix to `completed`."""
-        return TIME.stop + len(self.tail) if self.tail else 0
+        return TIME + PRINTED + len(self.tail) if self.tail else 0
 
 
 def template_of(data: bytes, line: StepLine) -> Template | None:
@@ -47,7 +48,7 @@ def template_of(data: bytes, line: StepLine) -> Template | None:
         return None
     literals = tuple(b", %s: " % key.encode() for key in line.keys)
     prefix = prefix_of_step(data, line.start)
-    tail = data[prefix.start + TIME.stop : line.start] if prefix else b""
+    tail = data[prefix.start + TIME + PRINTED : line.start] if prefix else b""
     if prefix and len(tail) < 8:
         return None
     return Template(
@@ -94,9 +95,9 @@ def read_widths(window: Window, template: Template, starts: Positions) -> tuple[
     else:
         record = start - template.prefix_length
         good &= text[record] == template.severity
-        good &= match_literal(data, record + TIME.stop, template.tail)
+        good &= match_literal(data, record + TIME + PRINTED, template.tail)
         # the 20 characters of the time stand in the middle of these 24
-        times = gather(data, record[good], 3).view(np.uint8)[:, TIME]
+        times = iso_times(gather(data, record[good], 3).view(np.uint8), TIME)
     used = np.zeros(len(starts), np.bool_)
     used[chosen[good]] = True
     start = start[good]

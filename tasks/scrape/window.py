@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tasks.records import Source
 
 CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
+FIRST = 1 << 20  # of those, where a file is looked at
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
 COUNTED = 128 << 10  # bytes that are counted at a time, in the cache
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
@@ -45,11 +46,13 @@ class FileText:
     path: Path
 
     def __call__(self, begin: int = 0) -> Iterator[bytes]:
-        """From an offset on, in chunks."""
-        with self.path.open("rb") as file:
+        """From an offset on, in chunks; the first is small, because often it is all that is wanted."""
+        with self.path.open("rb", buffering=0) as file:
             file.seek(begin)
-            while chunk := file.read(CHUNK):
+            size = FIRST
+            while chunk := file.read(size):
                 yield chunk
+                size = CHUNK
 
     def windows(self) -> Iterator[Window]:
         """As windows. What two of them share is read twice, which costs less than to put it together."""
@@ -58,6 +61,8 @@ class FileText:
         with self.path.open("rb", buffering=0) as file:
             while True:
                 data = os.pread(file.fileno(), size, base)
+                while len(data) < size and (more := os.pread(file.fileno(), size - len(data), base + len(data))):
+                    data += more
                 if len(data) < size:
                     yield Window(data, base, line, start, len(data), last=True)
                     return

@@ -86,7 +86,8 @@ def test_a_row_with_another_byte_is_only_taken_for_other_digits(at: int, byte: i
     if used[0]:
         place = ROW.index(b"seconds: ") + len(b"seconds: ")
         assert columns.values["seconds"][0] == float(changed[place : place + len(b"0.148")])
-        assert bytes(columns.times[0]) == changed[1:21]
+        month, day, clock = changed[1:3], changed[3:5], changed[6:21]
+        assert bytes(columns.times[0]) == b"0000-%s-%sT%s" % (month, day, clock)
 
 
 def test_words_and_what_is_no_number_are_the_same_on_all_rows() -> None:
