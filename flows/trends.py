@@ -17,6 +17,7 @@ from tasks.history.report import draw_trend, exit_status, show_event, suggest_ne
 from tasks.history.series import find_series
 from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.history import write_history_page
+from tasks.publish.index_page import rebuild_index
 from tasks.store import Store, open_store
 
 
@@ -36,6 +37,7 @@ def show_history(
     start = parse_since(since) if since else None
     if rebuild:
         errors.print(f"rebuilt from the folders: {rebuild_history(store)} comparisons and lone runs")
+        rebuild_index(store)
     if compact:
         errors.print(f"put together: {compact_history(store.files)} files")
     history = load_history(store.files)

@@ -34,6 +34,8 @@ from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish
 from tasks.outage import outlast, unless_away
 from tasks.owners import forget, own
 from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
+from tasks.publish.index import add_nights
+from tasks.publish.index_page import update_index
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
@@ -210,8 +212,9 @@ def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Sto
 
 @task(name="publish the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def publish_night_step(record: NightRecord, store: Store) -> None:
-    """The summary as an artifact, and as the body of a comment in the store."""
+    """The summary as an artifact, as the body of a comment in the store, and in the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
+    update_index(store, add_nights([record]))
     key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
     outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
 

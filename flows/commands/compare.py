@@ -112,4 +112,4 @@ def compare(
             return_state=True,
         )
 
-    return run_flow(run, as_json=json_)
+    return run_flow(run, out=out, as_json=json_)

@@ -12,7 +12,7 @@ class FlowError(RuntimeError):
     """The flow itself failed, not one of the arms; the message says where."""
 
 
-def run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
+def run_flow(run: Callable[[], Any], *, out: str, as_json: bool) -> int:
     """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
     from tasks.diff import exit_status
     from tasks.publish.terminal import render_terminal
@@ -29,7 +29,14 @@ def run_flow(run: Callable[[], Any], *, as_json: bool) -> int:
             remote = "://" in page.address
             shown = page.address if remote else os.path.relpath(page.path)
             console.print(render_terminal(record, page=shown, link=page.link if remote else None))
+        if len(records) > 1:
+            print(f"index: {index_of(out)}")
     return exit_status(records)
+
+
+def index_of(out: str) -> str:
+    """What people call the page from which everything in an output folder is reached."""
+    return f"{out.rstrip('/')}/index.html"
 
 
 def finish_flow(run: Callable[[], Any]) -> tuple[Any, Any]:

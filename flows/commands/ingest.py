@@ -49,4 +49,4 @@ def ingest(
             return_state=True,
         )
 
-    return run_flow(run, as_json=json_)
+    return run_flow(run, out=out, as_json=json_)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from flows.commands.flow_runs import FlowError, finish_flow
+from flows.commands.flow_runs import FlowError, finish_flow, index_of
 from flows.commands.options import DEFAULT_OUT, Case, Out, Set, absolute_place, check_out
 
 
@@ -64,4 +64,5 @@ def nightly(
     if record is None or state.is_crashed() or (state.is_failed() and state.name != "Regressed"):
         raise FlowError(state.message or "the night did not finish")
     print(night_markdown(record), end="")
+    print(f"\nindex: {index_of(out)}")
     return 1 if record.bad else 3 if state.name == "Unknown" else 0

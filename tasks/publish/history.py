@@ -13,11 +13,12 @@ from markupsafe import Markup
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.report import draw_trend, name_line, show_event, show_time, values_of
 from tasks.publish.assets import install_plotly
+from tasks.publish.index import HISTORY, PAGE, add_history
+from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import make_environment, read_asset
 from tasks.publish.text import visible
 from tasks.store import Store, write_atomically
 
-PAGE = "history.html"
 LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
 
 
@@ -39,14 +40,16 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
             items=[_shown(number, item, pages) for number, item in enumerate(ordered)],
             plotly=os.path.relpath(plotly, store.path).replace(os.sep, "/"),
             style=Markup(read_asset("page.css")),
+            home=PAGE if store.mirror is None else link_home(store),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
-    page = write_atomically(store.path / PAGE, html)
+    page = write_atomically(store.path / HISTORY, html)
     if store.writable:
         store.push(plotly.parent)
         store.push(page)
+        update_index(store, add_history)
     return page
 
 

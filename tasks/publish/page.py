@@ -29,13 +29,14 @@ def write_page(
     log_lines: Mapping[str, Lines],
     schedules: Mapping[str, str] | None = None,
     assets: str | os.PathLike[str] | None = None,
+    home: str = "",
 ) -> Path:
     """Writes `directory/index.html` and `directory/logs/`, and returns the page's path.
 
     `log_lines` gives the (byte offset, text) pairs of a log in order, once: by arm name for an arm's first run, by
     `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
     is shown without its log. `schedules`: SVG text by arm name, shown as images. `assets` is the folder that all pages
-    share for plotly.js (default: `directory/assets`).
+    share for plotly.js (default: `directory/assets`), `home` what leads to the index of all pages, if there is one.
     Raises StoreError when something cannot be written.
     """
     folder = Path(directory)
@@ -50,6 +51,7 @@ def write_page(
             record=record,
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             logs=logs,
+            home=home,
             figures=list_figures(record, logs.anchor),
             still=to_data_uri(still) if still else None,
             times=to_data_uri(times) if times else None,

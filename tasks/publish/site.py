@@ -1,9 +1,11 @@
-"""Writes a comparison into the store: its record and its page, with the logs that the record points into."""
+"""Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from configs.schema import Frozen
+from tasks.publish.index import PAGE, add_comparison
+from tasks.publish.index_page import link_home, update_index
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
 from tasks.records import ArmSummary, ComparisonRecord
@@ -25,7 +27,7 @@ def find_page(path: Path, store: Store) -> PublishedPage:
 
 
 def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
-    """Write `comparison.json` and the page; returns the page's path. Writing it again replaces both."""
+    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them."""
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
     lines = {}
@@ -39,9 +41,11 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
         log_lines=lines,
         schedules=draw_schedules(record, store),
         assets=store.path / "assets",
+        home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
     )
     store.push(store.path / "assets")
     store.push(directory.path)
+    update_index(store, add_comparison(record))
     return page
 
 

@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from tasks.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.publish import write_page
+from tasks.publish.index import add_comparison, add_nights
+from tasks.publish.index_page import update_index
 from tasks.records import ComparisonRecord
+from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
 CHROMIUM = next(
@@ -240,6 +244,33 @@ def test_hostile_text_does_not_widen_the_page(
     page = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri()).page
     page.locator("details.log").evaluate_all("logs => logs.forEach(log => log.open = true)")
     assert [width for width in WIDTHS if width_needed(page, width) > width] == []
+
+
+def test_the_index_leads_to_the_pages_and_fits_every_width(
+    visit: Opener, tmp_path: Path, record_002: ComparisonRecord, hostile_record: ComparisonRecord, hostile: str
+) -> None:
+    store = Store(tmp_path)
+    page = store.comparison(record_002.comparison, record_002.case, record_002.id).page
+    home = write_page(record_002, page.parent, log_lines={}, home="../../../../index.html")
+    update_index(store, add_comparison(record_002))
+    update_index(store, add_comparison(hostile_record.model_copy(update={"case": hostile})))
+    cell = NightCell(comparison=hostile, case=hostile)
+    plan = NightPlan(id="2026-11-21", created="", target=hostile, slices=1, request="x", cells=(cell,))
+    result = CellResult(cell=cell, outcome="failed", headline=hostile, page="javascript:window.owned=2")
+    update_index(store, add_nights([NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00")]))
+    seen = visit((tmp_path / "index.html").as_uri(), ready=False)
+    shown = seen.page
+    assert shown.locator("#compared tbody tr:not(.group)").count() == 2
+    assert shown.locator("#nights td").inner_text() == "✗ failed"
+    assert shown.locator("#nights td a, a[href^='javascript'], main img, main script").count() == 0
+    assert [width for width in WIDTHS if width_needed(shown, width) > width] == []
+    shown.click(f"#compared a:has-text('{record_002.case}')")
+    assert shown.url == home.as_uri()
+    shown.click("a.brand")
+    assert shown.url == (tmp_path / "index.html").as_uri()
+    assert shown.evaluate("window.owned") is None
+    assert seen.foreign() == []
+    assert seen.complaints == []
 
 
 def test_curves_follow_the_colours_of_the_page(visit: Opener, address: str) -> None:

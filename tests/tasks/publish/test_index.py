@@ -1,0 +1,177 @@
+"""The index of a store: what was compared last, the last nights, the history, and nothing lost between two writers."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tasks.ingest import archive, compare_pair, read_pair
+from tasks.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.publish.history import write_history_page
+from tasks.publish.index import (
+    HISTORY,
+    NIGHTS,
+    PAGE,
+    StoreIndex,
+    add_comparison,
+    add_history,
+    add_nights,
+    parse_index,
+)
+from tasks.publish.index_page import rebuild_index, update_index
+from tasks.publish.site import publish_comparison
+from tasks.records import ComparisonRecord
+from tasks.store import Store, StoreError, open_store
+
+WRITERS, EACH = 4, 3
+STEP = "completed step: {}, seconds: {}, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, total_weights: 64, loss: {}\n"
+
+
+@pytest.fixture(params=["local", "gs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store of both kinds, empty."""
+    if request.param == "local":
+        return open_store(tmp_path / "out")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return open_store(request.getfixturevalue("gcs_url"))
+
+
+def shown(store: Store) -> StoreIndex:
+    index = parse_index(store.files.read(PAGE).decode())
+    assert index is not None
+    return index
+
+
+def compared(record: ComparisonRecord, **changes: Any) -> ComparisonRecord:
+    return record.model_copy(update={"created": "2026-11-21T03:00:00+00:00", **changes})
+
+
+def night(day: int, *outcomes: str, page: str = "") -> NightRecord:
+    cells = [NightCell(comparison="linen-vs-nnx", case=f"{n:02}_case") for n in range(len(outcomes))]
+    results = [
+        CellResult(cell=cell, outcome=outcome, headline="h", page=page)  # type: ignore[arg-type]
+        for cell, outcome in zip(cells, outcomes, strict=True)
+    ]
+    plan = NightPlan(
+        id=f"2026-11-{day:02}", created=f"2026-11-{day:02}T03:00:00+00:00", target="cpu", slices=1, request="x",
+        cells=tuple(cells),
+    )  # fmt: skip
+    return NightRecord(plan=plan, results=tuple(results), ended=f"2026-11-{day:02}T04:00:00+00:00")
+
+
+def test_the_newest_comparison_of_every_case_stands_there(store: Store, record_002: ComparisonRecord) -> None:
+    for id, created in (("b", "2026-11-20T03:00:00+00:00"), ("c", "2026-11-21T03:00:00+00:00"), ("a", "2026-11-19T03")):
+        update_index(store, add_comparison(compared(record_002, id=id, created=created)))
+    update_index(store, add_comparison(compared(record_002, id="x", case="16_f32_exact", verdict="same")))
+    index = shown(store)
+    assert [(item.case, item.id) for item in index.comparisons] == [(record_002.case, "c"), ("16_f32_exact", "x")]
+    page = store.files.read(PAGE).decode()
+    name = f"comparisons/{record_002.comparison}/{record_002.case}/c/index.html"
+    assert f'href="{name if store.mirror is None else store.link_to(store.path / name)}"' in page
+    assert record_002.headline in page
+
+
+def test_the_last_nights_stand_there_as_matrices(store: Store) -> None:
+    for day in (3, 1, 2):
+        update_index(store, add_nights([night(day, "same", "failed")]))
+    place = "/anywhere/out/comparisons/linen-vs-nnx/00_case/abc/index.html"
+    update_index(store, add_nights([night(4, "regressed", page=place)]))
+    assert [found.id for found in shown(store).nights] == [f"2026-11-{day:02}" for day in (4, 3, 2, 1)]
+    assert shown(store).nights[0].cells[0].page == place.removeprefix("/anywhere/out/")
+    update_index(store, add_nights(night(day, "same") for day in range(5, 20)))
+    assert [found.id for found in shown(store).nights] == [f"2026-11-{day}" for day in range(19, 19 - NIGHTS, -1)]
+
+
+def test_writers_at_once_lose_nothing_of_each_other(store: Store, record_002: ComparisonRecord) -> None:
+    def write(writer: int) -> None:
+        own = open_store(store.address)  # a client of its own
+        for number in range(EACH):
+            update_index(own, add_comparison(compared(record_002, case=f"{writer}-{number}")))
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(WRITERS)))
+    cases = {item.case for item in shown(store).comparisons}
+    assert cases == {f"{writer}-{number}" for writer in range(WRITERS) for number in range(EACH)}
+
+
+def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonRecord) -> None:
+    for id, day in (("a", 19), ("b", 21), ("c", 20)):
+        record = compared(record_002, id=id, created=f"2026-11-{day}T03:00:00+00:00")
+        name = f"comparisons/{record.comparison}/{record.case}/{id}/comparison.json"
+        store.files.write(name, record.model_dump_json().encode())
+    store.files.write("comparisons/x/y/z/comparison.json", b"{")
+    store.files.write(HISTORY, b"")
+    done = night(3, "same")
+    store.files.write("nightly/2026-11-03/record.json", done.model_dump_json().encode())
+    update_index(store, lambda index: index)
+    before = shown(store)
+    assert [item.id for item in before.comparisons] == ["b"]
+    assert before.history
+    assert [found.id for found in before.nights] == ["2026-11-03"]
+    assert before.unread == ("comparisons/x/y/z/comparison.json",)
+    page = store.files.read(PAGE).decode()
+    damages: list[Callable[[], object]] = [
+        lambda: store.files.delete(PAGE),
+        lambda: store.files.write(PAGE, page[: len(page) // 2].encode()),
+        lambda: store.files.write(PAGE, page.replace('"comparisons":', '"entries":').encode()),  # another version's
+    ]
+    for damage in damages:
+        damage()
+        update_index(store, add_history)
+        assert shown(store) == before
+    update_index(store, add_comparison(compared(record_002, case="of no folder")))
+    rebuild_index(store)
+    assert store.files.read(PAGE).decode() == page
+
+
+def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    store.files.write(PAGE, b"<h1>my home</h1>")
+    update_index(store, add_history)
+    assert store.files.read(PAGE) == b"<h1>my home</h1>"
+    assert "index.html is none of maxview's pages: left as it is" in caplog.text
+
+
+def test_what_others_keep_changing_is_an_error(tmp_path: Path, gcs_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tasks.publish.index_page.PAUSE_S", 0.0)
+    monkeypatch.setattr("tasks.publish.index_page.ATTEMPTS", 3)
+    store = open_store(gcs_url)
+
+    def disturbed(index: StoreIndex) -> StoreIndex:
+        store.files.write(PAGE, store.files.read(PAGE) + b" ")
+        return index
+
+    update_index(store, add_history)
+    with pytest.raises(StoreError, match=r"index\.html: is changed again and again by others"):
+        update_index(store, disturbed)
+
+
+def test_text_of_others_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
+    update_index(store, add_comparison(compared(hostile_record)))
+    page = store.files.read(PAGE).decode()
+    assert page.count("<script") == 1
+    assert shown(store).comparisons[0].target == hostile_record.target
+    # well-formed but for what HTML leaves open: whatever was brought in is inside of texts and attributes
+    body = page[page.index("<main>") : page.index("</main>") + len("</main>")]
+    assert ElementTree.fromstring(body.replace(" open>", ">").replace("&nbsp;", " ")).tag == "main"
+
+
+def test_whatever_publishes_brings_it_up_to_date(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    logs = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for log in logs:
+        log.write_text("".join(STEP.format(step, 1.0, 3.0 - step / 4) for step in range(4)))
+    record = compare_pair(archive(read_pair(logs), store), case="logs", aa=True)
+    page = publish_comparison(record, store)
+    (item,) = shown(store).comparisons
+    assert store.path / item.page == page
+    assert (item.verdict, item.target, item.created) == (record.verdict, "as logged", record.created)
+    home = (page.parent / "../../../../index.html").resolve()
+    assert home == store.path / PAGE
+    assert 'href="../../../../index.html"' in page.read_text()
+    write_history_page([], store)
+    assert shown(store).history
+    assert 'href="index.html"' in (store.path / HISTORY).read_text()
