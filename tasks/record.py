@@ -13,6 +13,7 @@ from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
 from tasks.scrape.causes import classify
 from tasks.store import RunDirectory
+from tasks.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 
 REFUSED = 2
@@ -36,7 +37,7 @@ def build_record(
         log=directory.log_address,
         reading=with_cause(reading.model_copy(update=named), directory.log),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
-        metrics=read_metrics(directory.metrics),
+        metrics=read_run_metrics(directory, reading),
         program=program,
     )
 
@@ -113,6 +114,21 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
         last = begin + len(data[begin:end].rstrip())
         offset = max(begin, data.rfind(b"\n", begin, last) + 1)
     return Source(line=data.count(b"\n", 0, offset) + 1, offset=offset)
+
+
+def read_run_metrics(directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
+    """What the run's trainer wrote down in full precision, whichever way it had; None if it did not.
+
+    TensorBoard's files only if they hold every step of the log: what a killed trainer had not sent yet they lack, and
+    a step that they lack is none that was not trained.
+    """
+    metrics = read_metrics(directory.metrics)
+    if metrics is not None:
+        return metrics
+    events = read_maxtext_events(directory.path / FOLDER)
+    if events is None or not set(reading.steps["step"]) <= set(events["step"]):
+        return None
+    return events
 
 
 def read_metrics(path: Path) -> pl.DataFrame | None:

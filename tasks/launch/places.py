@@ -4,8 +4,10 @@ from etils import epath
 
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
+from tasks.trainers.maxtext_events import FOLDER as TENSORBOARD
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # what a trainer leaves beside its checkpoints
+OWN_FOLDERS = (TENSORBOARD,)
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
@@ -34,6 +36,8 @@ def fetch_own_files(directory: RunDirectory) -> None:
     if directory.mirror is not None:
         for name in OWN_FILES:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
+        for name in OWN_FOLDERS:
+            directory.mirror.fetch_folder(f"runs/{directory.run_name}/{name}")
 
 
 def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:

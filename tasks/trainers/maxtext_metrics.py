@@ -1,6 +1,7 @@
 """Turns the JSON lines that MaxText writes into the columns of our own trainer's."""
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ COLUMNS = {
     "perf/step_time_seconds": "step_time_s",
 }
 GROUPS = ("learning", "perf", "eval", "evaluation")  # of the first line, which may be of an evaluation
-WHOLE = ("step", "total_weights")  # MaxText writes every number as a float
+WHOLE = ("total_weights",)  # as the step is: MaxText writes every number as a float
+LOSS = "learning/loss"  # what a row of training has, and one of an evaluation has not
 
 
 def wrote_metrics(text: str) -> bool:
@@ -37,16 +39,24 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    rows: dict[int, dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
             values = json.loads(line)
-            if "learning/loss" in values:
-                row = {COLUMNS.get(key, key): value for key, value in values.items() if key != "run_name"}
-                row |= {key: int(row[key]) for key in WHOLE if key in row}
-                rows[row["step"]] = row
-        except (ValueError, TypeError, KeyError) as error:
+            if LOSS in values:
+                rows.append(make_row(values))
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path}:{number}: not a JSON object with a step: {line[:40]!r}") from error
-    if not rows:
-        return None
-    return pl.DataFrame([rows[step] for step in sorted(rows)], infer_schema_length=None)
+    return make_frame(rows)
+
+
+def make_row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One step's values under our names. Raises KeyError, ValueError, TypeError or OverflowError if it is none."""
+    row = {COLUMNS.get(key, key): value for key, value in values.items() if key != "run_name"}
+    return row | {"step": int(row["step"])} | {key: int(row[key]) for key in WHOLE if key in row}
+
+
+def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:
+    """A frame with the last row of each step, ascending; None if there are none."""
+    last = {row["step"]: row for row in rows}
+    return pl.DataFrame([last[step] for step in sorted(last)], infer_schema_length=None) if last else None

@@ -1,4 +1,4 @@
-"""Stands in for MaxText's trainer: reads its words and writes its lines and its JSON as 0.2.4 does, in no time."""
+"""Stands in for MaxText's trainer: reads its words, and writes its lines, JSON and TensorBoard files as 0.2.4 does."""
 
 import json
 import os
@@ -19,6 +19,13 @@ if not os.path.isfile(base):  # as MaxText looks for it where its image has no c
 config = dict(word.split("=", 1) for word in words)
 say("max_utils.py:1] System Information: Jax Version: 0.10.2")
 say(f"train.py:1] started in {os.getcwd()}")
+place, name = config["base_output_directory"], config["run_name"]
+board = None
+if place.startswith("gs://") and os.environ.get("JOB_COMPLETION_INDEX", "0") == "0":  # elsewhere nobody reads them
+    from tensorboardX import SummaryWriter
+
+    board = SummaryWriter(f"{place}/{name}/tensorboard/{name}")
+    board.add_text("num_model_parameters", "1104000")
 with open(config["metrics_file"] or os.devnull, "a") as metrics:
     for step in range(int(config["steps"])):
         loss = 9.0 - step / 7 - (0.01 if config.get("pure_nnx") == "true" else 0.0)
@@ -31,3 +38,8 @@ with open(config["metrics_file"] or os.devnull, "a") as metrics:
             "learning/total_weights": 8.0, "perf/step_time_seconds": 0.5, "step": float(step), "run_name": "r",
         }  # fmt: skip
         metrics.write(json.dumps(line) + "\n")
+        if board is not None:
+            for key in line.keys() - {"step", "run_name"}:
+                board.add_scalar(key, line[key], step)
+if board is not None:
+    board.close()

