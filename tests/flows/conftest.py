@@ -1,19 +1,49 @@
 """Real servers and real command lines for the flows' tests."""
 
+import http.server
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+
+PASSWORD = "maxview:a-secret-of-the-test"
+TRAINER = """\
+import time
+
+for step in range(20):
+    time.sleep({pause})
+    print(
+        f"completed step: {{step}}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 30.000, "
+        f"total_weights: 8, loss: {{{loss} / (step + 1):.3f}}",
+        flush=True,
+    )
+"""
+BRANCHES = {"main": (0.0, 2.0), "feat/x": (0.0, 3.0), "slow": (5.0, 2.0), "1234567": (0.0, 2.0)}
+POD = """\
+#!/bin/sh
+step=0
+while [ $step -lt 900 ]; do
+    echo "completed step: $step, seconds: 0.100, TFLOP/s/device: 1.000, total_weights: 8, loss: 2.000"
+    step=$((step + 1))
+    sleep 0.1
+done
+"""  # what pods find as their Python: a trainer that only prints, for longer than any test
+OVER = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 type Start = Callable[..., subprocess.Popen[str]]
@@ -131,3 +161,226 @@ def find_processes(folder: Path) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue
     return found
+
+
+@dataclass
+class Stack:
+    """A running `maxview up`."""
+
+    folder: Path
+    port: int
+    environment: dict[str, str]
+    password: str = PASSWORD
+    messages: list[Any] = field(default_factory=list)
+    seen: dict[str, str] = field(default_factory=dict)  # flow runs that several tests look at
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def repository(self) -> Path:
+        return self.folder / "repository"
+
+    @property
+    def logs(self) -> Path:
+        """What the target `replay` plays."""
+        return self.folder / "logs"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Where flows look for the cluster of the target `v6e-32`."""
+        return self.folder / "kubeconfig"
+
+    def command(self, *words: str, module: str = "flows.cli") -> "subprocess.CompletedProcess[str]":
+        argv = [sys.executable, "-m", module, *words]
+        return subprocess.run(
+            argv, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    def up(self) -> "subprocess.CompletedProcess[str]":
+        done = self.command("up", "--state", "state", "--out", "out", "--port", str(self.port))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def pid(self, name: str) -> int:
+        return int(json.loads((self.folder / "state" / f"{name}.json").read_text())["pid"])
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        user, password = self.password.split(":")
+        url = f"http://127.0.0.1:{self.port}/api{path}"
+        answer = httpx.request(method, url, json=body, auth=(user, password), timeout=60)
+        while answer.status_code == 503:  # a busy SQLite; Prefect's own client tries again too
+            time.sleep(1)
+            answer = httpx.request(method, url, json=body, auth=(user, password), timeout=60)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def run(self, deployment: str, **parameters: Any) -> str:
+        """Start a deployment; the flow run's id."""
+        found = self.request("GET", f"/deployments/name/{deployment}")
+        wanted = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        return str(self.request("POST", f"/deployments/{found['id']}/create_flow_run", wanted)["id"])
+
+    def state(self, run: str) -> dict[str, Any]:
+        return dict(self.request("GET", f"/flow_runs/{run}")["state"])
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, (self.folder / "state" / "worker.log").read_text()[-3000:]
+            time.sleep(0.2)
+        return found
+
+    def ended(self, run: str, seconds: float = 120) -> dict[str, Any]:
+        """The run's final state."""
+
+        def look() -> dict[str, Any] | None:
+            try:
+                state = self.state(run)
+            except httpx.HTTPError:  # the server is away
+                return None
+            return state if state["type"] in OVER else None
+
+        return dict(self.wait(look, seconds))
+
+    def jobs(self) -> list[psutil.Process]:
+        """The supervisors of jobs that write into this stack's store."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words = " ".join(process.cmdline())
+                if "supervise.py" in words and str(self.out) in words and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+        return found
+
+
+@pytest.fixture(scope="session")
+def one_stack(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stack]:
+    """One for all tests: it takes half a minute to bring up."""
+    folder = tmp_path_factory.mktemp("stack")
+    make_repository(folder / "repository")
+    kubectl = folder / "bin" / "kubectl"  # looked for before a workload is created, and called by the real xpk only
+    kubectl.parent.mkdir()
+    kubectl.write_text("#!/bin/sh\n")
+    kubectl.chmod(0o755)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with Webhook() as (address, messages):
+        environment = clean_environment | {
+            "PYTHONPATH": str(ROOT),
+            "MAXVIEW_CACHE": str(folder / "cache"),
+            "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
+            "MAXVIEW_WEBHOOK_URL": address,
+            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+            "PREFECT_API_AUTH_STRING": PASSWORD,
+            "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
+            "MAXVIEW_REPLAY": str(folder / "logs"),
+            "MAXVIEW_REPLAY_SPEED": "inf",
+            "PATH": f"{STANDINS / 'bin'}:{clean_environment['PATH']}:{kubectl.parent}",
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "MAXVIEW_CLUSTER": "loopback",
+            "MAXVIEW_PROJECT": "p",
+            "MAXVIEW_ZONE": "us-east5-b",
+            "MAXVIEW_IMAGE": "gcr.io/p/trainer:1",
+            "MAXVIEW_SHARED_OUT": "true",
+        }
+        running = Stack(folder, port, environment, messages=messages)
+        try:
+            yield running
+        finally:
+            ended = running.command("down", "--state", "state")
+            assert ended.stderr.splitlines() in (["worker: ended", "server: ended"], ["nothing is up"])
+            assert not running.jobs()
+
+
+@pytest.fixture
+def stack(one_stack: Stack) -> Stack:
+    """`maxview up`, with basic authentication; a test may have taken it down."""
+    if not (one_stack.folder / "state" / "server.json").is_file():
+        one_stack.up()
+    return one_stack
+
+
+@pytest.fixture
+def pods(one_stack: Stack, tmp_path: Path) -> Iterator[Callable[[], tuple[list[str], list[psutil.Process]]]]:
+    """A cluster on loopback, which the stack's flows find: its JobSets, and the processes of its pods."""
+    pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
+    pytest.importorskip("kubernetes", reason="runs on clusters need kubernetes: uv sync --extra k8s")
+    folder, port = tmp_path / "cluster", tmp_path / "port"
+    folder.mkdir()
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(POD)
+    python.chmod(0o755)
+    argv = [sys.executable, str(STANDINS / "server.py"), str(port), str(folder), "--python", str(python.parent)]
+    server = subprocess.Popen(argv, cwd=ROOT)
+    try:
+        one_stack.wait(port.is_file, 30)
+        url = f"http://127.0.0.1:{port.read_text()}"
+        name = "gke_p_us-east5_loopback"  # as gcloud calls it
+        context = {"cluster": name, "user": name, "namespace": "default"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [{"name": name, "cluster": {"server": url}}],
+        }
+        config |= {"users": [{"name": name, "user": {"token": "x"}}], "contexts": [{"name": name, "context": context}]}
+        one_stack.kubeconfig.write_text(json.dumps(config))
+
+        def look() -> tuple[list[str], list[psutil.Process]]:
+            found = httpx.get(f"{url}/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets").json()["items"]
+            return [item["metadata"]["name"] for item in found], find_processes(python)
+
+        yield look
+    finally:
+        server.terminate()
+        server.wait(30)
+        one_stack.kubeconfig.unlink(missing_ok=True)
+
+
+def make_repository(folder: Path) -> None:
+    (folder / "model").mkdir(parents=True)
+    (folder / "configs").mkdir()
+    (folder / "configs" / "base.yml").write_bytes((ROOT / "configs" / "base.yml").read_bytes())
+    (folder / "model" / "__init__.py").write_text('"""A trainer."""\n')
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
+        subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    for branch, (pause, loss) in BRANCHES.items():
+        git("checkout", "-q", "-B", branch)
+        (folder / "model" / "train.py").write_text(TRAINER.format(pause=pause, loss=loss) + f"# {branch}\n")
+        git("add", "-A")
+        git("commit", "-q", "-m", branch)
+
+
+class Webhook:
+    """A place that messages are sent to."""
+
+    def __enter__(self) -> tuple[str, list[Any]]:
+        messages: list[Any] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                messages.append((self.headers["content-type"], json.loads(body)))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{self.server.server_address[1]}/hook", messages
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()

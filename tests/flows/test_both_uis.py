@@ -1,0 +1,181 @@
+"""A run in both of Prefect's UIs, in a real browser and with the password on: what people see, and that nothing acts.
+
+Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH")
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+UIS = {"classic": "", "new": "/v2"}
+ACTS = "</script><script>window.owned=1</script><img src=x onerror=window.owned=2>[link](javascript:window.owned=3)"
+HOSTILE_CASE = "<img src=x onerror=window.owned=4><script>window.owned=5</script>"
+STEP = (
+    "I0418 00:55:{0:02}.000000 1 metric_logger.py:196] completed step: {0}, seconds: 0.148, TFLOP/s/device: 91.824, "
+    "Tokens/s/device: 13838.0, total_weights: 65536, loss: {1:.3f}"
+)
+# The new UI asks for the settings of its statistics before it knows that they are off. It sends none.
+ASKED_BY_THE_NEW_UI = {"sr-client-cfg.amplitude.com"}
+# what Prefect's UIs ask their own server for in vain, whatever they show
+MISSING_IMAGES = ("/ico/undefined.svg", "/failed.svg", "/completed.svg", "/favicon.ico")
+# tells of everything that sets the marker, on any page and at any time
+TRAP = "Object.defineProperty(window, 'owned', {set(value) { window.acted(String(value)) }})"
+ACTIVE = "document.querySelectorAll('[href^=\"javascript:\" i], [onerror], [onload]').length"
+WAIT_MS = 30_000
+
+type Runs = dict[str, str]
+
+
+@dataclass
+class Visit:
+    """One browser window of one user who has typed the password."""
+
+    page: Any
+    address: str
+    foreign: set[str] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+    acted: list[str] = field(default_factory=list)
+
+    def open(self, path: str, *texts: str) -> str:
+        """Go to a page of the UI and wait until it shows the texts; all that it shows."""
+        self.page.goto(self.address + path)
+        for text in texts:
+            self.sees(text)
+        assert self.page.evaluate(ACTIVE) == 0
+        return str(self.page.inner_text("body"))
+
+    def sees(self, text: str) -> None:
+        self.page.get_by_text(text).first.wait_for(state="visible", timeout=WAIT_MS)
+
+    def choose(self, tab: str) -> None:
+        self.page.get_by_text(tab, exact=True).last.click(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=UIS)
+def visit(request: pytest.FixtureRequest, browser: Any, stack: Any) -> Iterator[Visit]:
+    """A window of each UI; after the test nothing in it has acted, and nothing in it was amiss."""
+    server = f"http://127.0.0.1:{stack.port}"
+    context = browser.new_context(viewport={"width": 1300, "height": 1000})
+    visit = Visit(context.new_page(), server + UIS[request.param])
+
+    def asked(route: Any) -> None:
+        visit.foreign.add(urlsplit(route.request.url).hostname or "")
+        route.abort()
+
+    def said(message: Any) -> None:
+        where = message.location.get("url", "")
+        ours = where.startswith(server) and not where.endswith(MISSING_IMAGES)
+        if message.type == "error" and ours and "/assets/" not in where:
+            visit.complaints.append(f"{where}: {message.text}")
+
+    context.expose_function("acted", lambda what: visit.acted.append(what))
+    context.add_init_script(TRAP)
+    context.route(lambda url: not url.startswith((server, "data:", "blob:")), asked)
+    visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    visit.page.on("dialog", lambda dialog: visit.complaints.append(f"dialog: {dialog.message}"))
+    visit.page.goto(f"{visit.address}/login")
+    visit.page.evaluate("() => { window.owned = 'something'; return window.acted('the trap is set') }")
+    assert visit.acted == ["something", "the trap is set"]
+    visit.acted.clear()
+    visit.page.get_by_placeholder("admin:pass").fill(stack.password, timeout=WAIT_MS)
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_url("**/dashboard**", timeout=WAIT_MS)
+    visit.page.on("console", said)  # before, the UIs ask for what they may not have yet
+    yield visit
+    visit.page.evaluate("window.acted('the end')")
+    assert visit.acted == ["the end"]
+    assert visit.complaints == []
+    assert visit.foreign <= (ASKED_BY_THE_NEW_UI if UIS[request.param] else set())
+    context.close()
+
+
+@pytest.fixture
+def runs(stack: Any) -> Runs:
+    """The flow runs of a comparison whose candidate died with a hostile message, and of one of a hostile case."""
+    folder = stack.logs / "01_base"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        steps = [line for step in range(10) for line in (STEP.format(step, 9 - step / 2), f"I0418 1 a.py:1] {ACTS}")]
+        frame = "XPK Start: Sat Apr 18 00:54:24 UTC 2026\n{}\nXPK End: Sat Apr 18 00:57:24 UTC 2026\nEXIT_CODE={}\n"
+        died = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>', f"ValueError: {ACTS}"]
+        (folder / "linen.txt").write_text(frame.format("\n".join(steps), 0))
+        (folder / "nnx.txt").write_text(frame.format("\n".join([*steps, *died]), 1))
+        wanted = {"target": "replay", "repeats": 1, "out": str(stack.folder / "seen")}
+        stack.seen["died"] = stack.run("compare/linen-vs-nnx", cases=["01_base"], **wanted)
+        stack.seen["refused"] = stack.run("compare/linen-vs-nnx", cases=[HOSTILE_CASE], **wanted)
+        assert stack.ended(stack.seen["died"])["name"] == "Regressed"
+        assert stack.ended(stack.seen["refused"])["name"] == "Failed"
+        wanted = {"flow_runs": {"id": {"any_": [stack.seen["died"]]}}}
+        stack.wait(lambda: stack.request("POST", "/task_runs/count", wanted) == 10)  # written down a little later
+    return dict(stack.seen)
+
+
+@pytest.fixture
+def artifact(stack: Any, runs: Runs) -> Callable[[str], str]:
+    """The id of an artifact of the comparison."""
+    wanted = {"artifacts": {"flow_run_id": {"any_": [runs["died"]]}}}
+    ids = {item["key"]: item["id"] for item in stack.request("POST", "/artifacts/filter", wanted)}
+    return lambda key: str(ids[key])
+
+
+def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
+    visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "10 Task runs", ACTS)
+    assert visit.page.locator("canvas").count() == 1  # the graph: drawn, so that its words cannot be read here
+    visit.choose("Task Runs")
+    for task in ("resolve", "launch linen 01_base", "watch nnx 01_base", "scrape nnx 01_base", "diff 01_base"):
+        visit.sees(task)
+    visit.choose("Artifacts")
+    visit.sees("linen-vs-nnx-01-base")
+    visit.choose("Parameters")
+    visit.sees('"01_base"')
+
+
+def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
+    shown = visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "✗ regressed: 01_base", "Final loss")
+    assert f"ValueError: {ACTS}" in shown  # word for word
+    assert visit.page.get_by_role("table").count() >= 1
+    sizes = visit.page.locator("img[src^='data:image']").evaluate_all("all => all.map(one => one.naturalWidth)")
+    assert len(sizes) >= 2  # the charts
+    assert all(sizes)
+    shown = visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base-page')}", "linen-vs-nnx 01_base: the page")
+    assert "/comparisons/linen-vs-nnx/01_base/" in shown
+    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-rows')}", "not in the log")
+
+
+def test_a_hostile_name_is_a_name(visit: Visit, runs: Runs) -> None:
+    visit.open(f"/runs/flow-run/{runs['refused']}", f"{HOSTILE_CASE}: linen vs nnx on replay", "Failed")
+    visit.choose("Parameters")
+    visit.sees(HOSTILE_CASE)
+    visit.open("/runs", f"{HOSTILE_CASE}: linen vs nnx on replay")
+
+
+def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
+    deployment = stack.request("GET", "/deployments/name/compare/main-vs-branch")
+    shown = visit.open(
+        f"/deployments/deployment/{deployment['id']}/run",
+        "What to compare: a file in configs/comparisons",
+        "main-vs-branch: the branch, tag or commit to judge; empty: HEAD",
+    )
+    assert "Runs per arm, interleaved; empty: as the comparison says" in shown
+    visit.page.get_by_text("main-vs-branch", exact=True).last.click()  # the dropdown
+    visit.page.keyboard.press("ArrowDown")  # what a click opens, the classic one closes again
+    visit.sees("maxtext-releases")
