@@ -28,7 +28,8 @@ _PATTERNS = {
     "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % _NEXT,
     "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
     "libtpu": rb"Built on (\w{3} +\d{1,2} \d{4}) \d\d:\d\d:\d\d \(\d{1,15}\) (cl/\d{1,15})",
-    "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]*?\)(?=\s|\Z)|\{[^}\n]*\})",
+    "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]{0,1000}?\)(?=\s|\Z)|"
+    rb"\{[^}\n]{0,1000}\})",
     "process": rb"\[process=(\d+)\]",
     "memory": rb"Total (?:estimated )?memory size: %s GB, (?:estimated )?[Oo]utput size: %s GB, "
     rb"(?:estimated )?[Tt]emp size: %s GB, (?:estimated )?[Aa]rgument size: %s GB"

@@ -48,6 +48,7 @@ _NAN = ("number of nan iterations", "number_of_nan_iterations")
 # left out where the iteration was skipped or its loss is no number
 _OPTIONAL = frozenset({"grad norm", "num zeros", "params norm", "grad_norm", "num_zeros", "params_norm"})
 TRUSTED_FROM = 2  # iterations
+FORMS_MOST, KEYS_MOST = 400, 400
 ALIKE = 0.85  # of the letters of two keys
 _DIGIT = re.compile(r"\d")
 
@@ -92,10 +93,18 @@ class RowForms:
     """The forms of the rows that were read so far."""
 
     seen: dict[Form, Seen] = field(default_factory=dict)
+    _keys: set[str] = field(default_factory=set)
+
+    def has_room_for(self, row: Row) -> bool:
+        """Whether a row's form and its keys are no more than a trainer prints: each key is a column of the table."""
+        if form_of(row) in self.seen:
+            return True
+        return len(self.seen) < FORMS_MOST and len(self._keys.union(row.keys)) <= KEYS_MOST
 
     def add(self, form: Form, row: Row, steps: Sequence[int], places: Sequence[UnreadLine]) -> None:
         """Note rows of a form, of which `row` is one."""
         seen = self.seen.setdefault(form, Seen(row))
+        self._keys.update(form.keys)
         seen.count += len(steps)
         if len(seen.steps) < TRUSTED_FROM:
             seen.steps.update(steps)

@@ -74,7 +74,7 @@ class RowTable:
             if spans and position < spans[-1][1]:
                 continue
             row = parse_row(window.data, position, last=window.last, final=self._final())
-            if row is None:
+            if row is None or not self._forms.has_room_for(row):
                 damaged.append(position)
                 self._refuse(window, position)
                 continue

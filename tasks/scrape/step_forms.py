@@ -1,7 +1,7 @@
 """Knows the forms in which a log prints its step lines, and so tells a line that lost text from one of another form."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.records import UnreadLine
-from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, is_spliced, is_torn, split_step
+from tasks.scrape.step_line import LOOSE, THREE_DECIMALS, StepLine, find_torn, is_spliced, split_step
 from tasks.scrape.window import Window
 
 type Keys = tuple[str, ...]
@@ -18,6 +18,7 @@ type Steps = NDArray[np.int64]
 TRUSTED_FROM = 3  # lines of other decimals than MaxText's
 AGREEING = 3  # numbers of one line
 FEW = 20  # lines of one form at one step
+FORMS_MOST = 200  # of one step each
 
 
 @dataclass
@@ -51,21 +52,25 @@ class StepForms:
         """Forget and return the forms of one step in which a key is made of pieces of the log's other keys, or which
         lack fields of another form: text was lost there."""
         once = {keys: form.places for keys, form in self._forms.items() if not form.often}
-        torn = {keys for keys in once if len(self._forms) > 1 and self._has_torn_key(keys)}
-        sound = [keys for keys in self._forms if keys not in torn]
+        often = [keys for keys in self._forms if keys not in once][:FORMS_MOST]
+        torn = self._find_torn(once) if len(self._forms) > 1 else set()
+        sound = [*often, *(keys for keys in once if keys not in torn)]
         odd = {
             keys: places
             for keys, places in once.items()
             if keys in torn
+            or len(once) > FORMS_MOST  # no trainer changes its mind so often
             or any(lacks(keys, other) for other in sound)
-            or any(set(other) - set(keys) for other in sound if other not in once)
+            or any(set(other) - set(keys) for other in often)
         }
         self._forms = {keys: form for keys, form in self._forms.items() if keys not in odd}
         return odd
 
-    def _has_torn_key(self, keys: Keys) -> bool:
-        others = {key for other in self._forms if other != keys for key in other}
-        return any(is_spliced(key) or is_torn(key, others | set(keys) - {key}) for key in set(keys) - others)
+    def _find_torn(self, once: Collection[Keys]) -> set[Keys]:
+        """The forms with a key of their own that is made of pieces of others."""
+        counts = Counter(key for keys in self._forms for key in keys)
+        torn = {key for key in find_torn(counts) | set(filter(is_spliced, counts)) if counts[key] == 1}
+        return {keys for keys in once if not torn.isdisjoint(keys)}
 
 
 def lacks(keys: Keys, others: Keys) -> bool:

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from tasks.scrape.prefix import ABSL
 
@@ -75,19 +75,28 @@ def is_spliced(key: str) -> bool:
     )
 
 
-def is_torn(key: str, others: Collection[str]) -> bool:
-    """Whether an unknown key is a piece of another key of its log, or begins like one, ends like one, and holds in
-    between what belongs to none: `total`, `Tokdnsevice`."""
-    if key in KNOWN_KEYS:
-        return False
-    begin = max((_shared(key, other) for other in others), default=0)
-    end = max((_shared(key[::-1], other[::-1]) for other in others), default=0)
-    return len(key) in (begin, end) or (min(begin, end) > 0 and begin + end >= TORN_FROM)
+def find_torn(keys: Collection[str]) -> set[str]:
+    """The unknown ones of a log's keys that are a piece of another, or begin like one, end like one, and hold between
+    what belongs to none: `total`, `Tokdnsevice`."""
+    begins, ends = _shared(keys), {key[::-1]: count for key, count in _shared([key[::-1] for key in keys]).items()}
+    return {
+        key
+        for key in keys
+        if key not in KNOWN_KEYS
+        and (
+            len(key) in (begins[key], ends[key])
+            or (min(begins[key], ends[key]) > 0 and begins[key] + ends[key] >= TORN_FROM)
+        )
+    }
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts have in common at their begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _shared(texts: Collection[str]) -> dict[str, int]:
+    """With how many characters each text begins as another does: the most are those of a neighbour in their order."""
+    shared = dict.fromkeys(texts, 0)
+    for one, other in pairwise(sorted(shared)):
+        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        shared[one], shared[other] = max(shared[one], count), max(shared[other], count)
+    return shared
 
 
 def column_name(key: str) -> str:

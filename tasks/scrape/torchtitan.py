@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Any
 
 from tasks.records import CheckpointEvent, Coverage, Environment, Parameters, RunReading, UnreadLine
@@ -49,6 +50,7 @@ type Form = tuple[tuple[str, int | None], ...]  # the keys, and the decimals of 
 
 FEW = 20
 ROW_LENGTH = 400
+FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints; each key is a column of the table
 
 
 class TorchtitanReader:
@@ -186,7 +188,8 @@ class TorchtitanReader:
             trusted = [form for form in self._forms if dict(form).get("loss") in (None, most)]
             every = {key for form in trusted for key, _ in form}
             trusted = [form for form in trusted if every <= {key for key, _ in form}] or trusted
-        odd = [form for form in self._forms if form not in trusted and not _fits(form, trusted)]
+        fits = _fitting(trusted)
+        odd = [form for form in self._forms if form not in trusted and not fits(form)]
         places = [place for form in odd for _, place in self._forms.pop(form)]
         gone = {place.offset for place in places}
         if not gone:
@@ -202,7 +205,9 @@ class TorchtitanReader:
         source = window.source(match.start())
         fields: list[tuple[str, bytes]] = []
         end = match.end()
-        while field := _FIELD.match(window.data, end):
+        seen = {b"step"}
+        while (field := _FIELD.match(window.data, end)) and field[1] not in seen:  # a key twice is of another row
+            seen.add(field[1])
             fields.append((field[1].decode("utf-8", "replace"), field[2]))
             end = field.end()
         values = self._values(fields, is_last=window.last and end == len(window.data))
@@ -213,7 +218,10 @@ class TorchtitanReader:
         ends_early = kind == "row" and keys != self._before and self._before[: len(keys)] == keys
         text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
         begin = UnreadLine(line=source.line, offset=source.offset, text=text)
-        if values is None or "loss" not in values or rest or ends_early or padded:
+        form = _form_of(fields)
+        new = kind == "row" and form not in self._forms
+        too_many = new and (len(self._forms) == FORMS_MOST or len(self._keys.keys() | keys) > KEYS_MOST)
+        if values is None or "loss" not in values or rest or ends_early or padded or too_many:
             self.unread.append(begin)
             self._cut |= window.last and b"\n" not in window.data[match.start() :]
             return
@@ -224,7 +232,7 @@ class TorchtitanReader:
         if kind == "row":
             self._keys.update(dict.fromkeys(keys))
             self._before = keys
-            first = self._forms.setdefault(_form_of(fields), [])
+            first = self._forms.setdefault(form, [])
             if len(first) < FEW:
                 first.append((row["step"], begin))
             rank = rank_of(window.data, match.start())
@@ -309,20 +317,20 @@ def _decimals(text: bytes) -> int | None:
     return len(plain[1] or b"") if plain[0][-2:-1].isdigit() or plain[0][:1].isdigit() else None
 
 
-def _fits(form: Form, trusted: list[Form]) -> bool:
-    """Whether a form differs from one that came more than once only where a number is none."""
+def _fitting(trusted: list[Form]) -> Callable[[Form], bool]:
+    """Tells whether a form differs from one of the trusted only where a number is none."""
     known: dict[str, set[int]] = {}
     for key, decimals in (pair for other in trusted for pair in other):
         if decimals is not None:
             known.setdefault(key, set()).add(decimals)
 
-    def fits_into(other: Form) -> bool:
+    def fits_into(form: Form, other: Form) -> bool:
         return len(form) == len(other) and all(
             key == named and (decimals in (usual, None) or (usual is None and decimals in known.get(key, {decimals})))
             for (key, decimals), (named, usual) in zip(form, other, strict=True)
         )
 
-    return any(map(fits_into, trusted))
+    return lambda form: any(fits_into(form, other) for other in trusted)
 
 
 def _is_usual(key: str, printed: bytes) -> bool:

@@ -175,3 +175,22 @@ def test_large_logs_are_read_in_pieces(logs: Any, tmp_path: Path, monkeypatch: p
     for row in run.steps.sample(50, seed=1).iter_rows(named=True):
         assert data[row["offset"] :].startswith(b"completed step: %d," % row["step"])
         assert data.count(b"\n", 0, row["offset"]) + 1 == row["line"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "completed step: {n}, seconds: 0.100, {key}: 1.000, loss: 2.000",
+        "iteration {n:8d}/    2000 | elapsed time per iteration (ms): 12.0 | {key}: 1.0 | lm loss: 1.000000E+00 |",
+        "step: {n:2d}  loss:  1.00000  {key}:  1.0  memory:  1.20GiB(49.70%)  tps: 44,265",
+    ],
+)
+def test_keys_without_end_make_no_table_without_end(row: str) -> None:
+    """A table of as many columns as rows outgrows every memory; no trainer prints so many keys."""
+    keys = ["".join(chr(ord("a") + int(digit)) for digit in f"{n:04d}") for n in range(1000)]
+    text = "".join(row.format(n=n, key=f"q{key}q") + "\n" for n, key in enumerate(keys))
+    (run,) = scrape_text(text.encode(), name="x").runs
+    assert run.steps.width <= 420
+    assert (run.coverage.step_lines_seen, run.coverage.complete) == (1000, False)
+    assert run.coverage.step_lines_parsed == run.steps.height <= 400
+    assert len(run.coverage.unread) > 0

@@ -170,3 +170,12 @@ def test_a_loss_that_lost_a_digit_beside_losses_that_are_none() -> None:
     assert read(*rows).steps["step"].to_list() == [1, 2, 3, 4, 5]
     rows[2] = rows[2].replace("  8.30000", "  8.3000")
     assert read(*rows).steps["step"].to_list() == [1, 2, 4, 5]
+
+
+def test_a_row_in_the_middle_of_another() -> None:
+    """The step of the second is no field of the first."""
+    rows = [line(number) for number in (1, 2, 3)]
+    at = rows[1].index("  tps")
+    run = read(rows[0], rows[1][:at] + "  " + NEW.format(step=7, loss=8.5), rows[2])
+    assert run.steps["step"].to_list() == [1, 7, 3]
+    assert [unread.text.split("  loss")[0] for unread in run.coverage.unread] == ["step:  2"]
