@@ -13,7 +13,8 @@ A number is right if it was written in the row of its step. What else is excused
   labels were damaged is split into runs, and the row is in one of them under what its own text says;
 - a row that is nowhere told as missing, where all of its numbers were read: what stood between the head of one row and
   the fields of the other is gone, and what is left is a row like any other;
-- blanks between a key of the config and its value, more of them or none: they are no part of the value.
+- blanks between a key of the config and its value, more of them or none: they are no part of the value; and tabs
+  where the trainer prints blanks: whoever changed them did not change the digits.
 
 Not excused are, in a MaxText log of twelve rows or more, numbers that the rows around contradict (`_missed`): a step
 out of its order, unless the whole row was doubled or moved, and seconds, rates and perplexities that are off by a tenth
@@ -187,6 +188,7 @@ def _is_step(spec: Spec, place: str, step: float) -> bool:
 
 def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> bool:
     """Whether a column's key and number stand in the text as the trainer prints them, or printed them earlier."""
+    place = place.replace("\t", " ")
     for each in spec.fields:
         if each.column == column:
             literal = each.literal or spec.after_step
