@@ -10,7 +10,7 @@ from prefect.runtime import flow_run
 from flows.compare import final_state
 from flows.form import Field
 from flows.report import current_report
-from tasks.ingest import check_target
+from tasks.ingest import UNTITLED, check_target
 from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
 from tasks.store import open_store
 
@@ -37,7 +37,7 @@ def ingest(
     report = current_report()
     store = open_store(out)
     pair, records = scrape_pair_step(logs, store)
-    comparison = diff_pair_step(records, case or pair.case or "logs", aa, target, store)
+    comparison = diff_pair_step(records, case or pair.case or UNTITLED, aa, target, store)
     report.compared(comparison, publish_step(comparison, store))
     summarise_step([comparison], "ingest")
     return final_state([comparison])

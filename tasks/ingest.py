@@ -20,6 +20,8 @@ from tasks.store import Store, check_name, safe_name
 
 # the keys that say which implementation trains: of course they differ between Linen and NNX
 IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
+INGEST = "ingest"  # what every comparison of two logs is called
+UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
 # XPK's pods: workload, slice-job, slice, worker, and five letters
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
@@ -127,7 +129,7 @@ def archive(pair: LogPair, store: Store) -> list[RunRecord]:
 
 def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
     """The two runs as those of a case, for what the history of the target knows of them."""
-    return CaseRuns(comparison="ingest", case=case, target=target or UNNAMED, runs=tuple(records))
+    return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
 
 
 def check_target(target: str | None) -> None:
@@ -151,7 +153,7 @@ def compare_pair(
     record = diff(
         records[:1],
         records[1:],
-        comparison="ingest",
+        comparison=INGEST,
         case=case,
         target=target or UNNAMED,
         question=f"Do {records[0].label} and {records[1].label} differ?",
@@ -183,8 +185,23 @@ def circumstances_of(target: str | None, priors: Mapping[str, NoisePrior]) -> Ci
     )
 
 
+def ingest_words(case: str, target: str, *logs: str) -> list[str]:
+    """The words that compare two logs of a case from a place."""
+    place = [] if target == UNNAMED else ["--target", target]
+    return ["ingest", *(logs or ("LOG", "LOG")), *([] if case == UNTITLED else ["--case", case]), *place]
+
+
 def suggest_next(record: ComparisonRecord) -> str:
-    """The command that is most useful after this verdict: logs cannot be run again, but they can be read closely."""
+    """The command that is most useful after this verdict: logs cannot be run again, but they can be read closely.
+
+    Where nothing but the noise of an unnamed place is lacking: the same with its name.
+    """
+    blocked = any(finding.effect == "blocks" for finding in record.findings)
+    asked = any(row.runs_wanted is not None for row in record.rows)
+    if asked and not blocked and record.target == UNNAMED:
+        return shlex.join(
+            ["maxview", *ingest_words(record.case, "NAME", record.baseline.logs[0], record.candidate.logs[0])]
+        )
     dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
     shown = (dead or [record.candidate])[0]
     return shlex.join(["maxview", "scrape", shown.logs[0]])

@@ -6,6 +6,7 @@ from typing import Any
 
 from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
+from tasks.ingest import INGEST, ingest_words
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # nights drawn
@@ -77,6 +78,8 @@ def suggest_next(judged: Sequence[Judged]) -> str:
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
         series, commits = item.series, (event.before.candidate_commit, event.after.candidate_commit)
+        if series.comparison == INGEST:
+            return _ingest(series)
         if event.cause == "baseline":
             commits = (event.before.baseline_commit, event.after.baseline_commit)
         if commits[0] and commits[1] and commits[0] != commits[1]:
@@ -85,8 +88,15 @@ def suggest_next(judged: Sequence[Judged]) -> str:
         return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--repeats", "3", "--fresh"])
     if judged and any(item.line("ratio").trend.too_few for item in judged):
         series = judged[0].series
+        if series.comparison == INGEST:
+            return _ingest(series)
         return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target])
     return "maxview history --json"
+
+
+def _ingest(series: Series) -> str:
+    """More logs of the same: nobody here can run what they are from."""
+    return shlex.join(["maxview", *ingest_words(series.case, series.target)])
 
 
 def to_json(judged: Judged) -> dict[str, Any]:

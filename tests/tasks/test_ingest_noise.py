@@ -1,6 +1,7 @@
 """Logs of a named place: earlier ingests tell what equal runs there differ by, and where they cannot, what to type."""
 
 import random
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,10 @@ def step_time(record: ComparisonRecord) -> MetricDiff:
 
 
 def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ingest) -> None:
-    row = step_time(ingest(1.0, 1.02, target=None))
+    record = ingest(1.0, 1.02, target=None)
+    logs = [record.baseline.logs[0], record.candidate.logs[0]]
+    assert record.next_command == shlex.join(["maxview", "ingest", *logs, "--target", "NAME"])
+    row = step_time(record)
     assert row.verdict == "unknown"
     assert "run-to-run noise is not known; run 2 more of each" in row.reason
     assert row.reason.endswith("comes from the history of it (--target NAME)")
@@ -149,6 +153,14 @@ def test_the_history_comes_back_from_the_folders(ingest: Ingest, store: Store) -
         store.files.delete(entry.name)
     assert rebuild_history(store) == 4
     assert load_history(store.files).equals(before)
+
+
+def test_after_the_history_of_logs_come_more_logs(
+    ingest: Ingest, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingest(1.0, 1.0)
+    assert call(["history", "--out", str(store.path), "--metric", "step_time_s"]) == 3  # no comparison that can be run
+    assert "next: maxview ingest LOG LOG --target lab --out" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["as logged", "../x", "", "-x", "a/b"])
