@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from uuid import UUID
 
 import httpx
@@ -28,22 +29,44 @@ MESSAGE = "maxview down has ended it: the same run again goes on from what is th
 PROCESS_PATIENCE_S = 45.0  # a flow that is told to end ends its job first, which saves a checkpoint
 
 
-def end_runs(out: str, say: Callable[[str], None]) -> None:
-    """End every run of a deployment that has begun, and the jobs that were lost before; `out` is the usual store.
+@dataclass(frozen=True)
+class Begun:
+    """A run of a deployment that had begun when its worker still ran, and the jobs that it had running."""
+
+    run: FlowRun
+    store: Store
+    jobs: tuple[str, ...]
+
+
+def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
+    """The runs that a worker has begun, before it is ended: it may end them itself. `out` is the usual store.
 
     Runs that wait for a worker go on waiting, and those of a command line are ended by whoever started them.
     """
     try:
         with get_client(sync_client=True) as client:
             runs = [run for run in read_begun(client) if run.deployment_id is not None]
-            for run in runs:
-                end_run(client, run, open_store(run.parameters.get("out", out)), say)
     except httpx.HTTPError as error:
         say(f"runs: the server does not say which ones still go ({error}); maxview up again ends what they left")
-        return
-    store = open_store(out)
-    for lost in [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]:
-        _end_jobs(lost, f"flow run {lost}", store, say)
+        return []
+    stores = [open_store(run.parameters.get("out", out)) for run in runs]
+    return [
+        Begun(run=run, store=store, jobs=tuple(running_jobs(str(run.id), store)))
+        for run, store in zip(runs, stores, strict=True)
+    ]
+
+
+def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
+    """End what is left of these runs, and the jobs that were lost before."""
+    try:
+        with get_client(sync_client=True) as client:
+            for one in begun:
+                end_run(client, one, say)
+        store = open_store(out)
+        for lost in [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]:
+            _end_jobs(lost, f"flow run {lost}", store, say)
+    except httpx.HTTPError as error:
+        say(f"runs: the server does not answer ({error}); maxview up again ends what they left")
 
 
 def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
@@ -53,10 +76,10 @@ def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[Fl
     return client.read_flow_runs(flow_run_filter=wanted)
 
 
-def end_run(client: SyncPrefectClient, run: FlowRun, store: Store, say: Callable[[str], None]) -> None:
+def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
     """End a flow run's process and jobs, and say so in its state and in those of the runs inside it."""
+    run = begun.run
     inside = read_begun(client, run.id)
-    running = running_jobs(str(run.id), store)  # the flow's process may end them itself, when it is told to end
     processes = list(processes_of(run.id))
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -66,10 +89,10 @@ def end_run(client: SyncPrefectClient, run: FlowRun, store: Store, say: Callable
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(deaf, PROCESS_PATIENCE_S)
-    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", store, say, running)
+    _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
-        if state is None or not state.is_final():
+        if state is None or not state.is_final() or state.type == StateType.CRASHED:  # by its worker, as it was ended
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 
 

@@ -158,14 +158,17 @@ def deploy(settings: Mapping[str, str]) -> None:
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
     """End the worker, what its flow runs still have running, then the server; whether there was anything to end."""
-    worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
     known = state / PLACE_FILE
-    if processes.read_kept(SERVER, state) is not None and known.is_file():
+    if processes.read_kept(SERVER, state) is None or not known.is_file():
+        worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
+    else:
         place = Place.model_validate_json(known.read_text())
         os.environ.update(settings_of(place, os.environ))  # for the client, which reads it when it is imported
-        from flows.halt import end_runs
+        from flows.halt import end_runs, find_begun
 
-        end_runs(place.out, say)
+        begun = find_begun(place.out, say)
+        worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
+        end_runs(begun, place.out, say)
     return _end(SERVER, state, SERVER_PATIENCE_S, say) or worker
 
 

@@ -168,7 +168,10 @@ class Attempt:
                 continue
         if self._pump is not None:
             self._pump.close()
-        began = self._pump is not None or self._view.terminal is not None
+        view = self._view  # a machine may be taken away between two looks
+        began = (
+            self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
+        )
         if self._view.first is None and began and not log.closed:
             yield from self._from_cloud(log)
 
