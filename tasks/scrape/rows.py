@@ -6,6 +6,7 @@ Nothing is read here that differs in more than its digits from a line that the g
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.scrape import iso
 from tasks.scrape.digits import Mask, Positions, Rows
@@ -15,7 +16,8 @@ from tasks.scrape.step_columns import Column, StepColumns
 from tasks.scrape.window import Window
 
 _COMMA = ord(",")
-ROWS = 2048  # rows at a time: what is made of them stays in the caches
+_BITS = 64  # of a word
+ROWS = 4096  # rows at a time: what is made of them stays in the caches
 FIRST_ROWS = 64  # of a run, of which nobody knows how long it is
 
 
@@ -32,16 +34,19 @@ def read_rows(
     free = np.ones(len(at), np.bool_)
     sheets = [_Sheet(layout, len(at)) for layout in layouts]
     steady = np.diff(at) == width
+    commas = _Commas(layouts) if len(layouts) > 1 else None
     for begin in range(0, len(at), ROWS):
         end = min(begin + ROWS, len(at))
         if steady[begin : end - 1].all():
             rows = _view(window.data, int(at[begin]), end - begin, width)
         else:
             rows = _gather(window.data, at[begin:end], width)
-        for sheet in sheets:
-            own = np.flatnonzero(free[begin:end])
-            if len(sheets) > 1:  # whether its commas stand where they must tells most of those that do not fit
-                own = own[(rows[:, sheet.layout.commas] == _COMMA).all(axis=1)[own]]
+        found = commas.find(rows) if commas else None
+        for number, sheet in enumerate(sheets):
+            maybe = free[begin:end]
+            if commas is not None and found is not None:
+                maybe = maybe & (found == commas.own[number])
+            own = np.flatnonzero(maybe)
             if len(own):
                 good = sheet.read(rows if len(own) == len(rows) else rows[own], begin + own)
                 free[begin + own[good]] = False
@@ -142,6 +147,24 @@ class _Sheet:
                 self._words[column * count : (column + 1) * count] = self._words[column * room : column * room + count]
             self._split(count)
         self._memory.keep(self._columns * count * 8)
+
+
+class _Commas:
+    """Where rows of one width have commas tells most of those apart that are of one layout: `own` is that of each."""
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        # a column in which one layout has its comma is one of digits or of other text in the others
+        columns = np.unique(np.concatenate([layout.commas for layout in layouts]))
+        few = max(1, -(-len(columns) // _BITS))
+        self._columns = columns[::few]
+        self.own = self.find(np.stack([layout.least for layout in layouts]))
+
+    def find(self, rows: Rows) -> NDArray[np.uint64]:
+        """(rows,): a bit for each column that has a comma."""
+        bits = np.zeros((len(rows), _BITS // 8), np.uint8)
+        packed = np.packbits(rows[:, self._columns] == _COMMA, axis=1)
+        bits[:, : packed.shape[1]] = packed
+        return bits.view(np.uint64)[:, 0]
 
 
 def _find_fitting(rows: Rows, layout: Layout) -> Mask:

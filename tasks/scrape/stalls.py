@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tasks.records import Stall
@@ -142,11 +143,34 @@ def _maybe_long(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArr
     others = np.unique(np.flatnonzero(first) // NEIGHBOURS)  # blocks in which not all steps count
     least[others + 1] = np.fmin.reduce(_calm(seconds, first, others * NEIGHBOURS, NEIGHBOURS), axis=1)
     around = np.fmin(np.fmin(least[:-2], least[1:-1]), least[2:])  # of a block's steps and of both its neighbours
-    limit = np.nan_to_num(np.maximum(TIMES * around, around + SECONDS_MORE), nan=np.inf)
-    blocks = np.flatnonzero(np.maximum.reduceat(seconds, starts) > limit)
-    inside = (blocks[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)).ravel()
-    limits, inside = np.repeat(limit[blocks], NEIGHBOURS)[inside < len(seconds)], inside[inside < len(seconds)]
-    return np.asarray(inside[seconds[inside] > limits])
+    blocks = np.flatnonzero(np.maximum.reduceat(seconds, starts) > _limit(around))
+    found = []
+    for begin in range(0, len(blocks), AT_A_TIME):
+        some = blocks[begin : begin + AT_A_TIME]
+        limits = _limit(_least_usual(seconds, first, some, around[some]))
+        inside = some[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)
+        long = (inside < len(seconds)) & (seconds[np.minimum(inside, len(seconds) - 1)] > limits[:, None])
+        found.append(inside[long])
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _limit(usual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What takes longer than this is long where that is usual; nothing is where it is not known."""
+    return np.nan_to_num(np.maximum(TIMES * usual, usual + SECONDS_MORE), nan=np.inf)
+
+
+def _least_usual(
+    seconds: NDArray[np.float64], first: NDArray[np.bool_], blocks: NDArray[np.int64], least: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What the median around a step of these blocks is not less than; `least`: the least of them and their neighbours.
+
+    What stands around it lies in two blocks. A value that so many of those steps are not greater than as the median
+    has below it and is itself is not greater than the median of some of them.
+    """
+    three = _calm(seconds, first, (blocks - 1) * NEIGHBOURS, 3 * NEIGHBOURS)
+    middle = NEIGHBOURS // 2
+    two = [np.partition(part, middle, axis=1)[:, middle] for part in (three[:, :-NEIGHBOURS], three[:, NEIGHBOURS:])]
+    return np.where(np.isnan(three).any(axis=1), least, np.minimum(*two))
 
 
 def _usual_at(
@@ -169,9 +193,18 @@ def _calm(
     seconds: NDArray[np.float64], first: NDArray[np.bool_], begins: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:
     """(begins, count): so many steps from each index on; NaN where there is none, or the first of a process."""
-    index = begins[:, None] + np.arange(count)
+    within = np.clip(begins, 0, max(len(seconds) - count, 0))
+    if len(seconds) >= count:  # rows are copied at once, steps one by one
+        calm = sliding_window_view(seconds, count)[within]
+        calm[sliding_window_view(first, count)[within]] = np.nan
+    else:
+        calm = np.empty((len(begins), count))
+        within = begins - 1  # none of them is
+    edges = np.flatnonzero(within != begins)
+    index = begins[edges, None] + np.arange(count)
     inside = np.clip(index, 0, len(seconds) - 1)
-    return np.where((index == inside) & ~first[inside], seconds[inside], np.nan)
+    calm[edges] = np.where((index == inside) & ~first[inside], seconds[inside], np.nan)
+    return calm
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:
