@@ -35,7 +35,7 @@ class ScheduleLog:
                 break
             source = window.source(position)
             match = _EVENT.match(data, position)
-            cut = window.last and (match is None or match.end() == len(data)) and b"\n" not in data[position:]
+            cut = window.last and (match is None or match.end() == len(data)) and window.is_last_line(position)
             if match is None or cut:
                 self.cut |= cut
                 text = data[position : position + 100].split(b"\n")[0].decode("utf-8", "replace")

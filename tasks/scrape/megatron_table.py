@@ -1,5 +1,6 @@
 """Collects Megatron's rows, window by window, into one table, and keeps account of what it could not read."""
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +137,7 @@ class RowTable:
         source = window.source(position)
         self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=_begin(window.data, position)))
         self._damaged = source.offset
-        self.cut |= window.last and b"\n" not in window.data[position:]
+        self.cut |= window.last and window.is_last_line(position)
 
     def _refuse_headless(self, window: Window, gaps: list[Span], damaged: list[int]) -> None:
         """Count the rows that lost their head; of a damaged head, the next body is its own."""
@@ -147,7 +148,7 @@ class RowTable:
                 if match.start() >= window.limit:
                     break
                 kind = match[match.lastindex or 0]
-                index = int(np.searchsorted(heads, match.start())) - 1
+                index = bisect_left(heads, match.start()) - 1
                 near = index >= 0 and match.start() - heads[index] < ROW_LENGTH
                 if near and (heads[index], kind) not in own:
                     own.add((heads[index], kind))

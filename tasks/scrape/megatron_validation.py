@@ -38,7 +38,7 @@ class ValidationRows:
             if values is None:
                 text = window.data[match.start() : match.start() + 200].split(b"\n")[0].decode("utf-8", "replace")
                 self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
-                self.cut |= window.last and b"\n" not in window.data[match.start() :]
+                self.cut |= window.last and window.is_last_line(match.start())
                 continue
             where = (match[2] or match[3] or b"").decode("utf-8", "replace").strip()
             self.rows.append(

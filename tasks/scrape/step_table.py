@@ -1,6 +1,7 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -143,7 +144,7 @@ class StepTable:
             if not any(window.data.find(text, begin, end) >= 0 for text in _BODIES):
                 continue
             for position in starts_in(_BODY, window, max(begin, first), end):
-                index = int(np.searchsorted(heads, position)) - 1
+                index = bisect_left(heads, position) - 1
                 head = heads[index] if index >= 0 else -HEAD_WITHIN
                 field = _BODY_ORDER.index(window.data[position : position + 2])
                 # the later fields of a row belong to those before them

@@ -223,7 +223,7 @@ class TorchtitanReader:
         too_many = new and (len(self._forms) == FORMS_MOST or len(self._keys.keys() | keys) > KEYS_MOST)
         if values is None or "loss" not in values or rest or ends_early or padded or too_many:
             self.unread.append(begin)
-            self._cut |= window.last and b"\n" not in window.data[match.start() :]
+            self._cut |= window.last and window.is_last_line(match.start())
             return
         if is_glued(window.data, match.start()):
             self._glued.add(source.line)

@@ -34,6 +34,10 @@ class Window:
         """The positions of the line breaks in data."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
+    def is_last_line(self, position: int) -> bool:
+        """Whether no line break stands behind a position in `data`."""
+        return not self.breaks.size or int(self.breaks[-1]) < position
+
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
