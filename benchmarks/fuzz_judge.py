@@ -108,13 +108,13 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
         said = f"rank {event['rank']} {event['direction']} {event['event']} tensor {event['tensor']}"
         if not re.match(rb"%s(?!\d)" % said.encode(), text[event["offset"] :]):
             yield f"{said} does not stand at {event['offset']}"
-    for rank in run.ranks:
-        for memory in rank.get("memory", ()):
-            place = text[memory["offset"] : memory["offset"] + 400].split(b"\n")[0].decode("utf-8", "replace")
-            numbers = {float(found) for found in re.findall(r": *(\d+(?:\.\d+)?)", place)}
-            wrong = [key for key, value in memory.items() if key.endswith(("_mb", "_gb")) and value not in numbers]
-            if wrong or not place.startswith(f"[Rank {rank['rank']}] (after {memory['iterations']} "):
-                yield f"{memory} of rank {rank['rank']} does not stand in {place!r}"
+    for memory in run.rank_memory.iter_rows(named=True):
+        place = text[memory["offset"] : memory["offset"] + 400].split(b"\n")[0].decode("utf-8", "replace")
+        numbers = {float(found) for found in re.findall(r": *(\d+(?:\.\d+)?)", place)}
+        values = [value for key, value in memory.items() if value is not None and key.endswith(("_mb", "_gb"))]
+        begin = f"[Rank {memory['rank']}] (after {memory['iterations']} "
+        if not numbers.issuperset(values) or not place.startswith(begin):
+            yield f"{memory} does not stand in {place!r}"
     for timer in run.timers.iter_rows(named=True):
         place = text[timer["offset"] : timer["offset"] + 400].decode("utf-8", "replace")
         printed = re.match(r"([a-z][\w/-]*) \.+: \(([^\s(),]+), ([^\s(),]+)\)", place)

@@ -11,13 +11,14 @@ from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, Xp
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.metric import Better, MetricDiff, Verdict
 from tasks.records.plan import BackendName, RunPlan
-from tasks.records.reading import STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
+from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
 from tasks.records.times import TimeAccount, TimePart
 
 __all__ = [
     "DEATH_WORDS",
+    "RANK_MEMORY_SCHEMA",
     "STEP_SCHEMA",
     "TIMER_SCHEMA",
     "ArmSummary",

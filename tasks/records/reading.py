@@ -34,6 +34,15 @@ TIMER_SCHEMA: dict[str, Any] = {
 }
 
 
+RANK_MEMORY_SCHEMA: dict[str, Any] = {
+    "rank": pl.Int64,
+    "iterations": pl.Int64,  # after which the row was printed
+    # then the numbers of the row by name and unit, null where a row lacks one, and last where it stood:
+    "line": pl.Int64,
+    "offset": pl.Int64,
+}
+
+
 class RunReading(Frozen):
     """Everything one log says of one run. The tables are polars frames; `line` and `offset` lead back to the log."""
 
@@ -57,6 +66,8 @@ class RunReading(Frozen):
     stalls: tuple[Stall, ...] = ()
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()
+    # in JSON, the rows of each rank are `memory` of its entry in `ranks`
+    rank_memory: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=RANK_MEMORY_SCHEMA), exclude=True)
     schedule: tuple[dict[str, Any], ...] = ()
     facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
     sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
@@ -101,9 +112,33 @@ class RunReading(Frozen):
             return value
         return pl.DataFrame(rows_from_json(value), schema=TIMER_SCHEMA, infer_schema_length=None)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _memory_of_ranks(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not any("memory" in rank for rank in value.get("ranks", ())):
+            return value
+        rows = [{"rank": rank["rank"], **row} for rank in value["ranks"] for row in rank.get("memory") or ()]
+        ranks = [{key: item for key, item in rank.items() if key != "memory"} for rank in value["ranks"]]
+        return {**value, "ranks": ranks, "rank_memory": _rank_memory(rows)}
+
+    @field_serializer("ranks")
+    def _ranks_with_memory(self, ranks: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
+        rows: dict[int, list[dict[str, Any]]] = {}
+        for row in self._rows_of_frame(self.rank_memory):
+            rank = row.pop("rank")
+            rows.setdefault(rank, []).append({key: item for key, item in row.items() if item is not None})
+        return [{**rank, "memory": rows.get(rank["rank"], [])} for rank in ranks]
+
     @field_serializer("steps", "timers")
     def _rows_of_frame(self, frame: pl.DataFrame) -> list[dict[str, Any]]:
         return [{k: number_to_json(v) for k, v in row.items()} for row in frame.iter_rows(named=True)]
+
+
+def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    keys = dict.fromkeys(key for row in rows for key in row if key not in RANK_MEMORY_SCHEMA)
+    place = {"line": pl.Int64, "offset": pl.Int64}
+    schema = {"rank": pl.Int64, "iterations": pl.Int64, **dict.fromkeys(keys, pl.Float64), **place}
+    return pl.DataFrame(rows_from_json(rows), schema=schema)
 
 
 class LogReading(Frozen):

@@ -77,8 +77,9 @@ class Layout:
 
     @cached_property
     def divisors(self) -> Floats:
-        """(floats, 1): what to divide the digits of each number by; 1 where they must be multiplied."""
-        return np.array([float(10 ** max(number.power, 0)) for number in self.floats]).reshape(-1, 1)
+        """(floats, 1), or one for all: what to divide the digits of each number by; 1 where they must be multiplied."""
+        divisors = [float(10 ** max(number.power, 0)) for number in self.floats]
+        return np.array(divisors[0] if len(set(divisors)) == 1 else divisors).reshape(-1, 1)
 
     @cached_property
     def factors(self) -> tuple[float, ...]:

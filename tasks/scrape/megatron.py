@@ -67,6 +67,7 @@ class MegatronReader:
             ),
             config=facts.config,
             ranks=self._ranks(summaries),
+            rank_memory=facts.memory.table(),
             schedule=tuple(self.schedule.events),
             facts=facts.facts,
             sources=facts.sources,
@@ -88,14 +89,13 @@ class MegatronReader:
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         """One entry per global rank that the log names, and one per (tensor, pipeline) rank that has no other."""
         facts = self.facts
-        numbers = set(facts.memory_of) | set(summaries)
+        numbers = facts.memory.ranks | set(summaries)
         places = {facts.place_of(rank): rank for rank in range(facts.environment().num_devices or 0)}
         numbers |= {places[key] for key in facts.parameters_of if key in places}
         entries: list[dict[str, Any]] = []
         for rank in sorted(numbers):
             place = facts.place_of(rank)
             entries.append(_entry(rank, place, facts.parameters_of.get(place) if place else None))
-            entries[-1]["memory"] = facts.memory_of.get(rank, [])
             entries[-1]["schedule"] = summaries.get(rank)
         named = {(entry["tensor"], entry["pipeline"]) for entry in entries}
         rest = sorted(key for key in facts.parameters_of if key not in named)
@@ -127,7 +127,7 @@ class MegatronReader:
 def _entry(rank: int | None, place: tuple[int, int] | None, counted: dict[str, Any] | None) -> dict[str, Any]:
     tensor, pipeline = place or (None, None)
     found = counted or {"parameters": None, "parameters_source": None}
-    return {"rank": rank, "tensor": tensor, "pipeline": pipeline, **found, "memory": [], "schedule": None}
+    return {"rank": rank, "tensor": tensor, "pipeline": pipeline, **found, "schedule": None}
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.records import CheckpointEvent, Environment, Parameters, Source
+from tasks.scrape.megatron_memory import MemoryColumns
 from tasks.scrape.megatron_timers import TimerColumns
 from tasks.scrape.ranks import iso_of
 from tasks.scrape.window import Window
@@ -89,7 +90,7 @@ class MegatronFacts:
     timers: TimerColumns = field(default_factory=TimerColumns)
     step_times: list[tuple[int, float, float]] = field(default_factory=list)  # offset, seconds, TFLOP/s per GPU
     parameters_of: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
-    memory_of: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    memory: MemoryColumns = field(default_factory=MemoryColumns)
     total: Parameters = field(default_factory=Parameters)
     started: str | None = None
     ended: str | None = None
@@ -169,7 +170,7 @@ class MegatronFacts:
                 values = {
                     f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[4])
                 }
-                self.memory_of.setdefault(int(match[1]), []).append({"iterations": int(match[2]), **values, **place})
+                self.memory.add(values, rank=int(match[1]), iterations=int(match[2]), **place)
             case "times":
                 for each in _TIME.finditer(window.data, *match.span(1)):
                     self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))

@@ -70,10 +70,11 @@ def test_seed_parameters_and_memory(seed: RunReading) -> None:
     assert found == {(tensor, pipeline): count for tensor in (0, 1) for pipeline, count in expected.items()}
     assert (seed.parameters.count, seed.parameters.printed) == (910_000_000, "0.91 billion")
     assert [entry["rank"] for entry in seed.ranks] == list(range(8))
-    assert sum(len(entry["memory"]) for entry in seed.ranks) == 8
-    assert seed.ranks[3]["memory"][0]["max_allocated_mb"] == 7150.60791015625
+    memory = {row["rank"]: row for row in seed.rank_memory.iter_rows(named=True)}
+    assert sorted(seed.rank_memory["rank"]) == list(range(8))
+    assert memory[3]["max_allocated_mb"] == 7150.60791015625
     # the last stage's two ranks hold the same part of the model
-    assert seed.ranks[6]["memory"][0]["allocated_mb"] == seed.ranks[7]["memory"][0]["allocated_mb"]
+    assert memory[6]["allocated_mb"] == memory[7]["allocated_mb"]
     values = {key: fact["value"] for key, fact in seed.facts.items()}
     assert (values["vocab_size"], values["dummy_tokens"], values["padded_vocab_size"]) == (50257, 175, 50432)
     assert (seed.environment.num_devices, seed.environment.mesh) == (8, {"tensor": 2, "pipeline": 4})

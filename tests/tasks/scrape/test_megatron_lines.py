@@ -138,9 +138,9 @@ def test_memory_timers_and_parameters() -> None:
         "(min, max) time across ranks (ms):",
         "    train/valid/test-data-iterators-setup ..........: (114.59, 115.60)",
     )
-    ranks = {entry["rank"]: entry for entry in run.ranks}
-    assert ranks[0]["memory"][0]["max_allocated_gb"] == 20.25
-    assert ranks[1]["memory"][0]["max_reserved_mb"] == 54556.0
+    assert run.rank_memory.select("rank", "max_allocated_gb", "max_reserved_mb").rows() == [
+        (0, 20.25, None), (1, None, 54556.0),
+    ]  # fmt: skip
     assert {(entry["tensor"], entry["pipeline"]): entry["parameters"] for entry in run.ranks if entry["parameters"]} == {
         (0, 0): 178100224, (1, 0): 5933109248,
     }  # fmt: skip
@@ -148,9 +148,32 @@ def test_memory_timers_and_parameters() -> None:
         ("forward-compute", 193.77, 193.77), ("backward-compute", 73.02, 73.02), ("optimizer", 63.01, 63.01),
         ("batch-generator", 25.27, 25.27), ("train/valid/test-data-iterators-setup", 114.59, 115.6),
     ]  # fmt: skip
-    read_again = type(run).model_validate(json.loads(json.dumps(run.model_dump())))
+    written = json.loads(json.dumps(run.model_dump()))
+    read_again = type(run).model_validate(written)
     assert_frame_equal(read_again.timers, run.timers)
+    assert [rank["memory"] for rank in written["ranks"] if rank["rank"] == 0] == [[
+        {"iterations": 5, "allocated_gb": 10.5, "max_allocated_gb": 20.25, "max_reserved_gb": 30.0, "line": 4,
+         "offset": run.rank_memory["offset"][0]}
+    ]]  # fmt: skip
+    assert_frame_equal(read_again.rank_memory, run.rank_memory)
+    assert read_again.ranks == run.ranks
     assert run.timers["line"].to_list() == [6, 6, 6, 6, 8]
+
+
+def test_memory_rows_that_lack_numbers() -> None:
+    """A row has the numbers that it printed, in the table and in JSON, whatever the others of its rank have."""
+    run = read(
+        CORE,
+        "[Rank 0] (after 1 iterations) memory (MB) | allocated: 1.5 | reserved: 4.0",
+        "[Rank 0] (after 2 iterations) memory (MB) | allocated: 2.5 | max allocated: 3.5",
+    )
+    assert run.rank_memory.drop("offset").rows(named=True) == [
+        {"rank": 0, "iterations": 1, "allocated_mb": 1.5, "reserved_mb": 4.0, "max_allocated_mb": None, "line": 2},
+        {"rank": 0, "iterations": 2, "allocated_mb": 2.5, "reserved_mb": None, "max_allocated_mb": 3.5, "line": 3},
+    ]
+    first, second = run.model_dump()["ranks"][0]["memory"]
+    assert list(first) == ["iterations", "allocated_mb", "reserved_mb", "line", "offset"]
+    assert list(second) == ["iterations", "allocated_mb", "max_allocated_mb", "line", "offset"]
 
 
 def test_checkpoints() -> None:
