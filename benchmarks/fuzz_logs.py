@@ -8,7 +8,10 @@ from benchmarks.fuzz_damage import damage, wrap
 from benchmarks.fuzz_judge import judge, read
 from benchmarks.fuzz_specs import SPECS, Numbers, Spec, Written
 
-__all__ = ["SPECS", "Example", "draw_example", "make_example", "try_example", "write_log", "write_two"]
+__all__ = [
+    "SPECS", "Example", "draw_example", "make_example", "repeat_piece", "try_example", "write_log", "write_two",
+]  # fmt: skip
+REPEATED = 900_000  # bytes
 
 
 def write_log(spec: Spec, draw: random.Random, rows: int) -> Written:
@@ -72,6 +75,16 @@ def draw_example(spec: Spec, draw: random.Random, sizes: Sequence[int]) -> Examp
     if draw.random() < 0.7:
         return Example(written, wrap(damage(written.text, draw), draw))
     return Example(written, damage(wrap(written.text, draw), draw))
+
+
+def repeat_piece(example: Example, seed: int) -> bytes:
+    """A log that goes on with one piece of its text over and over: what is done once for each must not take long."""
+    draw, text = random.Random(seed), example.written.text
+    begin = draw.randrange(len(text))
+    piece = text[begin : begin + draw.choice((1, 7, 20, 40, 80, 160))]
+    if draw.random() < 0.7:
+        piece = piece.replace(b"\n", b" ")
+    return text + piece * (REPEATED // len(piece))
 
 
 def try_example(example: Example) -> tuple[bool, list[str]]:

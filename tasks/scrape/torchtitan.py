@@ -34,7 +34,7 @@ KNOWN = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elaps
 _PATTERNS = {
     "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
     "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
-    "mesh": rb"Building \d+-D device mesh with \[([^\]\n]*)\], \[([\d, ]*)\]",
+    "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
     "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
     "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
     "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
