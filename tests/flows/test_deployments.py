@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from tasks.publish.index import parse_index
 from tasks.publish.nightly import CHANGED_EVENT
 
 
@@ -111,6 +112,11 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
     assert "(✗ regressed)" in summary["data"]  # in brackets: in quarantine
     comment = next(stack.out.glob("nightly/*/comment.md")).read_text()
     assert comment.startswith("<!-- maxview:nightly -->\n")
+    index = parse_index((stack.out / "index.html").read_text())
+    assert index is not None
+    (night,) = index.nights
+    assert [(cell.outcome, cell.quarantine) for cell in night.cells] == [("regressed", False), ("regressed", True)]
+    assert {cell.page for cell in night.cells} == {item.page for item in index.comparisons}
     stack.wait(lambda: stack.messages)
     ((content_type, message),) = stack.messages
     assert content_type == "application/json"
