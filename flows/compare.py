@@ -17,7 +17,7 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.cleanup import on_cancellation, on_crashed
-from flows.form import Field
+from flows.form import Field, show_name
 from flows.jobs import Jobs, Stopped, current_jobs
 from flows.report import Report, current_report
 from flows.slices import slice_of
@@ -66,7 +66,7 @@ def name_run() -> str:
     try:
         spec = load_comparison(wanted["comparison"])
     except ConfigError:  # the resolve step says what is wrong with it
-        return str(wanted["comparison"])
+        return show_name(str(wanted["comparison"]))
     cases = ", ".join(wanted.get("cases") or spec.cases)
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:
@@ -74,7 +74,7 @@ def name_run() -> str:
             (wanted.get(side) or arm.ref or arm.name).partition(":")[0]
             for side, arm in zip(("baseline", "branch"), spec.arms, strict=True)
         ]
-    return f"{cases}: {' vs '.join(arms)} on {wanted.get('target') or spec.target}"
+    return show_name(f"{cases}: {' vs '.join(arms)} on {wanted.get('target') or spec.target}")
 
 
 @flow(

@@ -1,8 +1,12 @@
-"""Turns the description of a flow's parameter into one that Prefect's run form shows."""
+"""Turns what describes and names a flow run into what Prefect's UIs and its command line can show."""
 
 from typing import Any
 
 import pydantic
+
+from tasks.publish.text import shorten, visible
+
+LONGEST_NAME = 400  # of a flow run: every case of a comparison fits
 
 
 def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, **limits: Any) -> Any:
@@ -13,3 +17,8 @@ def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, 
     """
     extra = {"description": description} | (json_schema_extra or {})
     return pydantic.Field(description=description, json_schema_extra=extra, **limits)
+
+
+def show_name(text: str) -> str:
+    """A flow run's name out of its parameters, which anybody may have written: on one line, and nothing in it acts."""
+    return shorten(visible(text), LONGEST_NAME)

@@ -8,7 +8,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from flows.compare import final_state
-from flows.form import Field
+from flows.form import Field, show_name
 from flows.report import current_report
 from tasks.ingest import UNTITLED, check_target
 from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
@@ -17,7 +17,7 @@ from tasks.store import open_store
 
 def name_run() -> str:
     """The flow run's name: the files that are compared."""
-    return " and ".join(Path(log).name for log in flow_run.parameters["logs"])
+    return show_name(" and ".join(Path(log).name for log in flow_run.parameters["logs"]))
 
 
 @flow(name="ingest", flow_run_name=name_run, description="Compare two runs from the logs that they left.")

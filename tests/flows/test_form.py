@@ -7,6 +7,7 @@ from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
 from flows.compare import compare
+from flows.form import show_name
 from flows.ingest import ingest
 from flows.nightly import nightly
 from flows.reap import reap
@@ -25,3 +26,9 @@ def test_limits_and_choices_stay() -> None:
     assert shown["comparison"]["default"] == "linen-vs-nnx"
     assert shown["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
     assert [field["position"] for field in shown.values()] == list(range(len(shown)))
+
+
+def test_a_name_is_one_line_in_which_nothing_acts() -> None:
+    assert show_name("01_base: main vs feat/x on cpu") == "01_base: main vs feat/x on cpu"
+    assert show_name("a\n\x1b]0;title\x07\u202egpj.exe") == "a␊␛]0;title␇‹U+202E›gpj.exe"
+    assert len(show_name("x" * 10_000)) < 500
