@@ -144,7 +144,7 @@ def maxview(start: Start) -> Maxview:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def processes_of() -> Callable[[Path], list[psutil.Process]]:
     """Every live process whose command line names something in a folder."""
     return find_processes

@@ -1,17 +1,18 @@
-"""A Kubernetes API server on loopback that runs the pods of JobSets as processes of this machine, with faults to order.
+"""A Kubernetes API server on loopback that runs pods as processes of this machine, with faults to order.
 
     server.py PORT_FILE FOLDER [--pods N] [--python BIN_FOLDER]
 
-Serves what kubectl 1.32, xpk 1.16 and the Python client need: discovery, create, read, list, patch, delete, watch, pod
-logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to. What goes wrong is told by
-`POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet or to some requests:
+Serves what kubectl 1.32, xpk 1.16, Prefect's worker and the Python client need: discovery, create, read, list, patch,
+delete, watch, pod logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to; a Job one
+pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet, one
+Job, or to some requests:
 
 | kind | what happens |
 |---|---|
 | never_scheduled | the JobSet stays suspended |
 | pull_error | its pods wait with ErrImagePull |
 | preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended and says so |
-| node_gone | once its log has `when`: pod, log and node are gone |
+| node_gone | once its log has `when`: pod, log and node are gone, of a Job too |
 | kueue_evicted | once its log has `when`: Kueue ends its pods and puts it back into the queue |
 | cut_log | log streams break after every `bytes` bytes, `times` times |
 | error | `times` requests whose path holds `path` are answered with `code` |
@@ -20,6 +21,7 @@ logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pod
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import copy
 import datetime
@@ -88,7 +90,8 @@ def selector(query: Any) -> Callable[[Object], bool]:
 
     def fits(item: Object) -> bool:
         meta = item["metadata"]
-        return all(meta.get("labels", {}).get(key) == value.lstrip("=") for key, _, value in wanted) and all(
+        labels = meta.get("labels", {})
+        return all(key in labels and (not eq or labels[key] == value.lstrip("=")) for key, eq, value in wanted) and all(
             meta["name"] == value.lstrip("=") for key, _, value in fields if key == "metadata.name"
         )
 
@@ -150,6 +153,8 @@ class Cluster:
         self.put((group, plural, namespace, meta["name"]), item, "ADDED")
         if plural == "jobsets":
             self.start(self.run_jobset(item))
+        if plural == "jobs":
+            self.start(self.run_job(item))
         return item
 
     def start(self, work: Any) -> None:
@@ -283,6 +288,63 @@ class Cluster:
         async with pod.grew:
             pod.grew.notify_all()
         return code
+
+    async def run_job(self, job: Object) -> None:
+        """A Job of one pod that is not tried again, as Prefect's workers make them."""
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        template = job["spec"]["template"]
+        container = template["spec"]["containers"][0]
+        fault = self.take_fault("node_gone")
+        key: Key = ("batch", "jobs", namespace, name)
+
+        def show(**status: Any) -> None:
+            job["status"] = {"startTime": job["metadata"]["creationTimestamp"]} | status
+            if self.objects.get(key) is job:
+                self.put(key, job, "MODIFIED")
+
+        pod, node = Pod(f"{name}-" + "".join(random.choices(string.ascii_lowercase, k=5))), f"node-of-{name}"
+        self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
+        labels = template["metadata"].get("labels", {}) | {"batch.kubernetes.io/job-name": name, "job-name": name}
+        spec = template["spec"] | {"nodeName": node}
+        shown = {"metadata": {"name": pod.name, "labels": labels}, "spec": spec, "status": {"phase": "Pending"}}
+        item = self.create("", "v1", "pods", namespace, shown)
+        self.pods[pod.name] = pod
+        values = {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or []}
+        for entry in container.get("env") or []:
+            if "valueFrom" in entry:
+                wanted = entry["valueFrom"]["secretKeyRef"]
+                secret = self.objects["", "secrets", namespace, wanted["name"]]
+                values[entry["name"]] = base64.b64decode(secret["data"][wanted["key"]]).decode()
+        process = pod.process = await asyncio.create_subprocess_exec(
+            *(container.get("command") or []), *(container.get("args") or []),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1 << 28,
+            env={"PATH": f"{self.python}:{os.environ['PATH']}", "HOME": str(self.folder)} | values,
+        )  # fmt: skip
+        (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
+        image = {"name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0}
+        running = {"running": {"startedAt": now()}}
+        item["status"] = {"phase": "Running", "containerStatuses": [image | {"ready": True, "state": running}]}
+        self.put(("", "pods", namespace, pod.name), item, "MODIFIED")
+        show(active=1, ready=1)
+        assert process.stdout is not None
+        happened = False
+        while line := await process.stdout.readline():
+            await pod.add(line)
+            if fault and not happened and fault["when"].encode() in line:
+                happened = True
+                self.start(self.strike(fault, pod, ("", "pods", namespace, pod.name), item, node))
+        code = await process.wait()
+        pod.over.set()
+        (self.folder / f"{pod.name}.log").write_bytes(b"".join(line for _, line in pod.lines))
+        terminated = {"terminated": {"exitCode": abs(code), "reason": "Error" if code else "Completed"}}
+        phase = "Failed" if code else "Succeeded"
+        item["status"] = {"phase": phase, "containerStatuses": [image | {"ready": False, "state": terminated}]}
+        if self.objects.get(("", "pods", namespace, pod.name)) is item:
+            self.put(("", "pods", namespace, pod.name), item, "MODIFIED")
+        if code:
+            show(failed=1, conditions=[condition("Failed", "BackoffLimitExceeded", "Job has reached its limit")])
+        else:
+            show(succeeded=1, completionTime=now(), conditions=[condition("Complete", "", "")])
 
     async def strike(self, fault: Object, pod: Pod, key: Key, item: Object, node: str) -> None:
         """Let a pod's machine be taken away."""
