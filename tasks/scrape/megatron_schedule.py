@@ -14,7 +14,8 @@ from tasks.scrape.ranks import is_glued
 from tasks.scrape.window import Window
 
 _LOOSE = re.compile(rb"rank \d+ (?:forward|backward)\b")
-_EVENT = re.compile(rb"rank (\d{1,9}) (forward|backward) (start|finished) tensor (\d{1,9})(?=\s|rank \d|\[|\Z)")
+_COUNT = rb"(0|[1-9]\d{0,8})"
+_EVENT = re.compile(rb"rank %s (forward|backward) (start|finished) tensor %s(?=\s|rank \d|\[|\Z)" % (_COUNT, _COUNT))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from pathlib import Path
 from tasks.records import LogReading, RunReading
 from tasks.scrape.clean import CleanText
 from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
+from tasks.scrape.entries import STEP
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
@@ -112,10 +113,12 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
     with unwrap(raw, name) as found:
         for source, text in found.logs.items():
             try:
-                run = _read_chunks(text, source or stem, name)
+                runs.append(_read_chunks(text, source or stem, name, is_export=len(found.logs) > 1))
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
-                continue
+                if steps := sum(len(STEP.findall(chunk.decode("utf-8", "replace"))) for chunk in text()):
+                    found.lost.append(steps)
+        for index, run in enumerate(runs):
             coverage = run.coverage.model_copy(update={"unwrapped": tuple(found.wrappings)})
             if found.lost:  # which run they are of, nobody knows
                 count = len(found.lost)
@@ -123,14 +126,15 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
                 seen = coverage.step_lines_seen + sum(found.lost)
                 told = {"unwrapped": (*coverage.unwrapped, lost), "step_lines_seen": seen, "complete": False}
                 coverage = coverage.model_copy(update=told)
-            runs.append(run.model_copy(update={"coverage": coverage}))
+            runs[index] = run.model_copy(update={"coverage": coverage})
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
     return tuple(runs)
 
 
-def _read_chunks(text: CleanText, run_name: str, name: str) -> RunReading:
-    _check_text(next(text.text(), b"")[:HEAD], name)
+def _read_chunks(text: CleanText, run_name: str, name: str, *, is_export: bool) -> RunReading:
+    if not is_export:  # in which damage may have put anything, but no binary file
+        _check_text(next(text.text(), b"")[:HEAD], name)
     reader = open_reader(_find_dialect(text(), name))
     length = 0
     for window in text.windows():

@@ -305,3 +305,11 @@ def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
     assert read(CORE.replace("consumed samples", "cofsumed samples")).steps.height == 0
     assert read(CORE.replace("consumed samples", "mtp_2 loss")).steps.height == 1
     assert read(CORE.replace("consumed samples", "samples seen")).steps.height == 1
+
+
+def test_an_event_with_a_number_that_nobody_prints() -> None:
+    run = read(
+        CORE, "rank 1 forward start tensor 00", "rank 01 forward start tensor 0", "rank 1 forward start tensor 0"
+    )
+    assert [event["line"] for event in run.schedule] == [4]
+    assert [line.line for line in run.coverage.unread] == [2, 3]

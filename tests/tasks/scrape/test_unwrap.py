@@ -347,3 +347,27 @@ def test_a_lost_part_of_a_split_entry_joins_nothing(logs: Any, lost: int, steps:
     del entries[lost]
     run = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="x").runs[0]
     assert run.steps["step"].to_list() == steps
+
+
+def test_a_pod_whose_log_holds_anything_is_read_beside_another(logs: Any) -> None:
+    texts = {"a-0": logs.framed(*logs.steps(3), "\0 \x06"), "a-1": logs.framed(*logs.steps(2))}
+    entries = [
+        {"jsonPayload": {"message": line}, "resource": {"labels": {"pod_name": pod}}}
+        for pod, text in texts.items()
+        for line in text.decode().splitlines()
+    ]
+    reading = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="x")
+    assert [(run.name, run.steps.height, run.coverage.complete) for run in reading.runs] == [
+        ("a-0", 3, True),
+        ("a-1", 2, True),
+    ]
+
+
+def test_a_pod_that_is_refused_is_told_if_it_holds_step_lines(logs: Any) -> None:
+    """Rows of a dialect whose marks are damaged: no reader takes them, but they are no log of a sidecar either."""
+    for odd, complete in (("completed step 3 of 10", False), ("GET /healthz 200", True)):
+        lines = [("a-0", line) for line in logs.framed(*logs.steps(2)).decode().splitlines()] + [("b-0", odd)]
+        data = "".join(f"[pod/{pod}/main] {line}\n" for pod, line in lines)
+        (run,) = scrape_text(data.encode(), name="x").runs
+        assert (run.name, run.coverage.complete) == ("a-0/main", complete)
+        assert run.coverage.step_lines_seen == 3 - complete
