@@ -10,8 +10,8 @@ def test_keys_and_missing_values(logs: Any) -> None:
     lines = [
         logs.step(0),
         "completed step: 1, seconds: 0.200, loss: nan",
-        "completed step: 1, seconds: 0.200, loss: nan",
-        logs.step(2).replace("loss: 8.125", "loss: inf", 1),
+        "completed step: 2, seconds: 0.200, loss: nan",
+        logs.step(3).replace("loss: 8.125", "loss: inf", 1),
     ]
     document = json.loads(json.dumps(to_json(scrape_text(logs.framed(*lines), name="x")), allow_nan=False))
     assert document["format"] == "maxtext"
