@@ -31,6 +31,7 @@ from tasks.launch.replay import holds_checkpoints
 from tasks.owners import is_owned
 from tasks.partner import find_partner
 from tasks.publish.comment import comparison_comment
+from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
 from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -130,6 +131,8 @@ def compare(
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
     report, jobs, began = current_report(), current_jobs(), time.monotonic()
+    if comment:
+        parse_pull_request(comment)  # a mistake in it is told before anything is trained
     store = open_store(out)
     request = Request(
         comparison=comparison,

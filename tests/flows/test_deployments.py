@@ -58,6 +58,11 @@ def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     assert state["type"] == "FAILED"
     assert "is not a name that git allows" in state["message"]
     assert not list(stack.folder.rglob("owned"))
+    before = set(stack.out.glob("runs/*"))
+    state = stack.ended(stack.run("compare/main-vs-branch", comment="the pull request"))
+    assert state["type"] == "FAILED"
+    assert "'the pull request' is no pull request" in state["message"]
+    assert set(stack.out.glob("runs/*")) == before  # told before anything is trained
 
 
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
