@@ -33,7 +33,7 @@ _PATTERNS = {
     rb"(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))(?:: |=) ?(\d{1,18})(?=\s)",
     "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
     "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
-    "memory": rb"\[Rank (\d{1,9})\] \(after (\d{1,15}) iterations\) memory \((MB|GB)\)"
+    "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)"
     rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)",
     # the name and its dots stand before it
     "timer": rb"\.\.: \(%s, %s\)" % (_NUMBER, _NUMBER),

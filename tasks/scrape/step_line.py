@@ -127,7 +127,8 @@ def split_step(data: bytes, position: int) -> StepLine | None:
         if key is None:
             return None
         name = key[1].decode("utf-8", "replace")
-        if not name.isprintable() or "\ufffd" in name:  # no trainer's key
+        # no trainer's key; or the rest of this line was lost, with the beginning of the next
+        if not name.isprintable() or "\ufffd" in name or LOOSE.search(key[1]):
             return None
         field, end = _parse_field(data, key.end(), name)
         if field is None or name in keys:

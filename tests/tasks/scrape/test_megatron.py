@@ -229,3 +229,12 @@ def test_a_number_of_iterations_is_digits_alone() -> None:
     run = read(*rows)
     assert run.steps["step"].to_list() == [1, 3]
     assert run.coverage.step_lines_seen == 3
+
+
+def test_a_rank_with_a_zero_before_it_is_none() -> None:
+    lines = [ROW.format(second=n, step=n, samples=n, loss=1.5 + n) for n in (1, 2)]
+    for rank, height in (("3", 1), ("03", 0)):
+        memory = f"[Rank {rank}] (after 1 iterations) memory (MB) | allocated: 1.5 | reserved: 4.0"
+        (run,) = scrape_text("\n".join([lines[0], memory, lines[1], ""]).encode(), name="x").runs
+        assert run.steps.height == 2
+        assert run.rank_memory.height == height

@@ -146,3 +146,11 @@ def test_a_step_without_its_blank_lost_more_perhaps() -> None:
     text = b"completed step:%d, seconds: 1.000, loss: 2.000\n"
     assert parse_step(text % 1, 0, last=False, before=None) is None
     assert parse_step(text.replace(b":%d", b": %d") % 1, 0, last=False, before=None) is not None
+
+
+def test_a_line_that_went_over_into_the_next_gives_its_step_no_values() -> None:
+    text = b"completed step: 11, seconds being re-looped completed step: 8, seconds: 1.000, loss: 2.000\n"
+    assert parse(text) is None
+    whole = parse_step(text, text.index(b"completed step: 8"), last=False, before=None)
+    assert whole is not None
+    assert whole.step == 8
