@@ -91,6 +91,10 @@ def read_csv(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[d
             lose(str(error))
             continue
         text = row.get("textPayload") or next((row[key] for key in row if key and _is_payload(key) and row[key]), "")
+        cells = [cell for value in row.values() for cell in (value if isinstance(value, list) else [value]) if cell]
+        misplaced = [cell for cell in cells if cell != text and STEP.search(cell)]
+        if misplaced:  # a quote or a line break was lost, or a comma is one too many: the text went into other columns
+            lose(",".join(misplaced))
         labels = {"pod_name": row.get("resource.labels.pod_name") or ""}
         yield {**row, "textPayload": text, "resource": {"labels": labels}}
 

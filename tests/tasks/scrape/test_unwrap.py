@@ -371,3 +371,17 @@ def test_a_pod_that_is_refused_is_told_if_it_holds_step_lines(logs: Any) -> None
         (run,) = scrape_text(data.encode(), name="x").runs
         assert (run.name, run.coverage.complete) == ("a-0/main", complete)
         assert run.coverage.step_lines_seen == 3 - complete
+
+
+@pytest.mark.parametrize("damage", [(b'"\r\n', b'"'), (b',"', b","), (b"timestamp", b"timestamp,"), (b"T00", b",T00")])
+def test_a_step_line_in_another_column_of_a_csv_is_told(damage: tuple[bytes, bytes]) -> None:
+    """A quote or a line break was lost, or a comma is one too many."""
+    step = b"completed step: %d, seconds: 1.000, TFLOP/s/device: 2.000, Tokens/s/device: 3.000, total_weights: 4, loss: 5.000"
+    lines = [b"insertId,textPayload,timestamp", b"0,XPK Start: Sat Apr 18 00:00:00 UTC 2026,2026-04-18T00:00:00Z"]
+    lines += [b'%d,"%s",2026-04-18T00:00:0%dZ' % (n + 1, step % n, n) for n in range(3)]
+    text = b"\r\n".join([*lines, b""])
+    whole, _, rest = text.rpartition(b'2,"completed')
+    damaged = whole + (b'2,"completed' + rest).replace(*damage, 1)
+    run = scrape_text(damaged, name="log").runs[0]
+    assert set(run.steps["step"].to_list()) <= {0, 1, 2}
+    assert run.steps.height == 3 or not run.coverage.complete
