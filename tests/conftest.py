@@ -1,15 +1,27 @@
-"""A bucket on loopback that the real clients talk to, for whatever has to do with gs://."""
+"""What tests of several packages need: a bucket on loopback that the real clients talk to, and a real browser."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 SERVER = Path(__file__).parent / "standins" / "gcs.py"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 BUCKETS = ("bucket", "viewer:get,list", "blind:")  # where everything, only reading, and nothing may be done
 
 
@@ -46,3 +58,16 @@ def gcs_url(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) ->
     for name, value in gcs_environment.items():
         monkeypatch.setitem(os.environ, name, value)
     return f"gs://bucket/{uuid4().hex}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; skipped where it, or the package that drives it, is not installed."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
+    chromium = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no Chromium on the PATH")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        yield running
+        running.close()

@@ -1,9 +1,7 @@
 """Turns a plan into a running job, or finds the one that an earlier flow left: started, attached to, or finished."""
 
-import fcntl
-import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,10 @@ from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.supervised import Supervised
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.store import RunDirectory
+from tasks.store.locks import hold
 
 POLL_S = 0.2
+LOCK = ".launch"
 
 
 def backend_of(name: BackendName) -> Backend[Any]:
@@ -38,7 +38,8 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
     """
     directory.create()
     backend = backend_of(plan.backend)
-    with alone_in(directory.path):
+    # of two callers that want the same run, one launches and the other finds it running
+    with hold(directory.path / LOCK, lambda _: time.sleep(POLL_S)):
         earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
         if earlier is not None:
             return earlier
@@ -73,14 +74,3 @@ def follow(
 def stop(handle: RunHandle) -> None:
     """End the job and everything that belongs to it; nothing if it has ended."""
     backend_of(handle.backend).stop(handle)
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock: of two flows that want the same run, one launches and the other finds it running."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -3,7 +3,6 @@
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +10,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH")
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 UIS = {"classic": "", "new": "/v2"}
 ACTS = "</script><script>window.owned=1</script><img src=x onerror=window.owned=2>[link](javascript:window.owned=3)"
 HOSTILE_CASE = "<img src=x onerror=window.owned=4><script>window.owned=5</script>"
@@ -60,14 +52,6 @@ class Visit:
 
     def choose(self, tab: str) -> None:
         self.page.get_by_text(tab, exact=True).last.click(timeout=WAIT_MS)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(params=UIS)

@@ -3,7 +3,6 @@
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,20 +18,6 @@ from tasks.records import ComparisonRecord
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on the PATH")
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 type Lines = dict[str, list[tuple[int, str]]]
 
@@ -47,14 +32,6 @@ class Visit:
 
     def foreign(self) -> list[str]:
         return [address for address in self.requests if not address.startswith(("file:", "data:", "blob:"))]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 class Opener:
