@@ -6,7 +6,8 @@ A number is right if it was written in the row of its step. What else is excused
   lost or doubled where the number keeps its decimals and its padding. Of Megatron's numbers with an exponent, which
   have one digit before the point and a fixed count behind it, that is a digit that became another, in the exponent
   too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
-  became another, and with `.3f` one of those before the point;
+  became another, and with `.3f` one of those before the point. The launcher's lines may follow at once: a line break
+  is no part of a number;
 - in a log of one row, a number as an earlier version of the trainer printed it;
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
@@ -199,7 +200,7 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
                 plain = float(token.replace(",", ""))
                 behind = place[begin + len(token) :]
                 ends = behind.startswith(spec.between) if spec.between else not re.match(r"[\w.]|,\d", behind)
-                ends = ends or each.column.startswith("memory") or behind[:1] == "%"
+                ends = ends or each.column.startswith("memory") or behind.startswith(("%", *spec.before, *spec.after))
                 forms = (each.form, each.older) if alone and each.older else (each.form,)
                 if (
                     ends

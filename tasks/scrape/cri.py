@@ -7,9 +7,11 @@ parts with the tag P; the tag F ends it. Each stream has its own, and others' li
 import re
 from collections.abc import Iterable, Iterator
 
-LINE = re.compile(
-    rb"(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])(?::\w+)*(?: |$)"
-)
+_BLANK = rb"(?: |\t|\xc2\xa0)"
+_TAGGED = _BLANK + rb"(stdout|stderr)" + _BLANK + rb"([FP])(?::\w+)*(?:" + _BLANK + rb"|$)"
+LINE = re.compile(rb"(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)" + _TAGGED)
+# its time is damaged: a part of a line is one nevertheless, and without it two lines would become one
+_DAMAGED = re.compile(rb"[^\n]{0,60}?" + _TAGGED)
 LONGEST = 1 << 20  # bytes of a line that are held back; a longer one is given as it comes
 
 
@@ -27,7 +29,7 @@ def _written(some: bytes, parts: dict[bytes, bytes]) -> Iterator[bytes]:
         yield LINE.sub(b"", some)
         return
     for line in some.splitlines(keepends=True):
-        match = LINE.match(line)
+        match = LINE.match(line) or _DAMAGED.match(line)
         if match is None:
             yield line
             continue

@@ -29,19 +29,19 @@ _ALWAYS = {
     "lm loss": frozenset({Shape("exponent", (6,)), Shape("fixed", (6,))}),
     "loss scale": frozenset({Shape("fixed", (1,))}),
 }
-# a whole number that is padded
-_ALWAYS |= {
-    key: frozenset({Shape("whole", (width,)), Shape("whole", (0,))})
-    for key, width in (
-        ("iteration", 8), ("consumed samples", 12), ("consumed tokens", 12), ("global batch size", 5),
-        ("number of skipped iterations", 3), ("number of nan iterations", 3),
-    )
+# whole numbers that are padded, and how wide their columns are
+WIDTHS = {
+    "iteration": 8, "consumed samples": 12, "consumed tokens": 12, "global batch size": 5,
+    "number of skipped iterations": 3, "number of nan iterations": 3,
 }  # fmt: skip
+_ALWAYS |= {key: frozenset({Shape("whole", (width,)), Shape("whole", (0,))}) for key, width in WIDTHS.items()}
 # what those print so that have no keys of their own
 _PLAIN = _ALWAYS | {
     "grad norm": frozenset({Shape("fixed", (3,))}),
     # at once, and on average
     "elapsed time per iteration (ms)": frozenset({Shape("fixed", (1,)), Shape("fixed/fixed", (1, 1))}),
+    # Megatron-DeepSpeed's, BigScience's and others'
+    "elapsed time per iteration (s)": frozenset({Shape("fixed", (count,)) for count in (2, 4, 6)}),
 }
 _SKIPPED = ("number of skipped iterations", "number_of_skipped_iterations")
 _NAN = ("number of nan iterations", "number_of_nan_iterations")
@@ -61,6 +61,7 @@ class Form:
     step: Shape
     fields: tuple[tuple[str, Shape], ...]
     literals: tuple[bytes, ...]  # what stands before each number: `| lm loss: `
+    padded: tuple[bool, ...]  # whether each is a number with a point and has more blanks before it
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -71,7 +72,12 @@ class Form:
 def form_of(row: Row) -> Form:
     """The form of a row."""
     fields = tuple((field.key, _shape(field)) for field in row.fields)
-    return Form(row.total, row.step_field.shape, fields, tuple(field.literal for field in row.fields))
+    literals = tuple(field.literal for field in row.fields)
+    return Form(row.total, row.step_field.shape, fields, literals, tuple(map(_is_padded, row.fields)))
+
+
+def _is_padded(printed: Field) -> bool:
+    return printed.is_padded and printed.shape.kind in ("fixed", "exponent")
 
 
 def _shape(printed: Field) -> Shape:
@@ -94,17 +100,23 @@ class RowForms:
 
     seen: dict[Form, Seen] = field(default_factory=dict)
     _keys: set[str] = field(default_factory=set)
+    _usual: set[str] = field(default_factory=set)  # the keys whose numbers are printed as they always are
 
-    def has_room_for(self, row: Row) -> bool:
-        """Whether a row's form and its keys are no more than a trainer prints: each key is a column of the table."""
-        if form_of(row) in self.seen:
+    def admits(self, row: Row) -> bool:
+        """Whether a row's form and its keys are no more than a trainer prints (each key is a column of the table), and
+        its numbers are printed as every trainer does, if others of this log are."""
+        form = form_of(row)
+        if form in self.seen:
             return True
+        if any(key in self._usual and shape not in _ALWAYS[key] and shape.kind != "open" for key, shape in form.fields):
+            return False
         return len(self.seen) < FORMS_MOST and len(self._keys.union(row.keys)) <= KEYS_MOST
 
     def add(self, form: Form, row: Row, steps: Sequence[int], places: Sequence[UnreadLine]) -> None:
         """Note rows of a form, of which `row` is one."""
         seen = self.seen.setdefault(form, Seen(row))
         self._keys.update(form.keys)
+        self._usual.update(key for key, shape in form.fields if key not in WIDTHS and shape in _ALWAYS.get(key, ()))
         seen.count += len(steps)
         if len(seen.steps) < TRUSTED_FROM:
             seen.steps.update(steps)
@@ -144,22 +156,30 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
         if any(_is_misspelt(key) for key in form.keys):
             return True
         always = _PLAIN if KNOWN.issuperset(form.keys) else _ALWAYS
-        return any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields)
+        if any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields):
+            return True
+        return _lost_padding(seen.row)
     row = seen.row
     totals = {other.total for other in trusted}
     if row.total not in totals:
         return True
     if not _fits(row.step_field, {other.step for other in trusted}):
         return True
+    widths = {(field.key, field.width) for other in trusted.values() for field in other.row.fields}
     shapes: dict[str, set[Shape]] = {}
     literals: dict[str, set[bytes]] = {}
+    padded: dict[str, set[bool]] = {}
     for other in trusted:
-        for (key, shape), literal in zip(other.fields, other.literals, strict=True):
+        for (key, shape), literal, blanks in zip(other.fields, other.literals, other.padded, strict=True):
             shapes.setdefault(key, set()).add(shape)
             literals.setdefault(key, set()).add(literal)
+            padded.setdefault(key, set()).add(blanks)
     for printed in row.fields:
         if printed.literal not in literals.get(printed.key, {printed.literal}):
             return True  # a colon or a blank less
+        as_wide = (printed.key, printed.width) in widths
+        if not as_wide and _is_padded(printed) not in padded.get(printed.key, {_is_padded(printed)}):
+            return True  # a blank more where there is no column to fill
         if printed.key not in shapes:
             if printed.key not in KNOWN or printed.shape != _USUAL.get(printed.key, printed.shape):
                 return True
@@ -168,6 +188,12 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
     usual = Counter({form: seen.count for form, seen in trusted.items()}).most_common(1)[0][0]
     missing = set(usual.keys) - set(form.keys)
     return bool(missing) and not (all(map(_may_miss, missing)) and _says_why(row))
+
+
+def _lost_padding(row: Row) -> bool:
+    """Whether one whole number lacks the padding that others of the row have."""
+    counts = [field for field in row.fields if field.key in WIDTHS and field.shape.kind == "whole"]
+    return any(field.is_padded for field in counts) and any(field.width < WIDTHS[field.key] for field in counts)
 
 
 def _is_misspelt(key: str) -> bool:

@@ -79,6 +79,11 @@ class Field:
     literal: bytes
     width: int  # of the padding and the value
 
+    @property
+    def is_padded(self) -> bool:
+        """Whether more blanks stand before the value than the one behind the colon."""
+        return self.width > len(self.text)
+
 
 @dataclass(frozen=True)
 class Row:

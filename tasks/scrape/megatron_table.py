@@ -75,7 +75,7 @@ class RowTable:
             if spans and position < spans[-1][1]:
                 continue
             row = parse_row(window.data, position, last=window.last, final=self._final())
-            if row is None or not self._forms.has_room_for(row):
+            if row is None or not self._forms.admits(row):
                 damaged.append(position)
                 self._refuse(window, position)
                 continue
@@ -113,7 +113,7 @@ class RowTable:
         rows: dict[Any, list[Row]] = {}
         for position in heads[:SAMPLE]:
             row = parse_row(window.data, position, last=window.last, final=self._final())
-            if row is not None and not row.glued:
+            if row is not None and not row.glued and self._forms.admits(row):
                 rows.setdefault(form_of(row), []).append(row)
         for form, _ in Counter({form: len(alike) for form, alike in rows.items()}).most_common():
             template = template_of(window.data, rows[form][0]) if form not in tried else None

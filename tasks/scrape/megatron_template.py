@@ -111,7 +111,8 @@ def _pattern(field: Field) -> tuple[bytes, list[str]]:
         return rb" {0,40}([^\s|]{1,80})", ["word"]
     tail = b"" if number == "time" else _OPEN
     parts = [rb"(%s%s)" % (_decimals(kind, count), tail) for kind, count in zip(kinds, shape.digits, strict=True)]
-    return rb" {0,40}" + b"/".join(parts), [number] * len(parts)
+    padding = rb" {0,40}" if field.is_padded else b""
+    return padding + b"/".join(parts), [number] * len(parts)
 
 
 def _decimals(kind: str, count: int) -> bytes:

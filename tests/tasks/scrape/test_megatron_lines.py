@@ -111,6 +111,7 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
         ("lm loss: 1.038769E+01", "lm loss: 1.08769E+01"),
         ("lm loss: 1.038769E+01 | loss scale", "lm lo scale"),
         ("         480 |", "         40 |"),
+        ("rate: 9.000000E-05 |", "rate:  9.000000E-05 |"),  # what follows may be of another row
         ("      30/    1000", "      3/    1000"),
         ("    1000 | consumed", "    100 | consumed"),
         ("| lm loss: 1.038769E+01 ", ""),
@@ -305,6 +306,35 @@ def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
     assert read(CORE.replace("consumed samples", "cofsumed samples")).steps.height == 0
     assert read(CORE.replace("consumed samples", "mtp_2 loss")).steps.height == 1
     assert read(CORE.replace("consumed samples", "samples seen")).steps.height == 1
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        ("size:  2048 |", "size: 0 |"),  # the other numbers of this row fill their columns
+        ("iteration (ms): 15800.0 |", "iteration (s): 15800.0 |"),  # who prints seconds prints more decimals
+    ],
+)
+def test_the_only_row_of_a_log_with_a_number_that_nobody_prints_so(whole: str, damaged: str) -> None:
+    row = CORE.replace("num zeros: 1174412544.0 | params norm: 8660.607 | ", "").replace(
+        "throughput per GPU (TFLOP/s/GPU): 490.0 | ", ""
+    )
+    assert whole in row
+    assert read(row).steps.height == 1
+    run = read(row.replace(whole, damaged))
+    assert (run.steps.height, run.coverage.step_lines_seen) == (0, 1)
+
+
+def test_a_number_that_is_damaged_in_the_same_way_again_and_again() -> None:
+    """A compressed log holds a piece once, so that damage to it stands in every row that has the piece."""
+    rows = [CORE.replace(" 5/", f"{number:3d}/") for number in range(5, 305)]
+    odd = [number for number in range(300) if number % 7 == 3]
+    for number in odd:
+        rows[number] = rows[number].replace("4.134000E-07", "4.1340002397")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [number + 5 for number in range(300) if number not in odd]
+    assert run.coverage.step_lines_seen - run.coverage.step_lines_parsed == len(odd)
+    assert read(*(rows[number] for number in odd)).steps.height == len(odd)  # where all are so, it is the trainer's
 
 
 def test_an_event_with_a_number_that_nobody_prints() -> None:
