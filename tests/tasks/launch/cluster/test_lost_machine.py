@@ -32,13 +32,16 @@ def say(n):
 """
 NINE = SAY + "for n in range(9):\n    say(n); time.sleep(0.5)\n"
 HANGS = SAY + "say(0); say(1); say(2); time.sleep(600)\n"
-# its first attempt comes to step 3, the second goes on from there and takes its time
+# its first attempt comes to step 2 once its log is being read: a pod that is taken away takes its log along. The second
+# goes on from there and takes its time
 TWICE = (
     SAY
     + """
 attempt = 2 if os.path.exists(sys.argv[2]) else 1
 open(sys.argv[2], "w").write("x")
 for n in range(0, 3) if attempt == 1 else range(3, 9):
+    while n == 2 and not os.path.exists(sys.argv[3]):
+        time.sleep(0.1)
     say(n); time.sleep(0.5)
 time.sleep(600 if attempt == 1 else 0)
 """
@@ -59,6 +62,8 @@ with turn_of(plan, directory, ("lost",), life_of=lambda flow_run: "unknown", wai
     own(plan.run_name, ("lost",), store)
     handle = job.launch_or_attach(plan, directory)
     for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        if isinstance(piece, bytes) and b"completed step: 1," in piece:
+            open(sys.argv[3], "w").close()
         if isinstance(piece, bytes) and sys.argv[2].encode() in piece:
             os.kill(os.getpid(), 9)
 """
@@ -77,10 +82,11 @@ def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[
         cache = tmp_path / "the lost machine"
         place = cache / "maxview" / gcs_url.removeprefix("gs://").replace("/", "-") / "runs"
         plan = make_plan(code, shared_out=False)
-        words = (*plan.argv, str(tmp_path / "attempts"))
+        reading = str(tmp_path / "its log is being read")
+        words = (*plan.argv, str(tmp_path / "attempts"), reading)
         plan = plan.model_copy(update={"directory": str(place / plan.run_name), "argv": words})
         killed = subprocess.run(
-            [sys.executable, "-c", FLOW, gcs_url, last],
+            [sys.executable, "-c", FLOW, gcs_url, last, reading],
             input=plan.model_dump_json(), text=True, timeout=90, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         )  # fmt: skip
         assert killed.returncode == -signal.SIGKILL
