@@ -1,10 +1,11 @@
 """Reads what may be compared, where, and how closely: comparisons, cases, targets and tolerances by name."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
 from configs.errors import ConfigError, Problems, suggest
@@ -29,7 +30,17 @@ SINGULAR: Mapping[Kind, str] = {
     "tolerances": "set of tolerances",
     "comparability": "set of findings",
 }
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAMES = "a name begins with a letter or digit and has only letters, digits, '.', '_' and '-', at most 64"
+
+
+def _check_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(_NAMES)
+    return text
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
@@ -179,7 +190,10 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
     names = list_names(kind, root=root)
     if name in names:
         return root / kind / f"{name}.yml"
-    raise ConfigError([f"unknown {SINGULAR[kind]} '{name}'{suggest(name, names)}; there are: {', '.join(names)}"])
+    shape = "" if _NAME.fullmatch(name) else f"; {_NAMES}"
+    raise ConfigError(
+        [f"unknown {SINGULAR[kind]} '{name}'{suggest(name, names)}{shape}; there are: {', '.join(names)}"]
+    )
 
 
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:

@@ -9,7 +9,9 @@ from typing import Literal
 from pydantic import ValidationError
 
 from configs.comparison import Comparison, find, list_names, load_comparison, load_target
-from configs.errors import Problems
+from configs.durations import MOST_REPEATS
+from configs.errors import ConfigError, Problems
+from configs.load import layer_from_overrides
 from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
@@ -21,6 +23,7 @@ from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"
+ALL = "all"  # instead of a case: every case
 COUNTED = ("regressed", "failed")  # what makes a night a bad one
 
 
@@ -117,27 +120,48 @@ def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = C
     raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
 
 
+def check_request(request: NightRequest, *, root: Path = CONFIG_ROOT) -> None:
+    """Raises ConfigError with every problem that needs no repository to be seen: what is named, and is not there."""
+    problems = Problems()
+    _read_wishes(request, problems, root)
+    problems.raise_any()
+
+
+def _read_wishes(request: NightRequest, problems: Problems, root: Path) -> Nightly | None:
+    nightly = problems.attempt(partial(load_nightly, Path(request.config) if request.config else None, root=root))
+    if request.target is not None:
+        problems.attempt(partial(load_target, request.target, root=root))
+    for case in request.cases:
+        if case != ALL:
+            problems.attempt(partial(find, "cases", case, root=root))
+    for name in request.comparisons:
+        problems.attempt(partial(load_comparison, name, root=root))
+    problems.attempt(partial(layer_from_overrides, request.overrides))
+    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    return nightly
+
+
 def make_plan(
     request: NightRequest, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
     """A new night, without its id. Raises ConfigError with every problem."""
     problems = Problems()
-    nightly = problems.attempt(partial(load_nightly, Path(request.config) if request.config else None, root=root))
-    problems.raise_any()
-    assert nightly is not None  # else there was a problem
+    nightly = _read_wishes(request, problems, root)
+    if nightly is None:
+        raise ConfigError(problems.lines)
     listed = {item.name: item for item in nightly.comparisons}
     names = request.comparisons or tuple(listed)
-    cases = list_names("cases", root=root) if not request.cases or "all" in request.cases else request.cases
+    cases = list_names("cases", root=root) if not request.cases or ALL in request.cases else request.cases
     target = request.target or nightly.target
-    problems.attempt(partial(load_target, target, root=root))
-    for case in cases:
-        problems.attempt(partial(find, "cases", case, root=root))
     cells: list[NightCell] = []
     commits: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        item = listed.get(name) or NightlyComparison(name=name)
         spec = problems.attempt(partial(load_comparison, name, root=root))
-        arms = problems.attempt(partial(pin_arms, spec, item, last)) if spec is not None else None
+        if spec is None:
+            continue
+        item = listed.get(name) or NightlyComparison(name=name)
+        arms = problems.attempt(partial(pin_arms, spec, item, last))
         if arms is None:
             continue
         if arms.branch:

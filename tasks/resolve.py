@@ -18,6 +18,7 @@ from configs.comparison import (
     load_target,
     set_layer,
 )
+from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.read import CONFIG_ROOT, read_yaml
@@ -27,7 +28,6 @@ from tasks.identify import Checkout, hash_identity, name_run
 from tasks.launch.commands import Command, TrainInPod, make_command
 from tasks.records import RunPlan
 
-MOST_REPEATS = 100
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
 
 

@@ -35,23 +35,33 @@ def nightly(
     fresh
         Do not go on with a night of today that was not finished.
     """
-    from configs.nightly import load_nightly
+    from tasks.night import NightRequest, check_request
 
-    load_nightly(config)
+    # the input is checked here too: a mistake should not cost the start of a server
+    request = NightRequest(
+        config=str(config.absolute()) if config else None,
+        comparisons=tuple(comparison or ()),
+        cases=tuple(case or ()),
+        target=target,
+        repeats=repeats,
+        overrides=tuple(set_ or ()),
+        fresh=fresh,
+    )
+    check_request(request)
     check_out(out)
 
     def run() -> Any:
         from flows.nightly import nightly as flow
 
         return flow(
-            comparisons=list(comparison or []),
-            cases=list(case or []),
-            target=target,
-            repeats=repeats,
-            overrides=list(set_ or []),
-            config=str(config.absolute()) if config else None,
+            comparisons=list(request.comparisons),
+            cases=list(request.cases),
+            target=request.target,
+            repeats=request.repeats,
+            overrides=list(request.overrides),
+            config=request.config,
             out=absolute_place(out),
-            fresh=fresh,
+            fresh=request.fresh,
             return_state=True,
         )
 

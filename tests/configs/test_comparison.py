@@ -57,7 +57,7 @@ def test_a_comparison_says_what_is_compared(tree: Path, write: Write) -> None:
         ("[01_base, 03_dropout]", "[]", 4, "cases: Tuple should have at least 1 item"),
         ("[01_base, 03_dropout]", "01_base", 4, "cases: should be a valid tuple"),
         ("tolerances: default", "tolerances: strict", 6, "unknown set of tolerances 'strict'"),
-        ("name: full", "name: ../x", 8, "arms.0.name: String should match pattern"),
+        ("name: full", "name: ../x", 8, "arms.0.name: a name begins with a letter or digit"),
         ("    set: {remat_policy: full}", "    sets: {}", 9, "unknown key 'sets' (did you mean 'set'?)"),
         ("# Two remat policies.", "", 1, "begin with a comment that says what is compared"),
     ],
@@ -97,7 +97,8 @@ def test_all_mistakes_of_a_file_at_once(tree: Path, write: Write) -> None:
         ("cases", "03_dropuot", "unknown case '03_dropuot' (did you mean '03_dropout'?); there are: 01_base, "),
         ("models", "seed", "unknown model 'seed' (did you mean 'seed-1b'?)"),
         ("targets", "../targets/cpu", "unknown target '../targets/cpu'"),
-        ("comparisons", "", "unknown comparison ''; there are: linen-vs-nnx"),
+        ("comparisons", "", "unknown comparison ''; a name begins with a letter or digit and has only letters, "),
+        ("comparisons", "linen", "unknown comparison 'linen' (did you mean 'linen-vs-nnx'?); there are: linen-vs"),
         ("tolerances", "none", "unknown set of tolerances 'none'"),
     ],
 )

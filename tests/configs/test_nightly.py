@@ -79,3 +79,12 @@ def test_files_that_are_wrong(root: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"nightly\.yml") as caught:
         load_nightly(root=root)
     assert message in str(caught.value)
+
+
+def test_a_name_that_is_none_says_what_names_look_like(root: Path) -> None:
+    (root / "nightly.yml").write_text("target: cpu\ncomparisons:\n  - {name: a b/c}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_nightly(root=root)
+    told = caught.value.problems[0]
+    assert "nightly.yml:3: comparisons.0.name: a name begins with a letter or digit and has only letters, " in told
+    assert told.endswith(", got 'a b/c'")

@@ -94,6 +94,15 @@ def test_problems_are_told_before_anything_is_written(plan: Callable[..., NightP
     assert not list(store.files.entries())
 
 
+def test_a_name_that_is_none_says_what_names_look_like(plan: Callable[..., NightPlan]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(comparisons=("a b/../c", "linen-vs-nn"))
+    first, second = caught.value.problems
+    assert first.startswith("unknown comparison 'a b/../c'; a name begins with a letter or digit and has only ")
+    assert "there are: linen-vs-nnx, main-vs-branch" in first
+    assert second.startswith("unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?); there are: ")
+
+
 def test_a_damaged_record_says_which(plan: Callable[..., NightPlan], store: Store) -> None:
     store.files.write("nightly/2026-11-20/record.json", b"{")
     with pytest.raises(StoreError, match=r"2026-11-20/record\.json.*remove it"):
