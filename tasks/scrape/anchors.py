@@ -4,7 +4,7 @@ No pattern relies on line breaks, because some logs have lost them: a value ends
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tasks.scrape.prefix import ABSL
 from tasks.scrape.window import Window
@@ -17,6 +17,7 @@ _NEXT = (
 _END = rb"(?=\s*(?:%s))" % _NEXT
 _NUMBER = rb"(\d+(?:\.\d+)?)"
 _PATH = rb"[^\s\]][^\n\]]{0,2000}?"
+_SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
 _DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
 
 _PATTERNS = {
@@ -78,20 +79,27 @@ _PATTERNS = {
     rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
     "traceback": rb"Traceback \(most recent call last\):",
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
-    "fatal": rb"F\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
+    # absl, absl before it knows the time zone, and TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/….h:80] …`
+    "fatal": rb"(?:F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+|"
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: F +(?:\d+ +)?[\w./+-]+):\d+\] ?([^\n]*?)" + _END,
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
     "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
     rb"LLVM ERROR: [^\n]{1,400})",
     "stopped": rb"Training stopped: ([^\n]*?)" + _END,
-    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)[\w./-]{1,100}: error: ([^\n]*?)%s" % (_END, _END),
-    "signal": rb"\*\*\* (SIG[A-Z]+) received by PID \d+[^\n]{0,200}|"
-    rb"\bline \d+: +\d+ (Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|(?m:^)(Killed|Terminated)(?m:\r?$)",
+    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
+    rb"[\w./-]{1,100}: error: ([^\n]*?)%s" % (_END, _END),
+    "signal": rb"\*\*\* (SIG[A-Z]+)(?: \(@0x[\da-f]+\))?(?:, see \S{1,80})? received by PID \d+[^\n]{0,200}|"
+    rb"\bline \d+: +\d+ (Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|(?m:^)(Killed|Terminated)(?m:\r?$)|"
+    # SLURM; PALS and MPICH; Open MPI
+    rb"%s(Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|"
+    rb"\brank \d{1,9} died from signal (\d{1,2})\b|\bexited on signal (\d{1,2}) \([A-Z]" % _SRUN,
     "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
     rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
     rb"OOMKilled|Out of memory: Killed process|oom-kill|low on resource: memory|SLICE_FAILURE_\w+|"
-    rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT)|"
+    rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT|JOB REQUEUE|"
+    rb"NODE FAILURE)|%sOut Of Memory|"
     rb"\b(?:[Ii]nstance|[Nn]ode|VM|[Ww]orker|TPU|[Pp]od|[Jj]ob|[Ww]orkload) "
-    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" + _END,
+    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" % _SRUN + _END,
 }
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 # one of these stands in everything that an anchor matches
@@ -99,9 +107,9 @@ _LITERALS = (
     rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
     rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
     rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
-    rb"Traceback|Aborting|\bF\d{4} |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL Flags|"
+    rb"Traceback|Aborting|\bF\d{4} |\d: F |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL F|"
     rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
-    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO"
+    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |: Out Of Mem"
 )
 _ANY = re.compile(_LITERALS)
 # what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
@@ -117,11 +125,15 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
     "eval": (b"Completed eval after", b"eval metrics after", b"verage loss after"),
     "usage": (b": error: ", b"FATAL Flags"),
     "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
-    "signal": (b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error"),
+    "signal": (
+        b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error", b"from signal ",
+        b"on signal ",
+    ),
+    "fatal_python": (b"Fatal Python",),
     "event": (
         b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
         b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
-        b"DUE TO ", b"TerminationBy",
+        b"DUE TO ", b"TerminationBy", b": Out Of Memory",
     ),
 }  # fmt: skip
 LITERAL_WITHIN = 200  # bytes from the start of what matches
@@ -142,6 +154,15 @@ def find_date(data: bytes, begin: int, end: int) -> bytes | None:
         if not data[max(0, match.start() - 1) : match.start()].isdigit():
             return match[0]
     return None
+
+
+def find_named(names: Sequence[str], window: Window, begin: int) -> Iterator[tuple[str, re.Match[bytes]]]:
+    """(name, match) of these anchors that start in data[begin:] and before the window's limit."""
+    for name in names:
+        if name not in _ONLY_WITH or any(window.data.find(text, begin) >= 0 for text in _ONLY_WITH[name]):
+            yield from (
+                (name, match) for match in ANCHORS[name].finditer(window.data, begin) if match.start() < window.limit
+            )
 
 
 def find_anchors(window: Window, begin: int, end: int) -> Iterator[tuple[str, re.Match[bytes]]]:

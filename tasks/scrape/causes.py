@@ -41,6 +41,9 @@ CAUSES: tuple[Cause, ...] = (
     ),
     # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
     _cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{_JAX}/issues"),
+    # of 2026 with a code; before it starts, of what can never fit
+    _cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
+    _cause("device_oom", r"unlikely to have enough memory\. Requires", f"{_JAX}/issues/7822"),
     # XLA for TPU, while it runs
     _cause(
         "device_oom",
@@ -73,7 +76,9 @@ CAUSES: tuple[Cause, ...] = (
     _cause(
         "host_oom",
         r"OOMKilled|Out of memory: Killed process|oom-kill|[Oo]om_kill event|low on resource: memory|MemoryPressure|"
-        r"worker .{0,60}killed by signal: Killed",
+        r"worker .{0,60}killed by signal: Killed|might be out of shared memory|insufficient shared memory|"
+        r"workers are out of shared memory|: Out Of Memory\b|killed due to (?:the node running low on memory|"
+        r"memory pressure)|NODE_OUT_OF_MEMORY",
         "https://github.com/kubernetes/kubernetes/issues/112927",
     ),
     # MaxText stops in good order; "Job is preempted." until 2026-06
@@ -89,6 +94,7 @@ CAUSES: tuple[Cause, ...] = (
         r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
         "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions",
     ),
+    _cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
     _cause("preempted", r"SIGTERM caught at", f"{_XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
     _cause(
         "preempted",
@@ -101,6 +107,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\A(?:\w+\.)*NotImplementedError|\bUNIMPLEMENTED: |\bUnimplemented: ",
         f"{_PYTHON}/exceptions.html#NotImplementedError",
     ),
+    _cause("not_implemented", r"Mosaic failed to compile TPU kernel: (?i:not implemented)", f"{_JAX}/issues/29520"),
     _cause(
         "nan",
         r"due to (?:NaN|Inf) loss",
@@ -173,6 +180,13 @@ CAUSES: tuple[Cause, ...] = (
         r"[Ww]atchdog caught collective operation timeout|(?i:exceeded the (?:\w+ )?(?:deadline|time limit))",
         f"{_PYTHON}/exceptions.html#TimeoutError",
     ),
+    # SLURM says why where it was not a person
+    _cause(
+        "timeout",
+        r"CANCELLED AT \S+ DUE TO TIME LIMIT",
+        "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c",
+    ),
+    _cause("killed", r"CANCELLED AT \S+", "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c"),
     _cause(
         "killed",
         r"\AKeyboardInterrupt|\A(?:SIGKILL|SIGTERM|SIGINT|SIGHUP)\b|\A(?:Killed|Terminated)\b|SIGTERM received by PID",
@@ -231,6 +245,11 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
         if cause.pattern.search(text):
             return cause.kind
     return "other"
+
+
+def is_explained(kind: DeathKind, text: str) -> bool:
+    """Whether an eviction explains an error better than its own class does."""
+    return kind in ("other", "killed", "timeout") or is_follower(text)
 
 
 def is_follower(text: str) -> bool:

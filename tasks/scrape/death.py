@@ -17,19 +17,14 @@ import re
 from dataclasses import dataclass, field, replace
 
 from tasks.records import DeathKind, LogError, Source
-from tasks.scrape.causes import classify, is_follower
+from tasks.scrape.causes import classify, is_explained
 from tasks.scrape.choose_death import Found, choose, join
 from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, weakness
+from tasks.scrape.signals import SIGNALS, signal_name
 from tasks.scrape.window import OVERLAP, Window
 
 MOST, FIRST = 2000, 200  # how many are kept, and how many of them are the first
-_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
-            15: "SIGTERM"}  # fmt: skip
-_SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
-         "Bus error": "SIGBUS"}  # fmt: skip
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # ends that were to be expected
-# classes that an eviction explains better
-_EXPLAINED: tuple[DeathKind, ...] = ("other", "killed", "timeout")
 
 
 @dataclass
@@ -63,7 +58,7 @@ class DeathLog:
                 self._note("fatal", "Fatal Python error", _text(match[1]), match.start(), window)
             case "signal":
                 said = _text(next(text for text in match.groups() if text))
-                self._note("signal", _SAID.get(said, said), _text(match[0]), match.start(), window)
+                self._note("signal", signal_name(said), _text(match[0]), match.start(), window)
             case "event":
                 self._note("event", _text(match[0]).split(":")[0], _text(match[0]), match.start(), window)
             case "start":
@@ -147,7 +142,7 @@ class DeathLog:
 
     def _explain(self, error: LogError, best: Found, events: list[Found]) -> LogError:
         """With the class of an eviction that the log tells of, if the error may have come of it."""
-        if error.kind not in _EXPLAINED and not is_follower(best.text):
+        if not is_explained(error.kind, best.text):
             return error
         for event in events:
             kind = self._kind(event, early=False)
@@ -160,9 +155,9 @@ class DeathLog:
         signals = [one for one in late if one.form == "signal"]
         code = self.exit_code
         if code is not None and code >= 128 and self._exit is not None:
-            name = _SIGNALS.get(code - 128, f"signal {code - 128}")
+            name = SIGNALS.get(code - 128, f"signal {code - 128}")
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
-            message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in _SIGNALS else f"ended by {name}"
+            message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in SIGNALS else f"ended by {name}"
             best = Found("signal", name, message, f"{name}: {message}", self._exit)
             if signals:
                 best = replace(best, source=signals[0].source)

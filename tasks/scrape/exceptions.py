@@ -1,14 +1,18 @@
 """Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tasks.scrape.marks import NO_MARK, Mark, lines_above, lines_below, marks_of
 from tasks.scrape.prefix import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP
 
 # with line breaks: indented lines, then `Type: message` where the indentation ends
 _HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
 _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
+# Ray: the exception of a worker follows, with its own frames and without a header
+_REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
 # in a group of exceptions a margin stands before every line
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
 _IN_MARGIN = re.compile(rb"[ \t]*\| ?")
@@ -51,6 +55,7 @@ class Raised:
     end: int
     detail: str = ""  # the lines below the message
     file: str = ""  # where it was raised, without folders
+    mark: bytes = b""  # what its writer's lines begin with
 
     @property
     def text(self) -> str:
@@ -70,19 +75,18 @@ def read_exception(data: bytes, position: int) -> Raised | None:
 
 def is_chained(data: bytes, position: int) -> bool:
     """Whether the traceback at a position is of an exception that came of the one before it."""
-    before = data[max(0, position - LOOK_BACK) : position]
     margin = _margin(data, position)
-    return bool(_CHAINED.search(before)) or (margin is not None and not margin.endswith(b"Group "))
+    return bool(_CHAINED.search(_before(data, position))) or (margin is not None and not margin.endswith(b"Group "))
 
 
 def is_ignored(data: bytes, position: int) -> bool:
     """Whether the interpreter says that it ignored the exception."""
-    return bool(_IGNORED.search(data[max(0, position - LOOK_BACK) : position]))
+    return bool(_IGNORED.search(_before(data, position)))
 
 
 def weakness(data: bytes, position: int) -> str:
     """Why the traceback at a position need not have ended its process, in words; empty if nothing says so."""
-    before = data[max(0, position - LOOK_BACK) : position]
+    before = _before(data, position)
     for pattern, words in _WEAK:
         if pattern.search(before):
             return words
@@ -91,6 +95,16 @@ def weakness(data: bytes, position: int) -> str:
     if records and not before[records[-1].end() :].strip():
         return "logged"
     return "logged" if _LOGGED_AS.search(before) else ""
+
+
+def _before(data: bytes, position: int) -> bytes:
+    """What its writer put before the traceback at a position."""
+    mark = NO_MARK if _margin(data, position) else marks_of(data, position, _limit(data, position))[0]
+    return lines_above(data, position, max(0, position - LOOK_BACK), mark)
+
+
+def _limit(data: bytes, position: int) -> int:
+    return min(len(data), position + OVERLAP)
 
 
 def is_followed(data: bytes, raised: Raised, position: int) -> bool:
@@ -106,49 +120,61 @@ def _margin(data: bytes, position: int) -> bytes | None:
 
 
 def _read_lines(data: bytes, position: int) -> Raised | None:
-    header = _HEADER_LINE.match(data, position)
-    if header is None:
+    if _HEADER_LINE.match(data, position) is None:
         return None
-    grouped = _margin(data, position) is not None
-    begin, limit = header.end(), min(len(data), position + OVERLAP)
+    limit = _limit(data, position)
+    grouped = _read_grouped(data, position, limit) if _margin(data, position) is not None else None
+    if grouped is not None:
+        return grouped
+    read = (_read_marked(data, position, limit, mark) for mark in marks_of(data, position, limit))
+    return next((raised for raised in read if raised is not None), None)
+
+
+def _read_grouped(data: bytes, position: int, limit: int) -> Raised | None:
+    lines = []
+    for start, line in lines_below(data, position, limit, NO_MARK):
+        margin = _IN_MARGIN.match(line)
+        if margin is None:
+            return None
+        lines.append((start + margin.end(), line[margin.end() :]))
+        if lines[-1][1].strip() and not lines[-1][1][:1].isspace():
+            break
+    return _read_last(iter(lines), b"")
+
+
+def _read_marked(data: bytes, position: int, limit: int, mark: Mark) -> Raised | None:
+    return _read_last(lines_below(data, position, limit, mark), mark.name)
+
+
+def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
+    """The exception that frames end with, which its lines begin with."""
     file = b""
-    while begin < limit:
-        end = data.find(b"\n", begin, limit)
-        end = limit if end < 0 else end
-        start = begin
-        if grouped:
-            margin = _IN_MARGIN.match(data, begin, end)
-            if margin is None:
-                return None
-            start = margin.end()
-        line = data[start:end].rstrip()
+    for start, text in lines:
+        line = text.rstrip()
         # other threads may log between the lines
-        if line and not line[:1].isspace() and not PREFIX.match(line):
+        if line and not line[:1].isspace() and not PREFIX.match(line) and not _REMOTE.match(line):
             last = _LAST_LINE.fullmatch(line)
             if last is None:
                 return None
-            below = b"" if grouped else _below(data, end + 1, limit)
-            return _raised(last[1], last[2], start, start + len(line), below, file)
+            return _raised(last[1], last[2], start, start + len(line), _below(lines), file, mark)
         if frame := _FRAME.search(line):
             file = frame[1]
-        begin = end + 1
     return None
 
 
-def _below(data: bytes, begin: int, limit: int) -> bytes:
+def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
     """The lines that a message of several lines goes on with."""
-    lines: list[bytes] = []
-    limit = min(limit, begin + BYTES_BELOW)
-    while begin < limit and len(lines) < LINES_BELOW:
-        end = data.find(b"\n", begin, limit)
-        if end < 0:  # not whole yet, or longer than is of use
+    below: list[bytes] = []
+    size = 0
+    for _, text in lines:
+        line = text.rstrip()
+        size += len(text)
+        if not line or PREFIX.match(line) or _STOP.search(line) or _BELOW.match(line) or size > BYTES_BELOW:
             break
-        line = data[begin:end].rstrip()
-        if not line or PREFIX.match(line) or _STOP.search(line) or _BELOW.match(line):
+        below.append(line)
+        if len(below) == LINES_BELOW:
             break
-        lines.append(line)
-        begin = end + 1
-    return b"\n".join(lines)
+    return b"\n".join(below)
 
 
 def _read_joined(data: bytes, position: int) -> Raised | None:
@@ -157,10 +183,12 @@ def _read_joined(data: bytes, position: int) -> Raised | None:
     frames = list(_FRAME.finditer(data, position, end))
     named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
     file = frames[-1][1] if frames else b""
-    return _raised(named[1], named[2], named.start(), named.end(), b"", file) if named else None
+    return _raised(named[1], named[2], named.start(), named.end(), b"", file, b"") if named else None
 
 
-def _raised(kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes) -> Raised:
+def _raised(
+    kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
+) -> Raised:
     return Raised(
         type=kind.decode("utf-8", "replace"),
         message=(message or b"").decode("utf-8", "replace").strip(),
@@ -168,4 +196,5 @@ def _raised(kind: bytes, message: bytes | None, position: int, end: int, below: 
         end=end,
         detail=below.decode("utf-8", "replace"),
         file=file.decode("utf-8", "replace").replace("\\", "/").rsplit("/", 1)[-1],
+        mark=mark,
     )

@@ -36,7 +36,7 @@ class MegatronReader:
         self.facts.take(window, gaps)
         self.validation.take(window, self.table.step_before)
         self.schedule.take(window, self.table.step_before)
-        self.tracebacks.take(window)
+        self.tracebacks.take(window, max(self.table.until - window.base, 0))
         if window.last:
             self._cut |= bool(window.data) and not window.data.endswith(b"\n")
 
@@ -46,7 +46,7 @@ class MegatronReader:
         steps = _with_step_times(self.table.frame(), facts.step_times)
         last_offset = int(steps["offset"][-1]) if steps.height else -1
         last_step = int(steps["step"][-1]) if steps.height else None
-        error = self.tracebacks.cause(last_step=last_offset, exit_code=facts.exit_code)
+        error = self.tracebacks.cause(last_step=last_offset, exit_code=facts.exit_code, finished=facts.finished_at)
         ended = facts.finished or error is not None or (last_step is not None and last_step == self.table.total)
         summaries = self.schedule.by_rank()
         in_flight = any(summary["in_flight"] for summary in summaries.values())

@@ -33,7 +33,9 @@ _PATTERNS = {
     rb"(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))(?:: |=) ?(\d{1,18})(?=\s)",
     "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
     "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
-    "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)"
+    # before 2021 only rank 0 prints it, as `after 100 iterations memory (MB) | …`
+    "memory": rb"(?:\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\)|"
+    rb"(?<![\w(])after (0|[1-9]\d{0,14}) iterations) memory \((MB|GB)\)"
     rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)",
     # the name and its dots stand before it
     "timer": rb"\.\.: \(%s, %s\)" % (_NUMBER, _NUMBER),
@@ -95,6 +97,7 @@ class MegatronFacts:
     started: str | None = None
     ended: str | None = None
     exit_code: int | None = None
+    finished_at: int | None = None  # the offset of the trainer's word that it is done
     finished: bool = False
     saves: dict[int, CheckpointEvent] = field(default_factory=dict)
     _in_table: bool = False
@@ -166,11 +169,11 @@ class MegatronFacts:
             case "theory":
                 self._fact("theoretical_memory", match[1].decode("utf-8", "replace").strip(), place)
             case "memory":
-                unit = match[3].decode().lower()
+                unit = match[4].decode().lower()
                 values = {
-                    f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[4])
+                    f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[5])
                 }
-                self.memory.add(values, rank=int(match[1]), iterations=int(match[2]), **place)
+                self.memory.add(values, rank=int(match[1] or 0), iterations=int(match[2] or match[3]), **place)
             case "times":
                 for each in _TIME.finditer(window.data, *match.span(1)):
                     self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
@@ -180,9 +183,10 @@ class MegatronFacts:
                 date = iso_of(match[2])
                 self.started = self.started or date
                 if match[1].startswith(b"after training is done"):
-                    self.ended, self.finished = date, True
+                    self.ended = date
+                    self._finish(source)
             case "exiting":
-                self.finished = True
+                self._finish(source)
             case "exit_code":
                 self.exit_code, self.finished = int(match[1]), True
             case "saving" | "saved" | "scheduled":
@@ -192,6 +196,9 @@ class MegatronFacts:
                 self._fact("restored_step", int(match[2]), place)
             case "not_found":
                 self._fact("checkpoint_not_found", match[1].decode("utf-8", "replace"), place)
+
+    def _finish(self, source: Source) -> None:
+        self.finished, self.finished_at = True, self.finished_at or source.offset
 
     def _fact(self, key: str, value: Any, place: dict[str, int]) -> None:
         self.facts.setdefault(key, {"value": value, **place})

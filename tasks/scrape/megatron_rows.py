@@ -31,7 +31,7 @@ _AFTER = re.compile(
     rb"iteration +\d|validation |WARNING|INFO|Step Time |\w+: iteration)"
 )
 _NAMED = {
-    "lm loss": "loss", "lm-loss": "loss", "loss": "loss",
+    "lm loss": "loss", "lm-loss": "loss", "lm_loss": "loss", "loss": "loss",
     "throughput per GPU (TFLOP/s/GPU)": "tflops_per_device", "TFLOPs": "tflops_per_device",
     "compute per GPU (TFLOP/s/GPU)": "tflops_per_device",
     "tokens per GPU (tokens/s/GPU)": "tokens_per_s_per_device",

@@ -42,18 +42,18 @@ class RowTable:
     total: int | None = None
     last_step: int | None = None
     last_offset: int = -1
+    until: int = 0  # offset behind the last row
     before_window: int | None = None  # the step of the last row before the current window
     offsets: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     steps: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     _frames: list[pl.DataFrame] = field(default_factory=list)
     _forms: RowForms = field(default_factory=RowForms)
     _templates: list[Template] = field(default_factory=list)
-    _until: int = 0  # offset behind the last row
     _damaged: int = -ROW_LENGTH  # offset of the last head that was not read
 
     def add(self, window: Window) -> list[Span]:
         """Read the rows of a window; returns the stretches between them, in which other things may stand."""
-        begin = max(window.start, self._until - window.base)
+        begin = max(window.start, self.until - window.base)
         gaps = [(begin, len(window.data))] if begin < len(window.data) else []
         frames: list[pl.DataFrame] = []
         for template in list(self._templates):
@@ -87,7 +87,7 @@ class RowTable:
         gaps = _without(gaps, spans)
         self._refuse_headless(window, gaps, damaged)
         if gaps:
-            self._until = max(self._until, window.base + gaps[-1][0])
+            self.until = max(self.until, window.base + gaps[-1][0])
         return gaps
 
     def _read_template(

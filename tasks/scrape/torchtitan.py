@@ -37,6 +37,8 @@ _PATTERNS = {
     "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
     "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
     "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
+    # never asynchronous
+    "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
     "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
     "started": rb"Training starts at step:? (\d+)",
     "completed": rb"Training completed\b",
@@ -93,7 +95,7 @@ class TorchtitanReader:
             else:
                 self._note(name, match, window)
         self._find_headless(window)
-        self.tracebacks.take(window)
+        self.tracebacks.take(window, max(self._rows[-1], 0))
         if window.last:
             self._cut |= bool(window.data) and not window.data.endswith(b"\n")
 
@@ -285,11 +287,15 @@ class TorchtitanReader:
                 self.environment = self.environment.model_copy(update={"mesh": mesh or None})
             case "saving":
                 step = int(match[1]) if match[1] else self._last_step()
-                self.checkpoints.append(CheckpointEvent(step=step, **place))
+                if not self.checkpoints or self.checkpoints[-1].step != step:  # of the last step it says more
+                    self.checkpoints.append(CheckpointEvent(step=step, **place))
             case "saved" if self.checkpoints:
                 # with asynchronous saves this line ends the staging only: it is no commit
                 blocked = {"blocking_s": float(match[1])}
                 self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=blocked)
+            case "saved_last" if self.checkpoints:
+                whole = {"blocking_s": float(match[1]), "committed": True, "committed_line": source.line}
+                self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=whole)
             case "loading":
                 self.facts.setdefault("restored_from", {"value": match[1].decode("utf-8", "replace"), **place})
             case "started":

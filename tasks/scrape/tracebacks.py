@@ -1,7 +1,8 @@
 """Finds what ended a run of many ranks: the first failure after its last step, whichever rank it is from.
 
 The others only follow: collectives time out, and the launcher reports which child failed. What the launcher says is the
-cause only where no rank said anything: a rank that was killed has no last words.
+cause only where no rank said anything: a rank that was killed has no last words. Where the log tells of an eviction, a
+failure that may have come of it has the class of the eviction.
 """
 
 import re
@@ -10,23 +11,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tasks.records import LogError
-from tasks.scrape.causes import classify
-from tasks.scrape.ranks import rank_mark
-from tasks.scrape.window import OVERLAP, Window
+from tasks.scrape.anchors import find_named
+from tasks.scrape.causes import classify, is_explained
+from tasks.scrape.choose_death import join
+from tasks.scrape.exceptions import is_chained, is_ignored, read_exception, weakness
+from tasks.scrape.signals import signal_name
+from tasks.scrape.window import Window
 
 _HEADER = re.compile(rb"Traceback \(most recent call last\):")
-_RAISED = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
-_CHAINED = re.compile(rb"During handling of the above exception|The above exception was the direct cause")
-_IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
-_SLURM = re.compile(rb"slurmstepd: error: ([^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT)[^\n]{0,300})")
+_SLURM = re.compile(
+    rb"(?:slurmstepd: |\d\d\] )error: ([^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT)[^\n]{0,300})"
+)
 # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 _WATCHDOG = re.compile(rb"Watchdog caught collective operation timeout: [^\n]{1,400}")
 _TERMINATED = re.compile(
     rb"terminate called after throwing an instance of '([^'\n]{1,100})'\s{1,9}what\(\): +([^\n]{0,400})"
 )
-# torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's line
-_CHILD = re.compile(rb"exitcode {0,4}: (-\d{1,3})(?:\) local_rank: \d{1,9})?(?: \(pid: \d{1,12}\))?")
+# torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's line;
+# deepspeed/launcher/launch.py: `exits with return code = -9`
+_CHILD = re.compile(
+    rb"(?:exitcode {0,4}: |exits with return code = )(-\d{1,3})(?:\) local_rank: \d{1,9})?(?: \(pid: \d{1,12}\))?"
+)
+_JOINTS = (b"During handling of the above exception", b"The above exception was the direct cause")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
+_ALONE = ("usage", "fatal_python", "signal", "event")  # what is looked for behind the last row only
 
 
 @dataclass
@@ -34,13 +42,15 @@ class RankTracebacks:
     """The failures of a log, by the prefix of the rank that wrote them, in the order of their appearance."""
 
     found: list[tuple[bytes, LogError]] = field(default_factory=list)
+    refused: list[LogError] = field(default_factory=list)  # arguments
     killed: list[LogError] = field(default_factory=list)  # as the launcher tells it
+    events: list[LogError] = field(default_factory=list)  # evictions
+    weak: list[LogError] = field(default_factory=list)  # what need not have ended a process
 
-    def take(self, window: Window) -> None:
-        """Read the failures that start in a window."""
+    def take(self, window: Window, behind: int = 0) -> None:
+        """Read the failures that start in a window. behind: where its last row ends."""
         for match in _own(_HEADER, window):
-            before = window.data[max(0, match.start() - 400) : match.start()]
-            if not _IGNORED.search(before):
+            if not is_ignored(window.data, match.start()):
                 self._read(window, match.start())
         for match in _own(_SLURM, window):
             self._note(b"slurm", "slurmstepd", _text(match[1]), match.start(1), window)
@@ -53,57 +63,78 @@ class RankTracebacks:
             name = f"signal {number}"
             with suppress(ValueError):  # a number that is no signal here
                 name = signal.Signals(number).name
-            source = window.source(match.start())
-            message = f"a rank was ended by {name}: {_text(match[0])}"
-            kind = classify(f"{name}: {message}")
-            self.killed.append(LogError(type=name, message=message, line=source.line, offset=source.offset, kind=kind))
+            self.killed.append(_error(name, f"a rank was ended by {name}: {_text(match[0])}", match.start(), window))
+        for name, match in find_named(_ALONE, window, max(behind, window.start)):
+            self._note_alone(name, match, window)
 
     def cause(self, *, last_step: int, exit_code: int | None, finished: int | None = None) -> LogError | None:
         """What ended the run; nothing that a step was printed after did, nor what came after its end at `finished`."""
         if exit_code == 0:
             return None
-        late = [error for _, error in sorted(self.found, key=lambda hit: hit[1].offset) if error.offset > last_step]
-        killed = [error for error in self.killed if error.offset > last_step]
-        if finished is not None and exit_code is None:
-            late, killed = ([error for error in errors if error.offset < finished] for errors in (late, killed))
-        said = [error for error in late if error.type.rsplit(".", 1)[-1] not in _LAUNCHER]
-        return next(iter((*said, *killed, *late)), None)
+        until = finished if finished is not None and exit_code is None else None
+
+        def late(errors: list[LogError]) -> list[LogError]:
+            ordered = sorted(errors, key=lambda error: error.offset)
+            return [error for error in ordered if last_step < error.offset and (until is None or error.offset < until)]
+
+        found, events = late([error for _, error in self.found]), late(self.events)
+        said = [error for error in found if error.type.rsplit(".", 1)[-1] not in _LAUNCHER]
+        error = next(iter((*said, *late(self.refused), *late(self.killed), *events, *found, *late(self.weak))), None)
+        if error is None or not is_explained(error.kind, f"{error.type}: {error.message}"):
+            return error
+        for event in events:
+            if event.kind in ("preempted", "host_oom"):
+                why = join(error.why, f"line {event.line} says: {event.message}")
+                return error.model_copy(update={"kind": event.kind, "why": why})
+        return error
 
     def _read(self, window: Window, position: int) -> None:
-        data = window.data
-        begin = data.rfind(b"\n", 0, position) + 1
-        mark, _ = rank_mark(data[begin:position])
-        end, stop = data.find(b"\n", position), min(len(data), position + OVERLAP)
-        while 0 <= end < stop:
-            begin = end + 1
-            end = data.find(b"\n", begin, stop)
-            line = data[begin : end if end >= 0 else stop].rstrip()
-            prefix, text = rank_mark(line)
-            # between the lines of one rank stand those of others
-            if prefix != mark or not text or text[:1].isspace():
-                continue
-            raised = _RAISED.fullmatch(text)
-            if raised:
-                message = _text(raised[2] or b"").strip()
-                self._note(mark, raised[1].decode(), message, begin + len(prefix), window)
+        raised = read_exception(window.data, position)
+        if raised is None:
             return
+        error = _error(raised.type, raised.message, raised.position, window, text=raised.text)
+        error = error.model_copy(update={"detail": raised.detail})
+        weak = weakness(window.data, position)
+        if weak:
+            self.weak.append(error.model_copy(update={"why": f"raised {weak}"}))
+            return
+        # of a chain of exceptions of one rank the last is the one that ended it
+        if self._is_chained(window, position, raised.mark):
+            before = [index for index, (mark, _) in enumerate(self.found) if mark == raised.mark]
+            if before:
+                self.found[before[-1]] = (raised.mark, error)
+                return
+        self.found.append((raised.mark, error))
+
+    def _is_chained(self, window: Window, position: int, mark: bytes) -> bool:
+        if is_chained(window.data, position):
+            return True
+        # the lines of other ranks may stand between
+        earlier = [error.offset for other, error in self.found if other == mark]
+        begin = max(0, earlier[-1] - window.base) if mark and earlier else position
+        return any(window.data.find(mark + words, begin, position) >= 0 for words in _JOINTS)
 
     def _note(self, mark: bytes, kind: str, message: str, position: int, window: Window) -> None:
-        source = window.source(position)
-        error = LogError(
-            type=kind,
-            message=message,
-            line=source.line,
-            offset=source.offset,
-            kind=classify(f"{kind}: {message}" if message else kind),
-        )
-        # of a chain of exceptions of one rank the last is the one that ended it
-        for index, (other, earlier) in enumerate(self.found):
-            start = earlier.offset - window.base
-            if other == mark and start >= 0 and _CHAINED.search(window.data, start, position):
-                self.found[index] = (mark, error)
-                return
-        self.found.append((mark, error))
+        self.found.append((mark, _error(kind, message, position, window)))
+
+    def _note_alone(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        text = _text(match[0]).strip()
+        match name:
+            case "usage":
+                self.refused.append(_error("ArgumentError", _text(match[1] or match[2]), match.start(), window))
+            case "fatal_python":
+                self._note(b"python", "Fatal Python error", _text(match[1]).strip(), match.start(), window)
+            case "signal":
+                said = signal_name(next(_text(each) for each in match.groups() if each))
+                self.killed.append(_error(said, text, match.start(), window, text=f"{said}\n{text}"))
+            case "event":
+                self.events.append(_error(text.split(":")[0], text, match.start(), window, text=text))
+
+
+def _error(kind: str, message: str, position: int, window: Window, *, text: str = "") -> LogError:
+    source = window.source(position)
+    text = text or (f"{kind}: {message}" if message else kind)
+    return LogError(type=kind, message=message, line=source.line, offset=source.offset, kind=classify(text))
 
 
 def _own(pattern: re.Pattern[bytes], window: Window) -> list[re.Match[bytes]]:

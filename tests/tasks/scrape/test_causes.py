@@ -56,6 +56,40 @@ SEEN: list[tuple[DeathKind, str]] = [
         "RuntimeError: Resource exhausted: Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0",
     ),
     ("device_oom", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    # vllm-project/tpu-inference#3194, jax#7822
+    (
+        "device_oom",
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: E1001: CompileTimeScopedVmemOom: Ran out of scoped vmem: "
+        "33.56M of 32.00M",
+    ),
+    (
+        "device_oom",
+        "RuntimeError: Compilation failure: Aborting compilation early because it's unlikely to have enough memory. "
+        "Requires 3.47E, has 14.49G available.",
+    ),
+    # jax#29520
+    (
+        "not_implemented",
+        "ValueError: Mosaic failed to compile TPU kernel: Not Implemented: The last dim size is not 128 in original "
+        "base memref",
+    ),
+    # Ray: real-stanford/flingbot#11, WM-PO/WMPO#3
+    (
+        "host_oom",
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+    ),
+    ("host_oom", "raylet: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"),
+    # facebookresearch/mmf#441
+    (
+        "host_oom",
+        "RuntimeError: DataLoader worker (pid 263230) is killed by signal: Bus error. It is possible that dataloader's "
+        "workers are out of shared memory.",
+    ),
+    # SLURM: osc.edu, facebookincubator/submitit#1708, ZettaAI/zetta_utils#671
+    ("host_oom", "srun: error: o0616: task 0: Out Of Memory"),
+    ("preempted", "slurmstepd: *** JOB 608 ON n1 CANCELLED AT 2022-08-12T02:06:12 DUE TO JOB REQUEUE ***"),
+    ("timeout", "slurmstepd: *** JOB 494583 ON n1 CANCELLED AT 2024-04-20T09:09:37 DUE TO TIME LIMIT ***"),
+    ("killed", "slurmstepd: *** JOB 494583 ON n1 CANCELLED AT 2024-04-20T09:09:37 ***"),
     ("host_oom", "MemoryError"),
     (
         "host_oom",

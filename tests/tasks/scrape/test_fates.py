@@ -121,6 +121,14 @@ def test_an_exception_that_was_survived(logs: Any) -> None:
         ("Aborting training due to NaN loss.", "SystemExit", "Aborting training due to NaN loss."),
         ("Fatal Python error: Segmentation fault\n", "Fatal Python error", "Segmentation fault"),
         ("F0418 00:00:01.000000 1351 client.h:80] Terminating process because", "Fatal", "Terminating process because"),
+        # google/grain#802, pytorch/xla#7138, jax#19603
+        ("2025-04-05 18:39:10.838153: F external/xla/xla/a.h:80] Terminating", "Fatal", "Terminating"),
+        ("F0000 00:00:1716973077.466057    9049 a.cc:487] Non-OK-status: status", "Fatal", "Non-OK-status: status"),
+        (
+            "*** SIGFPE (@0x7f4c7a8872ec), see go/stacktraces#s15 received by PID 23844 (TID 23844) on cpu 16;",
+            "SIGFPE",
+            "*** SIGFPE (@0x7f4c7a8872ec), see go/stacktraces#s15 received by PID 23844 (TID 23844) on cpu 16;",
+        ),
     ],
 )
 def test_other_last_words(logs: Any, text: str, kind: str, message: str) -> None:

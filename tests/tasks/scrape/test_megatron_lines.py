@@ -34,6 +34,8 @@ PRIMUS = "[20251202 06:56:28][rank-7/8][INFO ] [--------trainer.py:2560] : itera
 SRUN = "1:  iteration       25/73242187 | consumed samples:           50 | elapsed time per iteration (ms): 87.0 | learning rate: 1.638E-08 | global batch size:     2 | lm loss: 1.086954E+01 | loss scale: 4294967296.0 | grad norm: 0.000 | number of skipped iterations:   0 | number of nan iterations:   0 |"
 # a fork that logs what each codebook loses
 CODEBOOKS = " iteration      100/     100 | consumed samples:         1600 | elapsed time per iteration (ms): 87.0 | lm loss: 1.320000E+01 | text loss: 8.420000E+00 | audio loss mean: 5.000000E+00 | audio loss k0: 4.790000E+00 | loss scale: 1.0 | grad norm: 5.7 |"
+# EleutherAI/gpt-neox, megatron/logging.py
+NEOX = " samples/sec: 3.456 | iteration       10/  320000 | elapsed time per iteration (ms): 1157.4 | learning rate: 6.000E-06 | approx flops per GPU: 31.2TFLOPS | lm_loss: 1.077133E+01 | loss scale: 4096.0 | number of skipped iterations:   0 | number of nan iterations:   0 |"
 # Megatron-LM's megatron/rl: there is no last iteration
 ENDLESS = " iteration       12/infinity | consumed samples:          384 | elapsed time per iteration (ms): 0.0 | learning rate: 1.000E-06 | global batch size:    32 | lm loss: 1.217154E-02 | loss scale: 1.0 | grad norm: 0.173 | number of nan iterations:   0 |"
 
@@ -56,6 +58,7 @@ def read(*lines: str) -> RunReading:
         (CORE, 5, 15.8, 13.4424, 490.0, None),
         (PRIMUS, 4408, 13.1, 0.004142716, 579.4, 10005.5),
         (SRUN, 25, 0.087, 10.86954, None, None),
+        (NEOX, 10, 1.1574, 10.77133, None, None),
         (CODEBOOKS, 100, 0.087, 13.2, None, None),
         (ENDLESS, 12, 0.0, 0.01217154, None, None),
     ],
@@ -161,6 +164,17 @@ def test_memory_timers_and_parameters() -> None:
     assert run.timers["line"].to_list() == [6, 6, 6, 6, 8]
 
 
+def test_the_memory_row_of_the_first_versions() -> None:
+    # NVIDIA/Megatron-LM issue 5
+    run = read(
+        FIRST,
+        "after 100 iterations memory (MB) | allocated: 5133.326171875 | max allocated: 7899.060546875 | cached: 9324.0 | max cached: 9324.0",
+    )
+    assert run.rank_memory.drop("offset").rows(named=True) == [
+        {"rank": 0, "iterations": 100, "allocated_mb": 5133.326171875, "max_allocated_mb": 7899.060546875, "cached_mb": 9324.0, "max_cached_mb": 9324.0, "line": 2}
+    ]  # fmt: skip
+
+
 def test_memory_rows_that_lack_numbers() -> None:
     """A row has the numbers that it printed, in the table and in JSON, whatever the others of its rank have."""
     run = read(
@@ -238,6 +252,19 @@ CHILD = [
         (["E1223 05:18:02.971000 3304089 site-packages/torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: -11) local_rank: 0 (pid: 3304209) of binary: python3.12"], "SIGSEGV", 2),
         (["terminate called after throwing an instance of 'c10::AcceleratorError'", "  what():  CUDA error: misaligned address", *CHILD], "c10::AcceleratorError", 2),
         (["slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0. Some of the step tasks have been OOM Killed."], "slurmstepd", 2),
+        # NVIDIA-NeMo/Megatron-Bridge issue 3427: SLURM with its own time
+        (["[2026-04-20T03:25:23.011] error: *** STEP 1942963.1 ON n1 CANCELLED AT 2026-04-20T03:25:23 DUE TO TIME LIMIT ***"], "slurmstepd", 2),
+        (["srun: error: o0616: task 0: Out Of Memory"], "srun", 2),
+        (["srun: error: o0616: tasks 0-3: Killed"], "SIGKILL", 2),
+        # saforem2/ezpz issue 210
+        (["x4112c1s0b0n0: rank 0 died from signal 11 and dumped core", "x4112c1s0b0n0: rank 4 died from signal 9"], "SIGSEGV", 2),
+        (["mpirun noticed that process rank 3 with PID 0 on node a exited on signal 9 (Killed)."], "SIGKILL", 2),
+        (["[2023-07-05 15:08:29,918] [ERROR] [launch.py:321:sigkill_handler] ['python3'] exits with return code = -9"], "SIGKILL", 2),
+        # Lightning-AI/pytorch-lightning issue 20434
+        (["./pretrain.sh: line 184: 2324239 Aborted                 (core dumped) python a.py"], "SIGABRT", 2),
+        # alibaba/Pai-Megatron-Patch issue 21
+        (["finetune.py: error: unrecognized arguments: --DDP-impl local", *CHILD[:3]], "ArgumentError", 2),
+        (["Fatal Python error: Segmentation fault", "", "Current thread 0x00007f (most recent call first):"], "Fatal Python error", 2),
         (["slurmstepd: error: *** JOB 123 ON node1 CANCELLED AT 2024-05-01T10:00:00 DUE TO TIME LIMIT ***"], "slurmstepd", 2),
         (["[rank1]: Traceback (most recent call last):", '[rank1]:   File "a.py", line 1', "[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", WATCHDOG, *CHILD], "RuntimeError", 4),
     ],
@@ -250,6 +277,38 @@ def test_cause_of_death(lines: list[str], kind: str, line: int) -> None:
 
 def test_what_a_step_followed_was_no_death() -> None:
     assert read(WATCHDOG, CORE).error is None
+    assert read("srun: error: o0616: task 0: Out Of Memory", CORE).error is None
+
+
+def test_what_came_after_the_end_was_no_death() -> None:
+    # NVIDIA-NeMo/Megatron-Bridge issue 3427: it does not exit, and is cancelled eight minutes later
+    done = "[after training is done] datetime: 2026-04-20 03:17:08"
+    late = "slurmstepd: error: *** STEP 1942963.1 ON n1 CANCELLED AT 2026-04-20T03:25:23 DUE TO TIME LIMIT ***"
+    assert read(CORE, done, late).error is None
+
+
+def test_an_eviction_explains_what_may_have_come_of_it() -> None:
+    evicted = "The node was low on resource: memory. Container main was using 35505620Ki"
+    error = read(CORE, evicted, *CHILD).error
+    assert error is not None
+    assert (error.type, error.kind, error.line) == ("SIGKILL", "host_oom", 13)
+    assert "line 2 says" in error.why
+
+
+def test_the_exception_of_a_worker_of_ray() -> None:
+    # THUDM/slime issue 795: its frames follow that of the driver, without a header of their own
+    error = read(
+        CORE,
+        "Traceback (most recent call last):",
+        '  File "/root/slime/train.py", line 106, in <module>',
+        "    train(args)",
+        "ray.exceptions.RayTaskError(RuntimeError): ray::MegatronTrainRayActor.train() (pid=2407496, ip=172.17.0.2)",
+        '  File "/root/Megatron-LM/megatron/core/rerun_state_machine.py", line 500, in validate_result',
+        "    raise RuntimeError(full_message)",
+        "RuntimeError: Rank 3, iteration 29: Unexpected result nan (message='found NaN in local forward loss')",
+    ).error
+    assert error is not None
+    assert (error.type, error.kind, error.line) == ("RuntimeError", "nan", 8)
 
 
 @pytest.mark.parametrize("line", [CORE, PRIMUS, BERT, SECONDS, ARGONNE, NO_LOSS])

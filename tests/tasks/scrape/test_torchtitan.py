@@ -76,6 +76,20 @@ def test_facts() -> None:
     assert run.steps["step"].to_list() == [1, 2]
 
 
+def test_the_checkpoint_of_the_last_step() -> None:
+    # pytorch/torchtitan pull request 3393: two lines tell of it, and it is never asynchronous
+    run = read(
+        line(49),
+        line(50),
+        HEAD + "Saving the checkpoint.",
+        HEAD + "Saving a full checkpoint at last step, step 50.",
+        HEAD + "Last step checkpoint completed in 0.52s",
+        HEAD + "Training completed",
+    )
+    (event,) = run.checkpoints
+    assert (event.step, event.line, event.blocking_s, event.committed, event.committed_line) == (50, 3, 0.52, True, 5)
+
+
 def test_the_rank_that_sees_the_loss_is_read() -> None:
     last = "[rank4]:" + line(1)[8:]
     run = read(line(1, -1.0), last, line(2, -1.0), last.replace("step:  1", "step:  2"))
