@@ -23,6 +23,8 @@ _WORDS, _TIMES = ("insertId", "logName", "severity"), ("timestamp", "receiveTime
 _BLANK = re.compile(r"\s")
 # what begins a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
+# what stands behind that in most of them: of a line that lost its begin
+_BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|\bloss: +-?\d\S* +(?:grad_norm|memory):")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 # `stamp`, then `order` (the insertId), then `number` is the order in which Cloud Logging itself shows entries;
@@ -32,6 +34,11 @@ ENTRIES = pl.Schema({
     "open": pl.Boolean,
 })  # fmt: skip
 type Entry = tuple[str, str, int, str, str, bool]
+
+
+def count_steps(text: str) -> int:
+    """How many step lines a text holds, or pieces of one."""
+    return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
 
 
 def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -48,7 +55,7 @@ def read_json(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[
             replaced.extend(
                 str(item)
                 for key, item in items
-                if item != value[key] and (key in PARTS or (isinstance(item, str) and STEP.search(item)))
+                if item != value[key] and (key in PARTS or (isinstance(item, str) and count_steps(item)))
             )
         return value
 
@@ -92,9 +99,11 @@ def read_csv(chunks: Iterable[bytes], lose: Callable[[str], None]) -> Iterator[d
             continue
         text = row.get("textPayload") or next((row[key] for key in row if key and _is_payload(key) and row[key]), "")
         cells = [cell for value in row.values() for cell in (value if isinstance(value, list) else [value]) if cell]
-        misplaced = [cell for cell in cells if cell != text and STEP.search(cell)]
+        misplaced = [cell for cell in cells if cell != text and count_steps(cell)]
         if misplaced:  # a quote or a line break was lost, or a comma is one too many: the text went into other columns
             lose(",".join(misplaced))
+        elif None in row.values() or None in row:
+            lose(",".join(cells))  # a row of another length: the text may be in any of its cells, or lack some
         labels = {"pod_name": row.get("resource.labels.pod_name") or ""}
         yield {**row, "textPayload": text, "resource": {"labels": labels}}
 
@@ -146,7 +155,7 @@ def _entry_or_loss(value: dict[str, Any], number: int, lose: Callable[[str], Non
 def _is_misplaced(key: str, text: str) -> bool:
     """Whether a value is part of a log's text: of two entries, the first until there and the second from there on."""
     odd = (key in _WORDS and _BLANK.search(text)) or (key in _TIMES and text and not sortable(text))
-    return bool(odd or STEP.search(text))
+    return bool(odd or count_steps(text))
 
 
 def _entry_of(value: dict[str, Any], number: int) -> Entry | None:

@@ -174,7 +174,7 @@ def read_field(match: re.Match[bytes]) -> Field | None:
 
 def shape_of(text: str, width: int) -> Shape:
     """How a value of so many characters, padding included, is printed."""
-    if text.isdigit():
+    if text.lstrip("+-").isdigit():
         return Shape("whole", (width,) if width > len(text) else (0,))
     if found := _FIXED.fullmatch(text):
         return Shape("fixed", (len(found[1]),))

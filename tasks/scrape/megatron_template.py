@@ -68,6 +68,8 @@ def template_of(data: bytes, row: Row) -> Template | None:
     columns = [Column("step", "whole")]
     for field in row.fields:
         pattern, kinds = _pattern(field)
+        if "word" in kinds and any(isinstance(value, int | float) for _, value in field.values):
+            return None
         names = [name_of(field.key), AVERAGE.format(name_of(field.key))]
         columns += [Column(name, kind) for name, kind in zip(names, kinds, strict=False)]
         parts += [re.escape(field.literal), pattern, rb" \|"]
@@ -106,9 +108,11 @@ def _pattern(field: Field) -> tuple[bytes, list[str]]:
         return rb" {0,40}(%s)" % _ANY, ["number"]
     if shape.kind == "whole" and number != "time" and field.values[0][0] == field.key:
         return _whole(field, b" |"), ["whole"]
+    if shape.kind == "whole":
+        return rb" {0,40}(0|[1-9]\d{0,14})", [number]
     kinds = shape.kind.split("/")
     if not set(kinds) <= {"fixed", "exponent"}:
-        return rb" {0,40}([^\s|]{1,80})", ["word"]
+        return rb" {0,40}([^\s|]{1,80})", ["word"]  # of which no number is made
     tail = b"" if number == "time" else _OPEN
     parts = [rb"(%s%s)" % (_decimals(kind, count), tail) for kind, count in zip(kinds, shape.digits, strict=True)]
     padding = rb" {0,40}" if field.is_padded else b""

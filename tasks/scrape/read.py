@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks.records import LogReading, RunReading
 from tasks.scrape.clean import CleanText
 from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
-from tasks.scrape.entries import STEP
+from tasks.scrape.entries import count_steps
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.guide import is_guide, split_excerpts
 from tasks.scrape.page import is_page, read_page
@@ -116,7 +116,7 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
                 runs.append(_read_chunks(text, source or stem, name, is_export=len(found.logs) > 1))
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
-                if steps := sum(len(STEP.findall(chunk.decode("utf-8", "replace"))) for chunk in text()):
+                if steps := sum(count_steps(chunk.decode("utf-8", "replace")) for chunk in text()):
                     found.lost.append(steps)
         for index, run in enumerate(runs):
             coverage = run.coverage.model_copy(update={"unwrapped": tuple(found.wrappings)})

@@ -11,7 +11,7 @@ from functools import partial
 
 from tasks.scrape import cri
 from tasks.scrape.clean import CleanText
-from tasks.scrape.entries import MARKS, STEP, frames_of, read_csv
+from tasks.scrape.entries import MARKS, count_steps, frames_of, read_csv
 from tasks.scrape.json_blocks import read_json_blocks
 from tasks.scrape.ordered import OrderedEntries
 from tasks.scrape.recode import UTF16, from_utf16, has_no_breaks, without_no_breaks
@@ -46,7 +46,7 @@ class Unwrapped:
     def lose(self, text: str) -> None:
         """Remember that an entry with this text was damaged and left out."""
         if text.strip(" \t\r\n,]"):  # what closes the export is none
-            self.lost.append(len(STEP.findall(text)))
+            self.lost.append(count_steps(text))
 
 
 @contextmanager

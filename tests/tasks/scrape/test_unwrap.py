@@ -211,6 +211,33 @@ def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
     assert not run.coverage.complete
 
 
+def test_a_row_of_a_csv_whose_text_was_cut_into_several_is_told(log: bytes) -> None:
+    """Where the cells are too few, the text may stand in the first of them, and the time in the second."""
+    rows = as_csv(log).split(b"\r\n")
+    (place,) = (n for n, row in enumerate(rows) if b"completed step: 7," in row)
+    for rest in (b"completed step: 7,", b"seconds"):  # all of the line without its begin, and a piece of it
+        row = rows[place]
+        cut = row[: row.index(b"completed step")] + b"\r\n" + row[row.index(rest) + len(rest) :].replace(b'"', b"")
+        (run,) = scrape_text(b"\r\n".join([*rows[:place], cut, *rows[place + 1 :]]), name="log").runs
+        assert 7 not in run.steps["step"].to_list()
+        assert not run.coverage.complete
+        assert run.coverage.step_lines_seen > run.coverage.step_lines_parsed
+
+
+def test_a_step_line_of_a_source_that_shows_nothing_else_is_told(logs: Any) -> None:
+    """Two pods, of which one says a single line, damaged so that it is that of no trainer."""
+    said = [("a", line) for line in logs.framed(*logs.steps(10)).decode().splitlines()]
+    (step,) = (line for _, line in said if "completed step: 7," in line)
+    for line, count in ((step[step.index("d step") :], 1), ("a container beside the trainer's", 0)):
+        entries = [
+            {"insertId": f"{n:06d}", "textPayload": text, "resource": {"labels": {"pod_name": pod}}}
+            for n, (pod, text) in enumerate([*said, ("b", line)])
+        ]
+        (run,) = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="log").runs
+        assert run.coverage.step_lines_seen - run.coverage.step_lines_parsed == count
+        assert run.coverage.complete == (count == 0)
+
+
 def test_a_line_that_lost_its_pod_is_told(logs: Any) -> None:
     names = (b"[pod/a/main] ", b"[pod/b/main] ")
     lines = [name + line for name in names for line in logs.framed(*logs.steps(10)).splitlines(keepends=True)]
@@ -269,8 +296,8 @@ def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
     [
         (b"\x1f\x8b\x08\x00garbage that is no archive", r"log: is a damaged gzip file: .*; copy it again"),
         (b"\x28\xb5\x2f\xfdgarbage that is no archive", r"log: is a damaged zstd file: .*; copy it again"),
-        (gzip.compress(b"dear diary\n"), r"log: there is no training log in it"),
-        (gzip.compress(b"a\0\1b\n"), r"log:1: is not text"),
+        (gzip.compress(b"dear diary\n", mtime=0), r"log: there is no training log in it"),
+        (gzip.compress(b"a\0\1b\n", mtime=0), r"log:1: is not text"),
         (json.dumps([{"textPayload": "dear diary", "timestamp": "x"}]).encode(), r"log: there is no training log"),
         (b'[{"textPayload": 3}]', r"log: is an export without entries that hold text; export the logs again"),
     ],
