@@ -23,8 +23,10 @@ _VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}):( {0,9}[^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = rb"[-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
 _PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: as wide as a number with one digit, a sign and a point before the decimals
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: as wide as a number with one digit, a sign and a point before the decimals,
+# and so is what is no number
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "memory": (2,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
+WHOLE_WIDTH = 3  # a digit, a sign and a point
 _PADDED = frozenset({"loss", "grad_norm", "memory"})
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
 _MEMORY = re.compile(rb"((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
@@ -313,14 +315,18 @@ class TorchtitanReader:
 
 
 def _form_of(fields: list[tuple[str, bytes]]) -> Form:
-    return tuple((key, _decimals(text.strip())) for key, text in fields)
+    return tuple((key, _decimals(key, text)) for key, text in fields)
 
 
-def _decimals(text: bytes) -> int | None:
+def _decimals(key: str, printed: bytes) -> int | None:
+    """How many decimals a number has, or has room for; None where it does not show."""
+    text = printed.strip()
     plain = _PLAIN.fullmatch(text)
     if plain is None:
         return 2 if _MEMORY.fullmatch(text) else None
-    return len(plain[1] or b"") if plain[0][-2:-1].isdigit() or plain[0][:1].isdigit() else None
+    if plain[0][-2:-1].isdigit() or plain[0][:1].isdigit():
+        return len(plain[1] or b"")
+    return len(printed) - 1 - WHOLE_WIDTH if key in _PADDED else None
 
 
 def _fitting(trusted: list[Form]) -> Callable[[Form], bool]:
@@ -347,8 +353,8 @@ def _is_usual(key: str, printed: bytes) -> bool:
     digits = number.strip()
     if digits.endswith(b"s") and key in _PADDED | _THOUSANDS | {"mfu"}:
         return False  # none of these is a time
-    if not digits[-1:].isdigit() and not digits.endswith(b"%"):
-        return True  # no number
+    if not digits[-1:].isdigit() and not digits.endswith(b"%"):  # no number
+        return key not in _PADDED or len(number) - WHOLE_WIDTH in _DECIMALS[key]
     if key in _THOUSANDS | {"mfu"} and number.startswith((b" ", b"-")):
         return False  # they are neither padded nor negative
     whole, _, fraction = digits.rstrip(b"%").partition(b".")
@@ -358,5 +364,5 @@ def _is_usual(key: str, printed: bytes) -> bool:
         return False
     if key not in _PADDED:
         return True
-    width = len(fraction) + 3
+    width = len(fraction) + WHOLE_WIDTH
     return len(number) >= width and (len(number) == width or not number.startswith(b" "))

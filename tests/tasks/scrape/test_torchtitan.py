@@ -186,6 +186,16 @@ def test_a_loss_that_lost_a_digit_beside_losses_that_are_none() -> None:
     assert read(*rows).steps["step"].to_list() == [1, 2, 4, 5]
 
 
+@pytest.mark.parametrize(("printed", "read_as"), [("     inf", [1, 2, 3]), ("    inf", [1, 3]), ("   -inf", [1, 3])])
+def test_a_loss_that_is_none_is_as_wide_as_the_others(printed: str, read_as: list[int]) -> None:
+    """One that is narrower may have lost its sign."""
+    rows = [line(number) for number in (1, 2, 3)]
+    rows[1] = rows[1].replace(" 8.50000", printed)
+    assert printed in rows[1]
+    run = read(*rows)
+    assert (run.steps["step"].to_list(), run.coverage.step_lines_seen) == (read_as, 3)
+
+
 def test_a_row_in_the_middle_of_another() -> None:
     """The step of the second is no field of the first."""
     rows = [line(number) for number in (1, 2, 3)]
