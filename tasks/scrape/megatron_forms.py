@@ -108,7 +108,7 @@ class RowForms:
         form = form_of(row)
         if form in self.seen:
             return True
-        if any(key in self._usual and shape not in _ALWAYS[key] and shape.kind != "open" for key, shape in form.fields):
+        if any(key in self._usual and shape not in _PLAIN[key] and shape.kind != "open" for key, shape in form.fields):
             return False
         return len(self.seen) < FORMS_MOST and len(self._keys.union(row.keys)) <= KEYS_MOST
 
@@ -116,7 +116,7 @@ class RowForms:
         """Note rows of a form, of which `row` is one."""
         seen = self.seen.setdefault(form, Seen(row))
         self._keys.update(form.keys)
-        self._usual.update(key for key, shape in form.fields if key not in WIDTHS and shape in _ALWAYS.get(key, ()))
+        self._usual.update(key for key, shape in form.fields if key not in WIDTHS and shape in _PLAIN.get(key, ()))
         seen.count += len(steps)
         if len(seen.steps) < TRUSTED_FROM:
             seen.steps.update(steps)

@@ -22,6 +22,8 @@ HEAD = 1 << 20  # bytes in which a log must show what it is
 # what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
 # fill what a crash, or a log that was cut under its writer, left empty
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
+# of the step lines, and so many: where damage is in the archive, one byte of it is in every line that was like another
+RUINED, RUINED_FROM = 0.25, 8
 WHOLE_UP_TO = 64 << 20  # documents around logs are read whole; nobody saves a page larger than this
 
 
@@ -127,6 +129,13 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
                 told = {"unwrapped": (*coverage.unwrapped, lost), "step_lines_seen": seen, "complete": False}
                 coverage = coverage.model_copy(update=told)
             runs[index] = run.model_copy(update={"coverage": coverage})
+            missing = coverage.step_lines_seen - coverage.step_lines_parsed
+            if not found.checked and missing >= max(RUINED_FROM, RUINED * coverage.step_lines_seen):
+                raise LogFormatError(
+                    f"{name}: {missing} of its {coverage.step_lines_seen} step lines are damaged, and zstd was not "
+                    "told to add a checksum, without which nobody knows whether the others are; copy it again, or "
+                    "unpack it (zstd -d) and give the text, if you trust it"
+                )
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
     return tuple(runs)

@@ -62,6 +62,15 @@ def unzstd(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
         raise LogFormatError(f"{name}: is a damaged zstd file: {error}; copy it again") from error
 
 
+def has_checksum(head: bytes) -> bool:
+    """Whether damage to a zstd file shows in itself; `head` is how it begins. The zstd tool adds a checksum to what it
+    packs, and most libraries do not."""
+    try:
+        return bool(zstandard.get_frame_parameters(head).has_checksum)
+    except zstandard.ZstdError:  # it will be refused
+        return True
+
+
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     unpacker, packed = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True), 0
     for piece in _pieces(chunks):

@@ -15,7 +15,7 @@ from tasks.scrape.entries import MARKS, count_steps, frames_of, read_csv
 from tasks.scrape.json_blocks import read_json_blocks
 from tasks.scrape.ordered import OrderedEntries
 from tasks.scrape.recode import UTF16, from_utf16, has_no_breaks, without_no_breaks
-from tasks.scrape.unpack import GZIP, ZSTD, gunzip, unzstd
+from tasks.scrape.unpack import GZIP, ZSTD, gunzip, has_checksum, unzstd
 
 type Chunks = Callable[[], Iterator[bytes]]
 
@@ -38,6 +38,7 @@ class Unwrapped:
     logs: dict[str, CleanText]
     wrappings: dict[str, None]  # filled while the text is read: colours may come late
     lost: list[int] = field(default_factory=list)  # of each entry that was left out, how many step lines it holds
+    checked: bool = True  # damage to the archive would have shown
 
     def note(self, wrapping: str) -> None:
         """Remember a wrapping that was found."""
@@ -52,7 +53,8 @@ class Unwrapped:
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     """Unwrap a file that `raw` reads from its start as often as called. Raises LogFormatError for damaged archives."""
-    labels, chunks = unpack(raw, _head(raw), name)
+    packed = _head(raw)
+    labels, chunks = unpack(raw, packed, name)
     wrappings = dict.fromkeys(labels)
     head = _head(chunks)
     if has_no_breaks(head):
@@ -60,7 +62,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
         chunks = _piped(chunks, without_no_breaks)
         head = _head(chunks)
     with ExitStack() as stack:
-        found = Unwrapped({}, wrappings)
+        found = Unwrapped({}, wrappings, checked=not packed.startswith(ZSTD) or has_checksum(packed))
         for source, text in _sources(head, chunks, found, stack).items():
             found.logs[source] = CleanText(text, found.note)
         try:

@@ -291,6 +291,23 @@ def test_a_cut_archive_is_read_as_far_as_it_goes(log: bytes) -> None:
     assert not run.coverage.complete
 
 
+def test_damage_to_an_archive_that_cannot_tell(log: bytes) -> None:
+    """A byte of it stands in every line that was like another, and in most of them it does not show."""
+    packed, refused = zstandard.compress(log), 0
+    for place in range(20, len(packed), 7):
+        damaged = packed[:place] + bytes([packed[place] ^ 16]) + packed[place + 1 :]
+        try:
+            coverage = scrape_text(damaged, name="log").runs[0].coverage
+            assert coverage.step_lines_parsed > 0.75 * coverage.step_lines_seen or coverage.step_lines_seen < 11
+        except LogFormatError as error:
+            refused += "step lines are damaged" in str(error)
+    assert refused
+    checked = zstandard.ZstdCompressor(write_checksum=True).compress(log)
+    place = len(checked) // 2
+    with pytest.raises(LogFormatError, match="is a damaged zstd file"):
+        scrape_text(checked[:place] + bytes([checked[place] ^ 16]) + checked[place + 1 :], name="log")
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
