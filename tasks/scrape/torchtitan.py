@@ -23,8 +23,8 @@ _VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}):( {0,9}[^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = rb"[-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.(\d+))?(?:[eE][-+]?\d+)?|nan|inf)"
 _PLAIN = re.compile(_NUMBER + rb"(%|s)?", re.IGNORECASE)
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: as wide as a number with one digit, a sign and a point before the decimals;
-# what is no number is as wide
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: as wide as a digit, a sign and a point before the decimals are, and so is
+# what is no number
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "memory": (2,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 WHOLE_WIDTH = 3  # a digit, a sign and a point
 _PADDED = frozenset({"loss", "grad_norm", "memory"})
