@@ -39,7 +39,7 @@ class Xpk(Frozen):
     num_slices: Annotated[int, Field(ge=1, le=256)] = 1
     priority: Literal["very-low", "low", "medium", "high", "very-high"] = "medium"
     namespace: Word = "default"
-    context: Word | None = None  # of the kubeconfig; not set: the current one
+    context: Word | None = None  # of the kubeconfig; not set: gke_PROJECT_REGION_CLUSTER
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
     attempts: Annotated[int, Field(ge=1, le=100)] = 3  # how often a run begins, where its machines are taken from it
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint

@@ -1,7 +1,7 @@
 """Speaks to a cluster's API server: JSON objects in and out, log streams as bytes, and errors that say what to type."""
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import urllib3
 from kubernetes.client import Configuration
-from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
+from yaml import YAMLError  # type: ignore[import-untyped]  # the reader that kubernetes has
 
 from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
@@ -154,23 +155,35 @@ def choose_context(settings: Xpk) -> str | None:
     """
     if settings.context is not None:
         return settings.context
-    try:
-        contexts: list[Mapping[str, Any]] = list_kube_config_contexts()[0]  # type: ignore[no-untyped-call]
-    except ConfigException:
-        contexts = []
+    known = _contexts()
     region = settings.zone.rpartition("-")[0]
     names = [f"gke_{settings.project}_{place}_{settings.cluster}" for place in (settings.zone, region)]
-    for context in contexts:
-        if context["name"] in names:
-            return str(context["name"])
+    for name in known:
+        if name in names:
+            return name
     try:
         load_incluster_config(Configuration())  # type: ignore[no-untyped-call]
     except ConfigException as error:
+        holds = f"holds the contexts {', '.join(known)}, and none of" if known else "knows no"
         raise LaunchError(
-            f"the kubeconfig knows no cluster {settings.cluster}: `gcloud container clusters get-credentials "
+            f"the kubeconfig {holds} cluster {settings.cluster}: `gcloud container clusters get-credentials "
             f"{settings.cluster} --location {region} --project {settings.project}`, or set `context` of the target"
+            + (" to one of them" if known else "")
         ) from error
     return None
+
+
+def _contexts() -> list[str]:
+    """The names of the kubeconfig's contexts, whether or not one of them is the current one. Raises LaunchError."""
+    place = str(kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+    try:
+        merged = kube_config.KubeConfigMerger(place).config  # type: ignore[no-untyped-call]
+        return [str(context["name"]) for context in merged["contexts"]] if merged is not None else []
+    except (ConfigException, OSError, YAMLError, AttributeError, LookupError, TypeError) as error:
+        raise LaunchError(
+            f"the kubeconfig {place} cannot be read: {' '.join(str(error).split())}; mend it, or move it away "
+            "and write it anew with `gcloud container clusters get-credentials`"
+        ) from error
 
 
 @lru_cache(maxsize=16)
@@ -182,7 +195,7 @@ def connect(context: str | None, namespace: str) -> KubeApi:
             load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             load_kube_config(context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
+    except (ConfigException, OSError, YAMLError) as error:
         raise LaunchError(
             f"the kubeconfig cannot be used for {context or 'this pod'}: {error}; `kubectl config get-contexts` shows "
             "what it holds, `gcloud container clusters get-credentials` adds a cluster"
