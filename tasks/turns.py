@@ -31,9 +31,13 @@ def turn_of(
     """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
 
     `wait` is told again and again what is waited for, and may raise. In a bucket, the run of a machine whose flow run
-    is over is taken over, with all that it has left there.
+    is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
+    which was put back into the queue.
     Raises StoreError if somebody works on it of whom this flow's server knows nothing.
     """
+
+    def is_over(others: tuple[str, ...]) -> bool:
+        return not set(others).isdisjoint(flow_runs) or any(life_of(flow_run) == "over" for flow_run in others)
 
     def pause(why: str, seconds: float) -> None:
         wait(f"{plan.run_name}: {why}; waiting for it")
@@ -42,11 +46,7 @@ def turn_of(
     with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
         while (finished := _finished(directory)) is None:
             try:
-                directory.claim(
-                    flow_runs,
-                    is_over=lambda others: any(life_of(flow_run) == "over" for flow_run in others),
-                    checkpoints=plan.backend != "xpk",
-                )
+                directory.claim(flow_runs, is_over=is_over, checkpoints=plan.backend != "xpk")
                 break
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):

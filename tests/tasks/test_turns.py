@@ -135,6 +135,20 @@ def test_in_a_bucket_a_run_is_taken_over_once_its_flow_run_is_over(
         first.check_claim()
 
 
+@pytest.mark.parametrize("flow_runs", [("one",), ("a cell's second", "night")])
+def test_in_a_bucket_a_flow_run_in_another_pod_does_not_wait_for_itself(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory], flow_runs: tuple[str, ...]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        pass  # evicted, and put back into the queue
+    with turn_of(plan, second, flow_runs, life_of=lambda flow_run: "running", wait=never) as finished:
+        assert finished is None
+        second.check_claim()
+    with pytest.raises(StoreError, match="taken over"):
+        first.check_claim()
+
+
 @pytest.mark.usefixtures("quick")
 def test_in_a_bucket_the_second_machine_finds_the_firsts_record(
     make_plan: MakePlan, machine: Callable[[str], RunDirectory]
