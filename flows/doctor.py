@@ -17,7 +17,7 @@ from rich.markup import escape
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.check import find_obstacles
-from tasks.store import StoreError, open_store
+from tasks.store import StoreError, check_place
 from tasks.trainers.maxtext import find_maxtext
 from tasks.trainers.place import PYTHON_VARIABLE
 
@@ -52,13 +52,13 @@ def _machine(out: str) -> Iterator[tuple[State, str]]:
     enough: State = "ok" if memory > LEAST_FREE_GB else "missing"
     yield enough, f"{os.cpu_count()} cores, {memory:.0f} GB of memory free"
     try:
-        store = open_store(out)
+        address, folder = check_place(out)
     except StoreError as error:
         yield "missing", str(error)
         return
-    free = shutil.disk_usage(store.path).free / 1e9
-    here = f" in {store.path}, where runs are worked on" if store.mirror else ""
-    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{store.address}: can be written, {free:.0f} GB free{here}"
+    free = shutil.disk_usage(folder).free / 1e9
+    here = f" in {folder}, where runs are worked on" if "://" in address else ""
+    yield ("ok" if free > LEAST_FREE_GB else "missing"), f"{address}: can be written, {free:.0f} GB free{here}"
 
 
 def _prefect() -> Iterator[tuple[State, str]]:

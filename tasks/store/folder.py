@@ -4,6 +4,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
@@ -99,26 +100,62 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
-    if "://" in str(out) or str(out).startswith("gs:"):
-        raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
-    path = Path(out).expanduser().absolute()
+    path = _local(out)
     if reading:
         return _look_into(path)
     made = [p for p in (path, *path.parents) if not os.path.exists(p)]  # never raises, however long the name
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path) as probe:
-            probe.write(b"x")
-            probe.flush()
+        _try_to_write(path)
     except OSError as error:
         for folder in made:
             if os.path.isdir(folder):
                 folder.rmdir()
-        reason = error.strerror or str(error)
-        raise StoreError(
-            f"output folder {path}: files cannot be written there ({reason}); choose another one with --out"
-        ) from error
+        raise _not_writable(path, error) from error
     return Store(path)
+
+
+def check_place(out: str | Path) -> tuple[str, Path]:
+    """What people call the store that `out` would be, and the folder of this machine whose disk its runs would fill.
+
+    Nothing is made: of a folder that is missing it is the nearest one above it. Raises StoreError as `open_store` does.
+    """
+    if str(out).startswith("gs://"):
+        from tasks.store.gcs import GcsFiles  # takes a second to load
+
+        files = GcsFiles(str(out))
+        files.check_access(reading=False)
+        return files.root, _nearest(working_copy(files.root))
+    path = _local(out)
+    near = _nearest(path)
+    try:
+        with suppress(FileNotFoundError):
+            path.stat()  # says if it can be no name
+        _try_to_write(near)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+    return str(path), near
+
+
+def _local(out: str | Path) -> Path:
+    if "://" in str(out) or str(out).startswith("gs:"):
+        raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
+    return Path(out).expanduser().absolute()
+
+
+def _nearest(path: Path) -> Path:
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))
+
+
+def _try_to_write(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(b"x")
+        probe.flush()
+
+
+def _not_writable(path: Path, error: OSError) -> StoreError:
+    reason = error.strerror or str(error)
+    return StoreError(f"output folder {path}: files cannot be written there ({reason}); choose another one with --out")
 
 
 def _look_into(path: Path) -> Store:

@@ -126,3 +126,13 @@ def test_cases_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for path in (Path(__file__).parent.parent.parent / "configs" / "cases").glob("*.yml"):
         assert path.stem in shown
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["history"], ["cases"], ["resolve", "01_base"]])
+def test_what_only_looks_makes_no_output_folder(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    call(words)
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    if words == ["doctor"]:
+        assert f"{Path('maxview-out').absolute()}: can be written, " in shown.out
+    assert not Path("maxview-out").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.records import RunReading, RunRecord, XpkHandle
-from tasks.store import Store, StoreError, open_store
+from tasks.store import Store, StoreError, check_place, open_store
 from tasks.store.claims import TakenError
 from tasks.store.documents import run_record_to_json
 from tasks.store.folder import Mirror
@@ -37,6 +37,14 @@ def finish(store: Store, name: str) -> Mirror:
     folder.record.write_text("{}")
     store.push(folder.path)
     return store.mirror
+
+
+def test_looking_at_a_bucket_makes_no_working_copy(
+    gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+    assert check_place(gcs_url) == (gcs_url, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_finished_run_is_seen_from_another_machine(machine) -> None:  # type: ignore[no-untyped-def]
