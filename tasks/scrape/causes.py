@@ -221,7 +221,8 @@ _FOLLOWERS = re.compile(
     r"JAX distributed service detected (?:fatal errors|failure)|another task died|coordination service|"
     r"(?:failed, got preempted, or crashed|stopped sending heartbeats)|[Hh]eartbeat timeout|Socket closed|"
     r"[Bb]arrier timed out|Connection reset by peer|ChildFailedError|remote process exited|The tasks have crashed|"
-    r"Shutdown barrier|Task exited unexpectedly|Gloo .{0,200}[Cc]onnect"
+    r"ncclRemoteError|unexpected exit of a remote peer|closed by (?:remote )?peer|ActorDiedError|"
+    r"actor died unexpectedly|Shutdown barrier|Task exited unexpectedly|Gloo .{0,200}[Cc]onnect"
 )
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.causes import classify, is_explained
 from tasks.scrape.choose_death import Found, choose, join
-from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, weakness
-from tasks.scrape.signals import SIGNALS, signal_name
+from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, read_headless, weakness
+from tasks.scrape.signals import SIGNALS, event_name, signal_name
 from tasks.scrape.window import OVERLAP, Window
 
 MOST, FIRST = 2000, 200  # how many are kept, and how many of them are the first
@@ -60,7 +60,7 @@ class DeathLog:
                 said = _text(next(text for text in match.groups() if text))
                 self._note("signal", signal_name(said), _text(match[0]), match.start(), window)
             case "event":
-                self._note("event", _text(match[0]).split(":")[0], _text(match[0]), match.start(), window)
+                self._note("event", event_name(_text(match[0])), _text(match[0]), match.start(), window)
             case "start":
                 self.exit_code, self._exit = None, None  # tried again: the end before was none
             case "exit_code":
@@ -69,6 +69,13 @@ class DeathLog:
                 self._backend = self._backend or _text(match[1])
             case "process":
                 self._processes.add(match[1])
+
+    def begin(self, window: Window) -> None:
+        """Read the traceback in whose frames the log begins."""
+        raised = read_headless(window.data)
+        if raised is not None:
+            found = Found("traceback", raised.type, raised.message, raised.text, window.source(raised.position))
+            self._keep(replace(found, detail=raised.detail))
 
     def settle(self, window: Window, *, last: bool = False) -> None:
         """Read the tracebacks that were waiting for their end. `last`: nothing comes any more."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.scrape.marks import NO_MARK, Mark, lines_above, lines_below, marks_of
+from tasks.scrape.marks import NO_MARK, Mark, all_lines, lines_above, lines_below, marks_of
 from tasks.scrape.prefix import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP
 
@@ -71,6 +71,17 @@ class Raised:
 def read_exception(data: bytes, position: int) -> Raised | None:
     """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
     return _read_lines(data, position) or _read_joined(data, position)
+
+
+def read_headless(data: bytes) -> Raised | None:
+    """The exception of the traceback in whose frames a text begins: of some logs only the last lines are kept."""
+    header = data.find(b"Traceback (most recent call last):", 0, OVERLAP)
+    end = min(len(data), OVERLAP) if header < 0 else header
+    begin = len(data) - len(data.lstrip(b"\r\n"))
+    if begin >= end or not data[begin : begin + 1].isspace() or not _FRAME.search(data, begin, end):
+        return None
+    raised = _read_last(all_lines(data, begin, end), b"")
+    return raised if raised is not None and raised.file else None
 
 
 def is_chained(data: bytes, position: int) -> bool:

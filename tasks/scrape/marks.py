@@ -75,7 +75,12 @@ def lines_above(data: bytes, position: int, first: int, mark: Mark) -> bytes:
 def _lines(data: bytes, position: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
     """(begin, line without its break) of the lines below a position's, up to one that `limit` cuts."""
     begin = data.find(b"\n", position, limit) + 1
-    while 0 < begin < limit and most != 0:
+    return all_lines(data, begin, limit, most) if begin else iter(())
+
+
+def all_lines(data: bytes, begin: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
+    """(begin, line without its break) of the lines from where one begins, up to one that `limit` cuts."""
+    while begin < limit and most != 0:
         end = data.find(b"\n", begin, limit)
         stop = limit if end < 0 else end
         yield begin, data[begin:stop].rstrip(b"\r")

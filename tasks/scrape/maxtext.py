@@ -44,6 +44,8 @@ class MaxTextReader:
 
     def _take(self, window: Window, known: Known) -> None:
         before_steps = not self.steps.parsed
+        if window.base + window.start == 0:
+            self.death.begin(window)
         gaps = self.steps.add(window, known)
         for begin, end in gaps:
             for name, match in find_anchors(window, begin, end):

@@ -1,4 +1,7 @@
-"""Reads Megatron's validation rows: ` validation loss at iteration 50 | lm loss value: 8.9E+00 | lm loss PPL: … |`."""
+"""Reads Megatron's validation rows: ` validation loss at iteration 50 | lm loss value: 8.9E+00 | lm loss PPL: … |`.
+
+gpt-neox prints ` validation results at iteration 50 | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`.
+"""
 
 import re
 from collections.abc import Callable
@@ -11,13 +14,15 @@ from tasks.scrape.ranks import time_before
 from tasks.scrape.window import Window
 
 _ROW = re.compile(
-    rb"validation loss at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))"
+    rb"\b(?:validation loss|(?:validation|valid|(test)) results) at "
+    rb"(?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))"
     rb"((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 )
 _FIELD = re.compile(rb" {0,40}([A-Za-z][^|\n:]{0,79}): {0,40}(%s) {0,40}\|" % NUMBER.encode(), re.IGNORECASE)
 _AFTER = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
 _SHAPE = re.compile(r"[-+]?\d+\.(\d+)[eE][-+]\d\d\d?")
-_NAMES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity"}
+_NAMES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
+          "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
 
 
 @dataclass
@@ -40,10 +45,10 @@ class ValidationRows:
                 self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
                 self.cut |= window.last and window.is_last_line(match.start())
                 continue
-            where = (match[2] or match[3] or b"").decode("utf-8", "replace").strip()
+            where = (match[3] or match[4] or match[1] or b"").decode("utf-8", "replace").strip()
             self.rows.append(
                 {
-                    "step": int(match[1]) if match[1] else step_before(source.offset),
+                    "step": int(match[2]) if match[2] else step_before(source.offset),
                     **values,
                     "set": where.removeprefix("on ").strip("[]") or None,
                     "time": time_before(window, match.start()),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from tasks.records import LogError
 from tasks.scrape.anchors import find_named
-from tasks.scrape.causes import classify, is_explained
+from tasks.scrape.causes import classify, is_explained, is_follower
 from tasks.scrape.choose_death import join
-from tasks.scrape.exceptions import is_chained, is_ignored, read_exception, weakness
-from tasks.scrape.signals import signal_name
+from tasks.scrape.exceptions import is_chained, is_ignored, read_exception, read_headless, weakness
+from tasks.scrape.signals import event_name, signal_name
 from tasks.scrape.window import Window
 
 _HEADER = re.compile(rb"Traceback \(most recent call last\):")
@@ -49,6 +49,8 @@ class RankTracebacks:
 
     def take(self, window: Window, behind: int = 0) -> None:
         """Read the failures that start in a window. behind: where its last row ends."""
+        if window.base + window.start == 0 and (raised := read_headless(window.data)) is not None:
+            self._note(b"", raised.type, raised.message, raised.position, window)
         for match in _own(_HEADER, window):
             if not is_ignored(window.data, match.start()):
                 self._read(window, match.start())
@@ -79,7 +81,14 @@ class RankTracebacks:
 
         found, events = late([error for _, error in self.found]), late(self.events)
         said = [error for error in found if error.type.rsplit(".", 1)[-1] not in _LAUNCHER]
-        error = next(iter((*said, *late(self.refused), *late(self.killed), *events, *found, *late(self.weak))), None)
+        own = [error for error in said if not is_follower(f"{error.type}: {error.message}\n{error.detail}")]
+        if own and own[0] is not said[0]:
+            others = len(said) - len(own)
+            why = f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere"
+            own[0] = own[0].model_copy(update={"why": join(own[0].why, why)})
+        error = next(
+            iter((*own, *said, *late(self.refused), *late(self.killed), *events, *found, *late(self.weak))), None
+        )
         if error is None or not is_explained(error.kind, f"{error.type}: {error.message}"):
             return error
         for event in events:
@@ -128,7 +137,7 @@ class RankTracebacks:
                 said = signal_name(next(_text(each) for each in match.groups() if each))
                 self.killed.append(_error(said, text, match.start(), window, text=f"{said}\n{text}"))
             case "event":
-                self.events.append(_error(text.split(":")[0], text, match.start(), window, text=text))
+                self.events.append(_error(event_name(text), text, match.start(), window, text=text))
 
 
 def _error(kind: str, message: str, position: int, window: Window, *, text: str = "") -> LogError:

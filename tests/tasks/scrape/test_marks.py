@@ -86,3 +86,20 @@ def test_a_record_before_a_traceback_is_no_mark() -> None:
     assert marks_of(text, position, len(text)) == [NO_MARK]
     assert lines_above(text, position, 0, NO_MARK) == text[:position]
     assert lines_above(b"> a\nb\n> Traceback", 8, 0, Mark(b"> ")) == b"a\n"
+
+
+@pytest.mark.parametrize("form", [MAXTEXT, MEGATRON, TORCHTITAN], ids=["maxtext", "megatron", "torchtitan"])
+def test_a_log_that_begins_in_the_frames_of_a_traceback(form: str) -> None:
+    """`kubectl logs --tail=20` of a run that was tried again, and died again with its whole traceback or none."""
+    frames = ["    main()", '  File "/w/maxtext/train.py", line 200, in main', "    step()", "ValueError: of the head"]
+    run = scrape_text("".join(f"{line}\n" for line in [*frames, "EXIT_CODE=1"]).encode(), name="x").runs[0]
+    assert run.error is not None
+    assert (run.error.type, run.error.message, run.error.line) == ("ValueError", "of the head", 4)
+    again = [*frames, form.format(n=1), form.format(n=2)]
+    assert scrape_text("".join(f"{line}\n" for line in again).encode(), name="x").runs[0].error is None
+    assert error_of([*again, *TRACEBACK]).line == 11
+
+
+def test_an_indented_head_without_frames_is_no_traceback() -> None:
+    lines = ["    main()", "ValueError: of nothing", MEGATRON.format(n=1)]
+    assert scrape_text("".join(f"{line}\n" for line in lines).encode(), name="x").runs[0].error is None

@@ -227,6 +227,21 @@ def test_validation_rows() -> None:
     assert [line.line for line in run.coverage.unread] == [5, 6]
 
 
+def test_validation_rows_of_gpt_neox() -> None:
+    # EleutherAI/gpt-neox, megatron/training.py, evaluate_and_print_results
+    run = read(
+        NEOX,
+        " validation results at iteration 10 | lm_loss value: 6.912345E+00 | lm_loss_ppl value: 1.004600E+03 | ",
+        " test results at the end of training for test data | lm_loss value: 6.5E+00 | lm_loss_ppl value: 6.7E+02 | ",
+        " test results at iteration 10 | lm_loss value: 6.5E+00 | lm_loss_ppl value: 6.7E+02 | ",
+        " validation results at iteration 10 | lm_loss value: 6.912345E+00 | lm_loss_ppl val",
+    )
+    assert [(row["step"], row["loss"], row["perplexity"], row["set"]) for row in run.evals] == [
+        (10, 6.912345, 1004.6, None), (10, 6.5, 670.0, "the end of training for test data"), (10, 6.5, 670.0, "test"),
+    ]  # fmt: skip
+    assert [line.line for line in run.coverage.unread] == [5]
+
+
 WATCHDOG = "[rank3]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for 600081 milliseconds before timing out."
 CHILD = [
     "Traceback (most recent call last):",
@@ -295,6 +310,24 @@ def test_an_eviction_explains_what_may_have_come_of_it() -> None:
     assert error is not None
     assert (error.type, error.kind, error.line) == ("SIGKILL", "host_oom", 13)
     assert "line 2 says" in error.why
+
+
+def test_a_rank_that_only_lost_another_is_not_the_cause() -> None:
+    # NVIDIA/nccl issue 1928: what rank 3 says is printed first
+    error = read(
+        CORE,
+        "[rank3]: Traceback (most recent call last):",
+        '[rank3]:   File "a.py", line 281, in _verify',
+        "[rank3]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
+        "[rank3]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        "[rank2]: Traceback (most recent call last):",
+        '[rank2]:   File "a.py", line 301, in <module>',
+        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        *CHILD,
+    ).error
+    assert error is not None
+    assert (error.type, error.kind, error.line) == ("torch.OutOfMemoryError", "device_oom", 8)
+    assert error.why == "1 more only reports that something died elsewhere"
 
 
 def test_the_exception_of_a_worker_of_ray() -> None:
