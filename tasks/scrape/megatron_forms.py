@@ -143,7 +143,9 @@ def _others(seen: dict[Form, Seen], form: Form) -> dict[Form, Seen]:
 
 
 def _is_usual(form: Form) -> bool:
-    return all(shape == _USUAL.get(key, shape) or shape.kind == "open" for key, shape in form.fields)
+    return not any(form.padded) and all(
+        shape == _USUAL.get(key, shape) or shape.kind == "open" for key, shape in form.fields
+    )
 
 
 def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
@@ -155,7 +157,10 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
             return True
         if any(_is_misspelt(key) for key in form.keys):
             return True
-        always = _PLAIN if KNOWN.issuperset(form.keys) else _ALWAYS
+        plain = KNOWN.issuperset(form.keys)
+        always = _PLAIN if plain else _ALWAYS
+        if plain and any(form.padded):
+            return True
         if any(shape not in always.get(key, {shape}) and shape.kind != "open" for key, shape in fields):
             return True
         return _lost_padding(seen.row)

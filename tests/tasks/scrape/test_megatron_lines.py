@@ -417,6 +417,7 @@ def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
     [
         ("size:  2048 |", "size: 0 |"),  # the other numbers of this row fill their columns
         ("iteration (ms): 15800.0 |", "iteration (s): 15800.0 |"),  # who prints seconds prints more decimals
+        ("iteration (ms): 15800.0 |", "iteration (ms):  415800.0 |"),  # no known column of such numbers is padded
     ],
 )
 def test_the_only_row_of_a_log_with_a_number_that_nobody_prints_so(whole: str, damaged: str) -> None:
@@ -427,6 +428,8 @@ def test_the_only_row_of_a_log_with_a_number_that_nobody_prints_so(whole: str, d
     assert read(row).steps.height == 1
     run = read(row.replace(whole, damaged))
     assert (run.steps.height, run.coverage.step_lines_seen) == (0, 1)
+    run = read(row.replace(whole, damaged), row.replace(" 5/", " 6/"))  # neither came twice
+    assert (run.steps["step"].to_list(), run.coverage.step_lines_seen) == ([6], 2)
 
 
 def test_a_number_that_is_damaged_in_the_same_way_again_and_again() -> None:
