@@ -69,7 +69,7 @@ class IndexedNight(Frozen):
 class StoreIndex(Frozen):
     """Everything on the index page."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # one of each comparison and case, by their names
+    comparisons: tuple[IndexedComparison, ...] = ()  # one of each comparison, case and target, by their names
     nights: tuple[IndexedNight, ...] = ()  # the last one first
     history: bool = False  # whether there is a page of it
     unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
@@ -79,16 +79,16 @@ type Change = Callable[[StoreIndex], StoreIndex]
 
 
 def add_comparison(record: ComparisonRecord) -> Change:
-    """The comparison takes the place of an older one of its case."""
+    """The comparison takes the place of an older one of its case on its target."""
     new = IndexedComparison.model_validate(record.model_dump(include=set(IndexedComparison.model_fields)))
     return lambda index: index.model_copy(update={"comparisons": newest([*index.comparisons, new])})
 
 
 def newest(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
-    """The comparison of each name and case that was made last, by name and case."""
-    kept: dict[tuple[str, str], IndexedComparison] = {}
+    """The comparison of each name, case and target that was made last, by these."""
+    kept: dict[tuple[str, str, str], IndexedComparison] = {}
     for item in found:
-        key = item.comparison, item.case
+        key = item.comparison, item.case, item.target
         if key not in kept or item.created >= kept[key].created:
             kept[key] = item.model_copy(update={"headline": shorten(item.headline, HEADLINE)})
     return tuple(kept[key] for key in sorted(kept))

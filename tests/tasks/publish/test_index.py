@@ -66,8 +66,10 @@ def test_the_newest_comparison_of_every_case_stands_there(store: Store, record_0
     for id, created in (("b", "2026-11-20T03:00:00+00:00"), ("c", "2026-11-21T03:00:00+00:00"), ("a", "2026-11-19T03")):
         update_index(store, add_comparison(compared(record_002, id=id, created=created)))
     update_index(store, add_comparison(compared(record_002, id="x", case="16_f32_exact", verdict="same")))
+    update_index(store, add_comparison(compared(record_002, id="y", target="~ another", created="2026-11-18T03")))
     index = shown(store)
-    assert [(item.case, item.id) for item in index.comparisons] == [(record_002.case, "c"), ("16_f32_exact", "x")]
+    shown_ids = [(item.case, item.id) for item in index.comparisons]
+    assert shown_ids == [(record_002.case, "c"), (record_002.case, "y"), ("16_f32_exact", "x")]
     page = store.files.read(PAGE).decode()
     name = f"comparisons/{record_002.comparison}/{record_002.case}/c/index.html"
     assert f'href="{name if store.mirror is None else store.link_to(store.path / name)}"' in page
