@@ -14,6 +14,7 @@ An exception that may follow of an eviction (a connection that broke, a time-out
 """
 
 import re
+from collections import deque
 from dataclasses import dataclass, field, replace
 
 from tasks.records import DeathKind, LogError, Source
@@ -32,7 +33,7 @@ class DeathLog:
     """What a log gives as reasons to stop."""
 
     found: list[Found] = field(default_factory=list)
-    pending: list[int] = field(default_factory=list)  # offsets of tracebacks whose end was not there yet
+    pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks whose end was not there yet, ascending
     exit_code: int | None = None
     _exit: Source | None = None
     _backend: str | None = None
@@ -79,14 +80,10 @@ class DeathLog:
 
     def settle(self, window: Window, *, last: bool = False) -> None:
         """Read the tracebacks that were waiting for their end. `last`: nothing comes any more."""
-        waiting = []
-        for offset in self.pending:
-            position = offset - window.base
-            if window.last or last or len(window.data) - position >= OVERLAP:
-                self._read(position, window)
-            else:
-                waiting.append(offset)
-        self.pending = waiting
+        everything = window.last or last
+        # they wait in their order: where one has to, all behind it have to
+        while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
+            self._read(self.pending.popleft() - window.base, window)
 
     def _read(self, position: int, window: Window) -> None:
         data = window.data

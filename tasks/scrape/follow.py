@@ -195,7 +195,7 @@ class LogFollower:
         self._done = end
         keep = end - CONTEXT
         if self._death.pending:
-            keep = min(keep, min(self._death.pending) - self._base - CONTEXT)
+            keep = min(keep, self._death.pending[0] - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)
             self._base += keep
