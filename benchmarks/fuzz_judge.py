@@ -6,7 +6,7 @@ A number is right if it was written in the row of its step. What else is excused
   lost or doubled where the number keeps its decimals and its padding. Of Megatron's numbers with an exponent, which
   have one digit before the point and a fixed count behind it, that is a digit that became another, in the exponent
   too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
-  became another, and with `.3f` one of those before the point. The launcher's lines may follow at once: a line break
+  became another, and with `.3f` one of those before the point. Another line may follow at once: the line break
   is no part of a number;
 - in a log of one row, a number as an earlier version of the trainer printed it;
 - a number of a row whose own step number was damaged in this way;
@@ -36,6 +36,8 @@ from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
 from tasks.scrape.step_line import column_name
 from tasks.scrape.unwrap import unwrap
 from tasks.scrape.window import slices
+
+_GOES_ON = re.compile(r"[\d_.]|,\d|e[-+]?\d", re.IGNORECASE)  # what stands behind a number that is not whole
 
 
 def read(data: bytes) -> LogReading | None:
@@ -199,8 +201,8 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
                     continue
                 plain = float(token.replace(",", ""))
                 behind = place[begin + len(token) :]
-                ends = behind.startswith(spec.between) if spec.between else not re.match(r"[\w.]|,\d", behind)
-                ends = ends or each.column.startswith("memory") or behind.startswith(("%", *spec.before, *spec.after))
+                ends = behind.startswith(spec.between) if spec.between else not _GOES_ON.match(behind)
+                ends = ends or each.column.startswith("memory")
                 forms = (each.form, each.older) if alone and each.older else (each.form,)
                 if (
                     ends
