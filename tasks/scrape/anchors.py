@@ -92,10 +92,13 @@ _PATTERNS = {
     rb"\bline \d+: +\d+ (Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|(?m:^)(Killed|Terminated)(?m:\r?$)|"
     # SLURM; PALS and MPICH; Open MPI
     rb"%s(Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|"
-    rb"\brank \d{1,9} died from signal (\d{1,2})\b|\bexited on signal (\d{1,2}) \([A-Z]" % _SRUN,
+    rb"\brank \d{1,9} died from signal (\d{1,2})\b|\bexited on signal (\d{1,2}) \([A-Z]|"
+    rb"\bCommand (?:terminated|killed) by signal (\d{1,2})\b" % _SRUN,
     "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
     rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
-    rb"OOMKilled|Out of memory: Killed process|oom-kill|low on resource: memory|SLICE_FAILURE_\w+|"
+    rb"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|low on resource: (?:memory|ephemeral-storage)|"
+    rb"ephemeral local storage usage exceeds|terminated in response to imminent node shutdown|SLICE_FAILURE_\w+|"
+    rb"active (?:on the node )?longer than (?:the )?specified deadline|"
     rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT|JOB REQUEUE|"
     rb"NODE FAILURE)|%sOut Of Memory|"
     rb"\b(?:[Ii]nstance|[Nn]ode|VM|[Ww]orker|TPU|[Pp]od|[Jj]ob|[Ww]orkload) "
@@ -109,7 +112,8 @@ _LITERALS = (
     rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
     rb"Traceback|Aborting|\bF\d{4} |\d: F |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL F|"
     rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
-    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |: Out Of Mem"
+    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |by signal |"
+    rb": Out Of Mem|Kill process|local storage|imminent node|specified dead"
 )
 _ANY = re.compile(_LITERALS)
 # what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
@@ -127,11 +131,12 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
     "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
     "signal": (
         b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error", b"from signal ",
-        b"on signal ",
+        b"on signal ", b" by signal ",
     ),
     "fatal_python": (b"Fatal Python",),
     "event": (
         b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
+        b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",
         b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
         b"DUE TO ", b"TerminationBy", b": Out Of Memory",
     ),

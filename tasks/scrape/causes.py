@@ -1,220 +1,16 @@
-"""Turns what ended a run into a class of death: a table of the texts that programs really print, each with its source.
+"""Turns what ended a run into a class of death, by tables of the texts that programs really print.
 
-The first entry that fits counts, so what is certain comes before what is likely: memory before the checkpoint in whose
-course it ran out, a preemption before the connections that broke by it. Words that any program may print (`must be`)
-count last, and only for Python's own errors before the first step, where they come from whoever checks the settings.
+The first entry that fits counts: what the machine did to the run comes before what its programs then said.
 """
 
 import re
-from dataclasses import dataclass
 
 from tasks.records import DeathKind
+from tasks.scrape.cause import Cause
+from tasks.scrape.causes_from_outside import FROM_OUTSIDE
+from tasks.scrape.causes_from_within import FROM_WITHIN
 
-
-@dataclass(frozen=True)
-class Cause:
-    """One class, what its errors look like (`Type: message`, the lines below it), and where such a text is seen."""
-
-    kind: DeathKind
-    pattern: re.Pattern[str]
-    source: str
-    only_on: str | None = None  # the backend on which it means this
-    only_before_steps: bool = False
-
-
-def _cause(kind: DeathKind, pattern: str, source: str, *, on: str | None = None, early: bool = False) -> Cause:
-    return Cause(kind, re.compile(pattern, re.MULTILINE), source, on, early)
-
-
-_JAX, _XLA = "https://github.com/jax-ml/jax", "https://github.com/openxla/xla"
-_MAXTEXT = "https://github.com/AI-Hypercomputer/maxtext"
-_PYTHON = "https://docs.python.org/3/library"
-
-CAUSES: tuple[Cause, ...] = (
-    # on a CPU backend the device's memory is the host's
-    _cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", _XLA, on="cpu"),
-    # XLA for TPU, at compile time: "Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm."
-    _cause(
-        "device_oom",
-        r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
-        "https://github.com/LargeWorldModel/LWM/issues/60",
-    ),
-    # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
-    _cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{_JAX}/issues"),
-    # of 2026 with a code; before it starts, of what can never fit
-    _cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
-    _cause("device_oom", r"unlikely to have enough memory\. Requires", f"{_JAX}/issues/7822"),
-    # XLA for TPU, while it runs
-    _cause(
-        "device_oom",
-        r"[Aa]ttempting to (?:allocate|reserve) [\d.]+\w* *(?:at the \w+ of memory)?\. That was not possible",
-        "https://github.com/google-deepmind/gemma/issues/85",
-    ),
-    # pinned host memory is the host's, whatever the backend
-    _cause("host_oom", r"(?i)(?:failed|unable) to allocate .{0,80}(?:pinned|host) memory", f"{_JAX}/issues/23599"),
-    # XLA for GPU; older JAX spells the status in words
-    _cause(
-        "device_oom",
-        r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}: )?(?:[Oo]ut of memory|[Ff]ailed to allocate|"
-        r"Error (?:allocating|loading)|Allocation (?:failure|type)|Attempting|XLA:TPU|TPU)|"
-        r"Out of memory while trying to allocate",
-        f"{_JAX}/issues/13428",
-    ),
-    _cause(
-        "device_oom",
-        r"CUDA_ERROR_OUT_OF_MEMORY|(?:CUDA|HIP|XPU) out of memory|torch\.(?:cuda\.)?OutOfMemoryError|"
-        r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED",
-        "https://github.com/NovaSky-AI/SkyRL/issues/624",
-    ),
-    _cause(
-        "host_oom",
-        r"\AMemoryError|_ArrayMemoryError|std::bad_alloc|[Cc]annot allocate memory|\[Errno 12\]|"
-        r"can't allocate memory: ",
-        f"{_PYTHON}/exceptions.html#MemoryError",
-    ),
-    # what killed it, out of the kernel's and the kubelet's mouth
-    _cause(
-        "host_oom",
-        r"OOMKilled|Out of memory: Killed process|oom-kill|[Oo]om_kill event|low on resource: memory|MemoryPressure|"
-        r"worker .{0,60}killed by signal: Killed|might be out of shared memory|insufficient shared memory|"
-        r"workers are out of shared memory|: Out Of Memory\b|killed due to (?:the node running low on memory|"
-        r"memory pressure)|NODE_OUT_OF_MEMORY",
-        "https://github.com/kubernetes/kubernetes/issues/112927",
-    ),
-    # MaxText stops in good order; "Job is preempted." until 2026-06
-    _cause("preempted", r"Job is preempted|Job received termination signal \(SIGTERM\)", f"{_MAXTEXT}/pull/4124"),
-    _cause(
-        "preempted",
-        r"Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|PreemptionByScheduler",
-        "https://github.com/kubernetes-sigs/kueue/issues/7350",
-    ),
-    _cause(
-        "preempted",
-        r"DeletionByTaintManager|TaintManagerEviction|DisruptionTarget|EvictionByEvictionAPI|TerminationByKubelet|"
-        r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
-        "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions",
-    ),
-    _cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
-    _cause("preempted", r"SIGTERM caught at", f"{_XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
-    _cause(
-        "preempted",
-        r"(?i:(?:instance|node|VM|worker|TPU|pod|job|task|workload)\b.{0,60}\b(?:was|been|got) (?:preempted|evicted))|"
-        r"(?i:\bmaintenance event)|(?i:\bpreemption (?:notice|signal|event))|DUE TO PREEMPTION",
-        "https://cloud.google.com/tpu/docs/maintenance-events",
-    ),
-    _cause(
-        "not_implemented",
-        r"\A(?:\w+\.)*NotImplementedError|\bUNIMPLEMENTED: |\bUnimplemented: ",
-        f"{_PYTHON}/exceptions.html#NotImplementedError",
-    ),
-    _cause("not_implemented", r"Mosaic failed to compile TPU kernel: (?i:not implemented)", f"{_JAX}/issues/29520"),
-    _cause(
-        "nan",
-        r"due to (?:NaN|Inf) loss",
-        f"{_MAXTEXT}/blob/main/src/maxtext/common/metric_logger.py",
-    ),
-    _cause(
-        "nan",
-        r"\A(?:\w+\.)*FloatingPointError|invalid value \((?:nan|inf)\)|(?i:\bloss (?:is|was|became) (?:nan|inf))|"
-        r"found NaN in|Unexpected result (?:nan|inf)|(?i:\bnan (?:detected|found) in)",
-        f"{_JAX}/issues/25701",
-    ),
-    _cause(
-        "shape_mismatch",
-        r"IndivisibleError|(?:not|be) (?:evenly )?divisible by|does not evenly divide|axis sizes that are not",
-        f"{_JAX}/issues/27808",
-    ),
-    _cause(
-        "shape_mismatch",
-        r"ScopeParamShapeError|[Ii]ncompatible shapes|[Ss]hape mismatch|[Mm]ismatched? (?:shapes?|sharding)|"
-        r"[Ss]hapes? .{0,80}(?:must|do(?:es)?(?: not|n't)|not) (?:match|be equal|agree)|dot_general requires|"
-        r"cannot reshape array of size|[Rr]equested shape: .{0,200}not compatible|got shapes? ",
-        "https://github.com/google/orbax/issues/648",
-    ),
-    _cause(
-        "shape_mismatch",
-        r"size mismatch for |shapes cannot be multiplied|size of tensor a \(",
-        "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py",
-    ),
-    _cause(
-        "shape_mismatch",
-        r"does not match the product of the \S* ?parallelism|[Nn]umber of devices .{0,80}(?:match|product|mesh)",
-        f"{_MAXTEXT}/issues/30",
-    ),
-    _cause(
-        "shape_mismatch",
-        r"ShardingTypeError|[Ss]harding .{0,200}(?:incompatible|implies|mismatch)|Received incompatible devices|"
-        r"PartitionSpec .{0,200}(?:rank|axis|axes)",
-        f"{_JAX}/issues/15788",
-    ),
-    _cause(
-        "storage",
-        r"google\.(?:api_core|cloud|auth)\.|\Agcsfs\.|storage\.googleapis\.com|No such (?:object|bucket)|"
-        r"does not have storage\.\w+\.\w+ access",
-        "https://github.com/pangeo-data/pangeo/issues/176",
-    ),
-    _cause(
-        "storage",
-        r"\A(?:\w+\.)*(?:FileNotFoundError|FileExistsError|PermissionError|IsADirectoryError|NotADirectoryError|"
-        r"BlockingIOError)\b|\[Errno (?:2|5|13|17|20|21|28|30|107|116|121|122)\]|No space left on device|"
-        r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
-        r"Disk quota exceeded",
-        f"{_PYTHON}/exceptions.html#os-exceptions",
-    ),
-    _cause(
-        "storage",
-        r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
-        r"(?i:checkpoint .{0,80}(?:not found|does not exist|is corrupt))",
-        "https://github.com/google/orbax/issues/924",
-    ),
-    _cause("storage", r"Checkpointing failed", f"{_MAXTEXT}/pull/1886"),
-    _cause(
-        "timeout",
-        r"DEADLINE_EXCEEDED|Deadline Exceeded|[Bb]arrier timed out",
-        "https://github.com/AI-Hypercomputer/gpu-recipes/issues/2",
-    ),
-    _cause("timeout", r"(?i:heartbeat timeout)|stopped sending heartbeats", f"{_JAX}/issues/23599"),
-    _cause(
-        "timeout",
-        r"\A(?:\w+\.)*Timeout\w*\b|DUE TO TIME LIMIT|ActiveDeadlineExceeded|DeadlineExceeded|(?i:\btimed out\b)|"
-        r"[Ww]atchdog caught collective operation timeout|(?i:exceeded the (?:\w+ )?(?:deadline|time limit))",
-        f"{_PYTHON}/exceptions.html#TimeoutError",
-    ),
-    # SLURM says why where it was not a person
-    _cause(
-        "timeout",
-        r"CANCELLED AT \S+ DUE TO TIME LIMIT",
-        "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c",
-    ),
-    _cause("killed", r"CANCELLED AT \S+", "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c"),
-    _cause(
-        "killed",
-        r"\AKeyboardInterrupt|\A(?:SIGKILL|SIGTERM|SIGINT|SIGHUP)\b|\A(?:Killed|Terminated)\b|SIGTERM received by PID",
-        "https://github.com/pytorch/xla/issues/3947",
-    ),
-    _cause(
-        "configuration",
-        r"\A(?:\w+\.)*(?:ValidationError|UnrecognizedFlagError|IllegalFlagValueError|ConfigError|ConfigurationError|"
-        r"ConfigAttributeError|MissingMandatoryValue|ArgumentError|ParserError|ScannerError)\b|"
-        r"FATAL Flags parsing error|unrecognized arguments",
-        "https://errors.pydantic.dev/latest/v/value_error",
-    ),
-    # the last frame before the error is that of the code which reads the settings
-    _cause(
-        "configuration",
-        r"^in (?:pyconfig\w*|types|arguments|config\w*)\.py$|(?i:isn't in (?:the )?config|passed at the command line)",
-        f"{_MAXTEXT}/blob/main/src/maxtext/configs/pyconfig.py",
-    ),
-    _cause(
-        "configuration",
-        r"\A(?:ValueError|AssertionError|KeyError|TypeError|RuntimeError): .*(?i:\bmust\b|\bshould be\b|\binvalid\b|"
-        r"needs? to be|\bunsupported\b|\bnot supported\b|only supported|unknown|unrecogni[sz]ed|"
-        r"\bnot (?:allowed|valid|in)\b|\bcannot be (?:used|set|combined)\b|\bplease (?:set|use|specify)\b|"
-        r"is required|\bis removed\b)",
-        f"{_MAXTEXT}/blob/main/src/maxtext/configs/types.py",
-        early=True,
-    ),
-)
+CAUSES: tuple[Cause, ...] = (*FROM_OUTSIDE, *FROM_WITHIN)
 
 # of several hosts that die, these only say that another one died before
 _FOLLOWERS = re.compile(
@@ -246,6 +42,9 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
         if cause.pattern.search(text):
             return cause.kind
     return "other"
+
+
+EXPLAINING: frozenset[DeathKind] = frozenset({"preempted", "host_oom", "storage"})  # classes of evictions
 
 
 def is_explained(kind: DeathKind, text: str) -> bool:

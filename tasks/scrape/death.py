@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from tasks.records import DeathKind, LogError, Source
-from tasks.scrape.causes import classify, is_explained
+from tasks.scrape.causes import EXPLAINING, classify, is_explained
 from tasks.scrape.choose_death import Found, choose, join
 from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, read_headless, weakness
 from tasks.scrape.signals import SIGNALS, event_name, signal_name
@@ -150,7 +150,7 @@ class DeathLog:
             return error
         for event in events:
             kind = self._kind(event, early=False)
-            if kind in ("preempted", "host_oom"):
+            if kind in EXPLAINING:
                 reason = f"line {event.source.line} says: {event.message}"
                 return error.model_copy(update={"kind": kind, "why": join(error.why, reason)})
         return error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tasks.records import LogError
 from tasks.scrape.anchors import find_named
-from tasks.scrape.causes import classify, is_explained, is_follower
+from tasks.scrape.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.choose_death import join
 from tasks.scrape.exceptions import is_chained, is_ignored, read_exception, read_headless, weakness
 from tasks.scrape.signals import event_name, signal_name
@@ -92,7 +92,7 @@ class RankTracebacks:
         if error is None or not is_explained(error.kind, f"{error.type}: {error.message}"):
             return error
         for event in events:
-            if event.kind in ("preempted", "host_oom"):
+            if event.kind in EXPLAINING:
                 why = join(error.why, f"line {event.line} says: {event.message}")
                 return error.model_copy(update={"kind": event.kind, "why": why})
         return error

@@ -17,6 +17,78 @@ DIED_ELSEWHERE = (
     "logs for an earlier error, or scheduler events (e.g. preemption, eviction) to debug further."
 )
 
+# what libraries and systems are known to say; each text as their source prints it
+SAID: list[tuple[DeathKind, str]] = [
+    # Linux, mm/oom_kill.c, today and before 4.20
+    ("host_oom", "Memory cgroup out of memory: Killed process 17273 (python3) total-vm:515860kB, anon-rss:204432kB"),
+    ("host_oom", "Out of memory: Kill process 1234 (python3) score 900 or sacrifice child"),
+    # Kubernetes, pkg/kubelet: nodeshutdown, eviction, active_deadline
+    ("preempted", "Pod was terminated in response to imminent node shutdown."),
+    ("storage", "Evicted\nThe node was low on resource: ephemeral-storage. Threshold quantity: 10120387530"),
+    ("storage", "Evicted\nPod ephemeral local storage usage exceeds the total limit of containers 10Gi."),
+    ("timeout", "Pod was active on the node longer than the specified deadline"),
+    # PyTorch and what runs below it
+    ("device_oom", "RuntimeError: CUDA error: out of memory"),
+    ("device_oom", "torch.AcceleratorError: CUDA driver error: out of memory"),
+    ("device_oom", "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity"),
+    ("device_oom", "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+    (
+        "device_oom",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled cuda error\n"
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+    ),
+    (
+        "host_oom",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: not enough memory: you tried",
+    ),
+    ("timeout", "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"),
+    (
+        "timeout",
+        "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 1/2 clients joined.",
+    ),
+    ("killed", "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15"),
+    ("killed", "subprocess.CalledProcessError: Command '['python3', 'a.py']' died with <Signals.SIGKILL: 9>."),
+    ("nan", "AssertionError: Rank 11: found Inf in local grad norm in backward pass"),
+    ("storage", "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"),
+    # DeepSpeed, runtime/fp16/loss_scaler.py
+    ("nan", "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."),
+    # Orbax, and JAX's trees
+    (
+        "shape_mismatch",
+        "ValueError: User-provided restore item and on-disk value metadata tree structures do not match: {'a': Diff(}",
+    ),
+    ("shape_mismatch", "ValueError: Dict key mismatch; expected keys: ['a']; dict: {'b': 1}."),
+    ("storage", "ValueError: Found incomplete checkpoint at gs://b/r/checkpoints/0."),
+    # nyu-dl/dl4marco-bert#19
+    (
+        "storage",
+        "tensorflow.python.framework.errors_impl.PermissionDeniedError: Error executing an HTTP request: HTTP response "
+        "code 403",
+    ),
+    ("storage", "botocore.exceptions.ClientError: An error occurred (403) when calling the HeadObject operation"),
+    (
+        "storage",
+        "datasets.exceptions.DatasetNotFoundError: Dataset 'x' doesn't exist on the Hub or cannot be accessed.",
+    ),
+    # what must have no class, though words of one are in it: vllm-project/tpu-inference#2257, jax#17399
+    (
+        "other",
+        "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: open(/dev/vfio/0): "
+        "Device or resource busy: Device or resource busy; Couldn't open iommu group /dev/vfio/0",
+    ),
+    (
+        "other",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: NCCL operation ncclAllReduce failed: unhandled cuda error",
+    ),
+    ("other", "RuntimeError: CUDA error: an illegal memory access was encountered"),
+    ("other", "RuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly"),
+    ("other", "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"),
+    (
+        "other",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address.",
+    ),
+]
+
 # the first words are the exception's type; in the order of the classes
 SEEN: list[tuple[DeathKind, str]] = [
     # MaxText 0.2.2 with pure_nnx=true
@@ -164,7 +236,7 @@ def error_of(data: bytes) -> LogError:
     return error
 
 
-@pytest.mark.parametrize(("kind", "text"), SEEN)
+@pytest.mark.parametrize(("kind", "text"), [*SEEN, *SAID])
 def test_texts_that_were_seen(kind: DeathKind, text: str) -> None:
     assert classify(text) == kind
 
