@@ -42,6 +42,7 @@ from tasks.steps import (
     comment_step,
     diff_step,
     forget_step,
+    goes_on,
     launch_step,
     life_of,
     publish_step,
@@ -262,12 +263,16 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
     def stop(handle: RunHandle) -> None:
         if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
             return
+        if plan.backend == "xpk" and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
+            get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
+            return
         report.stopping(plan)
         job.stop(handle)
 
     with jobs.holding(plan, handle, stop):
         for event in watch_step(plan, directory, handle):
             report.saw(plan, event)
+            jobs.check()
             if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
                 path = find_checkpoint(plan, directory, event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))

@@ -53,6 +53,10 @@ IO_RETRIES = 2
 RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
+AT_SIGTERM, RESCHEDULE = (
+    "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR",
+    "reschedule",
+)  # as Prefect's Kubernetes worker asks
 TOKEN_BLOCK = "maxview-github-token"
 
 
@@ -190,6 +194,16 @@ def life_of(flow_run: str) -> Life:
     except (ObjectNotFound, ValueError):  # another server's
         return "unknown"
     return "over" if state is not None and state.is_final() else "running"
+
+
+def goes_on(flow_run: str) -> bool:
+    """Whether a flow run that is ended here was put back into the queue: its pod is evicted, and another goes on."""
+    if os.environ.get(AT_SIGTERM) != RESCHEDULE:
+        return False
+    with unless_away(), get_client(sync_client=True) as client:
+        state = client.read_flow_run(UUID(flow_run)).state
+        return state is not None and state.is_scheduled()
+    return False  # who knows: it leaves nothing behind
 
 
 def forget_step(flow_run: str | None, store: Store) -> None:

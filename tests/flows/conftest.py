@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ done
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+type Seen = tuple[list[str], list[psutil.Process]]
 type Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -173,6 +175,7 @@ class Stack:
     password: str = PASSWORD
     messages: list[Any] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)  # flow runs that several tests look at
+    changed: bool = False  # its deployments or limits: the next test brings it up to date
 
     @property
     def out(self) -> Path:
@@ -216,10 +219,10 @@ class Stack:
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
-    def run(self, deployment: str, **parameters: Any) -> str:
-        """Start a deployment; the flow run's id."""
+    def run(self, deployment: str, *, named: str | None = None, **parameters: Any) -> str:
+        """Start a deployment; the flow run's id. `named`: what it is called until it gives itself a name."""
         found = self.request("GET", f"/deployments/name/{deployment}")
-        wanted = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        wanted = {"parameters": parameters, "state": {"type": "SCHEDULED"}, "name": named}
         return str(self.request("POST", f"/deployments/{found['id']}/create_flow_run", wanted)["id"])
 
     def state(self, run: str) -> dict[str, Any]:
@@ -255,6 +258,29 @@ class Stack:
             except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 continue
         return found
+
+
+@dataclass
+class Cluster:
+    """A stand-in for a cluster that runs."""
+
+    url: str
+    folder: Path
+    python: Path  # what its JobSets' pods run
+
+    def items(self, path: str) -> list[Any]:
+        """What the API server lists, for example of `api/v1` and `pods`."""
+        group, _, plural = path.rpartition("/")
+        return list(httpx.get(f"{self.url}/{group}/namespaces/default/{plural}").json()["items"])
+
+    def order(self, *faults: dict[str, Any]) -> None:
+        """What shall go wrong from now on."""
+        httpx.post(f"{self.url}/_faults", json=list(faults)).raise_for_status()
+
+    def look(self) -> Seen:
+        """Its JobSets, and the processes of their pods."""
+        found = self.items("apis/jobset.x-k8s.io/v1alpha2/jobsets")
+        return [item["metadata"]["name"] for item in found], find_processes(self.python)
 
 
 @pytest.fixture(scope="session")
@@ -300,26 +326,41 @@ def one_stack(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[
 @pytest.fixture
 def stack(one_stack: Stack) -> Stack:
     """`maxview up`, with basic authentication; a test may have taken it down."""
-    if not (one_stack.folder / "state" / "server.json").is_file():
+    if one_stack.changed or not (one_stack.folder / "state" / "server.json").is_file():
         one_stack.up()
+        one_stack.changed = False
     return one_stack
 
 
 @pytest.fixture
-def pods(one_stack: Stack, tmp_path: Path) -> Iterator[Callable[[], tuple[list[str], list[psutil.Process]]]]:
+def pods(one_stack: Stack, tmp_path: Path) -> Iterator[Callable[[], Seen]]:
     """A cluster on loopback, which the stack's flows find: its JobSets, and the processes of its pods."""
+    with cluster_of(one_stack, tmp_path) as cluster:
+        yield cluster.look
+
+
+@pytest.fixture(scope="session")
+def cluster_of_stack() -> Callable[[Stack, Path], AbstractContextManager[Cluster]]:
+    """cluster_of_stack(stack, folder): such a cluster for several tests."""
+    return cluster_of
+
+
+@contextmanager
+def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
+    """The stand-in for a cluster, with the stack's kubeconfig leading to it."""
     pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
     pytest.importorskip("kubernetes", reason="runs on clusters need kubernetes: uv sync --extra k8s")
-    folder, port = tmp_path / "cluster", tmp_path / "port"
+    folder, port = home / "cluster", home / "port"
     folder.mkdir()
     python = folder / "bin" / "python"
     python.parent.mkdir()
     python.write_text(POD)
     python.chmod(0o755)
     argv = [sys.executable, str(STANDINS / "server.py"), str(port), str(folder), "--python", str(python.parent)]
-    server = subprocess.Popen(argv, cwd=ROOT)
+    path = {"PATH": f"{stack.environment['PATH']}:{Path(sys.executable).parent}"}  # the `prefect` of flows in pods
+    server = subprocess.Popen(argv, cwd=ROOT, env=stack.environment | path)
     try:
-        one_stack.wait(port.is_file, 30)
+        stack.wait(port.is_file, 30)
         url = f"http://127.0.0.1:{port.read_text()}"
         name = "gke_p_us-east5_loopback"  # as gcloud calls it
         context = {"cluster": name, "user": name, "namespace": "default"}
@@ -330,17 +371,12 @@ def pods(one_stack: Stack, tmp_path: Path) -> Iterator[Callable[[], tuple[list[s
             "clusters": [{"name": name, "cluster": {"server": url}}],
         }
         config |= {"users": [{"name": name, "user": {"token": "x"}}], "contexts": [{"name": name, "context": context}]}
-        one_stack.kubeconfig.write_text(json.dumps(config))
-
-        def look() -> tuple[list[str], list[psutil.Process]]:
-            found = httpx.get(f"{url}/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets").json()["items"]
-            return [item["metadata"]["name"] for item in found], find_processes(python)
-
-        yield look
+        stack.kubeconfig.write_text(json.dumps(config))
+        yield Cluster(url, folder, python)
     finally:
         server.terminate()
         server.wait(30)
-        one_stack.kubeconfig.unlink(missing_ok=True)
+        stack.kubeconfig.unlink(missing_ok=True)
 
 
 def make_repository(folder: Path) -> None:

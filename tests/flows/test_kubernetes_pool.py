@@ -16,31 +16,50 @@ import psutil
 import pytest
 
 pytest.importorskip("prefect_kubernetes", reason="Kubernetes pools need prefect-kubernetes: uv sync --extra k8s")
-pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 ROOT = Path(__file__).parent.parent.parent
 POOL = "maxview-k8s"
 SECRET = {"NAME": "maxview-api", "KEY": "auth"}
 STEP = "I0418 00:55:{0:02}.0 1 metrics.py:1] completed step: {0}, seconds: 0.1, TFLOP/s/device: 1.0, loss: 2.000"
+# flow runs whose pods are taken away, with a job each, and what happens to one pod after the other
+FATES = {
+    "moved": [
+        {"kind": "preempted", "of": '"moved"', "when": "completed step: 2", "grace_s": 30},
+        {"kind": "evicted", "of": '"03-dropout', "when": "completed step: 9", "grace_s": 0},  # over a hard limit
+    ],
+    "vanished": [{"kind": "node_gone", "of": '"vanished"', "when": "completed step: 2"}],
+}
+CASES = {"moved": "03_dropout", "vanished": "16_f32_exact"}
+# what deployments/README.md types, in one process: most of the time of a command is its start
+COMMANDS = """
+import json, sys
+from prefect.cli import app
 
+def prefect(*words):
+    sys.argv = ["prefect", *words]
+    try:
+        app()
+    except SystemExit as end:
+        if end.code:
+            raise
 
-class Cluster:
-    """The stand-in, and what stands in it."""
-
-    def __init__(self, url: str, home: Path) -> None:
-        self.url, self.home = url, home
-
-    def jobs(self) -> dict[str, Any]:
-        """Every Job by the flow run that it is for."""
-        items = httpx.get(f"{self.url}/apis/batch/v1/namespaces/default/jobs").json()["items"]
-        return {item["metadata"]["labels"]["prefect.io/flow-run-id"]: item for item in items}
-
-    def order(self, *faults: dict[str, Any]) -> None:
-        httpx.post(f"{self.url}/_faults", json=list(faults)).raise_for_status()
+pool, file, wanted = sys.argv[1:]
+prefect("work-pool", "get-default-base-job-template", "--type", "kubernetes", "--file", file)
+with open(file) as template_file:
+    template = json.load(template_file)
+for name, value in json.loads(wanted).items():
+    template["variables"]["properties"][name]["default"] = value
+with open(file, "w") as template_file:
+    json.dump(template, template_file)
+prefect("work-pool", "create", pool, "--type", "kubernetes", "--overwrite", "--base-job-template", file)
+prefect("gcl", "update", "maxview-slices-v6e-32", "--limit", "4")
+prefect("--no-prompt", "deploy", "--name", "linen-vs-nnx", "--prefect-file", "deployments/prefect.yaml")
+prefect("worker", "start", "--pool", pool)
+"""
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the pods play: half a minute of training."""
+    """What the pod that comes to a good end plays."""
     folder = tmp_path_factory.mktemp("logs")
     for arm in ("linen", "nnx"):
         steps = "\n".join(STEP.format(step) for step in range(30))
@@ -54,90 +73,118 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cluster(
     one_stack: Any,
+    cluster_of_stack: Any,
     logs: Path,
     tmp_path_factory: pytest.TempPathFactory,
     processes_of: Callable[[Path], list[psutil.Process]],
-) -> Iterator[Cluster]:
-    """A pool made, deployed to and worked for as deployments/README.md says; after the tests the stack's own again."""
-    stack, tmp_path = one_stack, tmp_path_factory.mktemp("pool")
-    stack.up()
-    port, home, folder = tmp_path / "port", tmp_path / "home", tmp_path / "pods"
-    folder.mkdir()
-    home.mkdir()
-    standin = ROOT / "tests" / "standins" / "kubernetes" / "server.py"
-    argv = [sys.executable, str(standin), str(port), str(folder), "--python", str(Path(sys.executable).parent)]
-    server = subprocess.Popen(argv, cwd=ROOT)
-    stack.wait(port.is_file, 30)
-    running = Cluster(f"http://127.0.0.1:{port.read_text()}", home)
-    secret = {"metadata": {"name": SECRET["NAME"]}}
-    secret |= {"data": {SECRET["KEY"]: base64.b64encode(stack.password.encode()).decode()}}
-    httpx.post(f"{running.url}/api/v1/namespaces/default/secrets", json=secret).raise_for_status()
-    name = {"name": "loopback"}
-    config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "current-context": "loopback"}
-    config["clusters"] = [name | {"cluster": {"server": running.url}}]
-    config["users"] = [name | {"user": {"token": "x"}}]
-    config["contexts"] = [name | {"context": {"cluster": "loopback", "user": "loopback", "namespace": "default"}}]
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-
-    told = stack.command("work-pool", "get-default-base-job-template", "--type", "kubernetes", module="prefect")
-    template = json.loads(told.stdout)
-    variables = template["variables"]["properties"]
-    variables["image"]["default"] = "gcr.io/p/flows:1"
-    variables["service_account_name"]["default"] = "maxview"
-    variables["env"]["default"] = {
-        "MAXVIEW_REPLAY": str(logs),
-        "MAXVIEW_REPLAY_SPEED": "5",
-        "PYTHONPATH": str(ROOT),  # in the image it is installed
-    }
-    (tmp_path / "template.json").write_text(json.dumps(template))
-    words = ["create", POOL, "--type", "kubernetes", "--overwrite", "--base-job-template"]
-    made = stack.command("work-pool", *words, str(tmp_path / "template.json"), module="prefect")
-    assert made.returncode == 0, made.stdout + made.stderr
-    deploy = {"PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": POOL, "MAXVIEW_HOME": str(home), "MAXVIEW_OUT": "below"}
-    words = ["--no-prompt", "deploy", "--name", "linen-vs-nnx", "--prefect-file", "deployments/prefect.yaml"]
-    subprocess.run(
-        [sys.executable, "-m", "prefect", *words], cwd=ROOT, env=stack.environment | deploy, check=True, timeout=120
-    )
-    settings = {f"PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_{k}": v for k, v in SECRET.items()}
-    environment = stack.environment | settings | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-    del environment["PREFECT_SERVER_API_AUTH_STRING"]  # pods get every setting of Prefect's that a worker has
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL], cwd=ROOT, env=environment
-    )
-    try:
-        yield running
-    finally:
-        worker.terminate()
-        try:
-            worker.wait(60)
-        except subprocess.TimeoutExpired:  # its watches end when the server does
-            worker.kill()
-            worker.wait(60)
-        server.terminate()
-        server.wait(30)
-        for process in processes_of(tmp_path):
-            process.kill()
+) -> Iterator[Any]:
+    """A pool made, deployed to and worked for as deployments/README.md says; later tests get the stack's own again."""
+    stack, home = one_stack, tmp_path_factory.mktemp("pool")
+    if not (stack.folder / "state" / "server.json").is_file():
         stack.up()
+    stack.changed = True
+    with cluster_of_stack(stack, home) as running:
+        secret = {"metadata": {"name": SECRET["NAME"]}}
+        secret |= {"data": {SECRET["KEY"]: base64.b64encode(stack.password.encode()).decode()}}
+        httpx.post(f"{running.url}/api/v1/namespaces/default/secrets", json=secret).raise_for_status()
+        kept = ("KUBECONFIG", "MAXVIEW_CLUSTER", "MAXVIEW_PROJECT", "MAXVIEW_ZONE", "MAXVIEW_IMAGE")
+        values = {key: stack.environment[key] for key in (*kept, "MAXVIEW_SHARED_OUT", "MAXVIEW_CACHE")}
+        values |= {"MAXVIEW_REPLAY": str(logs), "MAXVIEW_REPLAY_SPEED": "inf"}
+        values |= {"PYTHONPATH": str(ROOT)}  # in the image it is installed
+        wanted = {"image": "gcr.io/p/flows:1", "service_account_name": "maxview", "env": values}
+        environment = stack.environment | {
+            "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": POOL, "MAXVIEW_HOME": str(home), "MAXVIEW_OUT": str(stack.out)
+        }  # fmt: skip
+        key = "PREFECT_INTEGRATIONS_KUBERNETES_WORKER_API_AUTH_STRING_SECRET_"
+        environment |= {f"{key}{part}": value for part, value in SECRET.items()}
+        del environment["PREFECT_SERVER_API_AUTH_STRING"]  # pods get every setting of Prefect's that a worker has
+        argv = [sys.executable, "-c", COMMANDS, POOL, str(home / "template.json"), json.dumps(wanted)]
+        with (home / "worker.log").open("wb") as log:
+            worker = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=log, stderr=log)
+        reaped = ended_reapers(stack)
+        try:
+            stack.wait(lambda: worker.poll() is not None or is_ready(stack), 60)
+            assert worker.poll() is None, (home / "worker.log").read_text()
+            yield running
+            stack.wait(lambda: ended_reapers(stack) == reaped + len(FATES))  # the cluster must be there for them
+        finally:
+            worker.kill()  # its watches of the cluster would go on for a while
+            worker.wait(30)
+            for process in processes_of(home):
+                process.kill()
 
 
-def test_a_flow_runs_in_a_pod_as_the_pool_says(stack: Any, cluster: Cluster) -> None:
-    run = stack.run("compare/linen-vs-nnx", target="replay", cases=["01_base"], repeats=1)
-    assert stack.ended(run)["type"] == "COMPLETED"
-    job = cluster.jobs()[run]
+def is_ready(stack: Any) -> bool:
+    found = stack.request("POST", "/work_pools/filter", {"work_pools": {"name": {"any_": [POOL]}}})
+    return [pool["status"] for pool in found] == ["READY"]
+
+
+def ended_reapers(stack: Any) -> int:
+    """How many runs of `reap/jobs` are over: an automation starts one for every crash."""
+    wanted = {"flows": {"name": {"any_": ["reap"]}}, "flow_runs": {"state": {"type": {"any_": ["COMPLETED"]}}}}
+    return int(stack.request("POST", "/flow_runs/count", wanted))
+
+
+@pytest.fixture(scope="module")
+def runs(one_stack: Any, cluster: Any) -> dict[str, str]:
+    """One flow that comes to its end, and those whose pods are taken away, all at once: their start takes the time."""
+    cluster.order(*(fault for fate in FATES.values() for fault in fate))
+    start, name = one_stack.run, "compare/linen-vs-nnx"
+    found = {"good": start(name, named="good", target="replay", cases=["01_base"], repeats=1)}
+    return found | {k: start(name, named=k, target="v6e-32", cases=[case], repeats=1) for k, case in CASES.items()}
+
+
+def jobs_of(cluster: Any, run: str) -> list[Any]:
+    """The Jobs of a flow run, in their order."""
+    found = [job for job in cluster.items("apis/batch/v1/jobs") if run in json.dumps(job["metadata"]["labels"])]
+    return sorted(found, key=lambda job: str(job["metadata"]["creationTimestamp"]))
+
+
+def reasons_of(cluster: Any, run: str) -> list[str]:
+    """Why the pods of a flow run ended that are still there."""
+    pods = cluster.items("api/v1/pods")
+    return [pod["status"].get("reason") for pod in pods if run in json.dumps(pod["metadata"]["labels"])]
+
+
+def requests_of(cluster: Any) -> list[str]:
+    return list((cluster.folder / "requests.txt").read_text().splitlines())
+
+
+def test_a_flow_runs_in_a_pod_as_the_pool_says(one_stack: Any, cluster: Any, runs: dict[str, str]) -> None:
+    assert one_stack.ended(runs["good"])["type"] == "COMPLETED"
+    (job,) = jobs_of(cluster, runs["good"])
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert (container["image"], pod["serviceAccountName"]) == ("gcr.io/p/flows:1", "maxview")
     assert container["args"] == ["prefect", "flow-run", "execute"]
     assert (job["spec"]["backoffLimit"], pod["restartPolicy"]) == (0, "Never")
-    assert stack.password not in json.dumps(job)
+    assert one_stack.password not in json.dumps(job)
     given = {entry["name"]: entry.get("value") for entry in container["env"]}
-    assert given["MAXVIEW_REPLAY_SPEED"] == "5"
-    assert list((cluster.home / "below").glob("comparisons/linen-vs-nnx/01_base/*/index.html"))  # where it started
+    assert given["MAXVIEW_REPLAY_SPEED"] == "inf"
+    assert list(one_stack.out.glob("comparisons/linen-vs-nnx/01_base/*/index.html"))
 
 
-def test_a_pod_that_vanishes_is_a_crash(stack: Any, cluster: Cluster) -> None:
-    cluster.order({"kind": "node_gone", "when": "Beginning flow run"})
-    run = stack.run("compare/linen-vs-nnx", target="replay", cases=["02_remat"], repeats=1)
-    state = stack.ended(run)
-    assert state["type"] == "CRASHED"
-    assert cluster.jobs()[run]["status"]["failed"] == 1
+def test_a_flow_that_is_preempted_goes_on_in_another_pod_with_its_job(
+    one_stack: Any, cluster: Any, runs: dict[str, str]
+) -> None:
+    run = runs["moved"]
+    # of the second one; the scheduler deletes what it preempts
+    one_stack.wait(lambda: len(jobs_of(cluster, run)) == 2 and reasons_of(cluster, run) == ["Evicted"])
+    (log,) = cluster.folder.glob("moved-*.log")
+    assert "left running; this flow run goes on with it in another pod" in log.read_text()
+    begun = [line for line in requests_of(cluster) if line.startswith("POST /apis/jobset")]
+    assert len(begun) == len(CASES)  # each once
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pod_that_is_killed_is_a_crash_whose_job_is_ended(
+    one_stack: Any, cluster: Any, runs: dict[str, str], name: str
+) -> None:
+    run = runs[name]
+    assert one_stack.ended(run)["type"] == "CRASHED"
+    assert jobs_of(cluster, run)[-1]["status"]["failed"] == 1
+    one_stack.wait(lambda: not list((one_stack.out / "flows" / run).iterdir()))  # by `reap/jobs`, out of another pool
+    (directory,) = (path for path in one_stack.out.glob(f"runs/{CASES[name]}-linen*"))
+    job = json.loads((directory / "handle.json").read_text())["job_name"]
+    assert job not in cluster.look()[0]
+    assert f"DELETE /apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{job}" in requests_of(cluster)

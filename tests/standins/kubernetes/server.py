@@ -4,15 +4,15 @@
 
 Serves what kubectl 1.32, xpk 1.16, Prefect's worker and the Python client need: discovery, create, read, list, patch,
 delete, watch, pod logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to; a Job one
-pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet, one
-Job, or to some requests:
+pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet or Job
+(with `of`: to one whose manifest holds that text), or to some requests:
 
 | kind | what happens |
 |---|---|
 | never_scheduled | the JobSet stays suspended |
 | pull_error | its pods wait with ErrImagePull |
-| preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended and says so |
-| node_gone | once its log has `when`: pod, log and node are gone, of a Job too |
+| preempted, evicted, node_shutdown, oom_killed | once its log has `when`: the pod is ended, in `grace_s`, and says so |
+| node_gone | once its log has `when`: pod, log and node are gone |
 | kueue_evicted | once its log has `when`: Kueue ends its pods and puts it back into the queue |
 | cut_log | log streams break after every `bytes` bytes, `times` times |
 | error | `times` requests whose path holds `path` are answered with `code` |
@@ -82,6 +82,16 @@ def merge(into: Object, patch: Object) -> None:
             merge(into[key], value)
         else:
             into[key] = value
+
+
+def tell_end(fault: Object | None, code: int) -> tuple[str, Object]:
+    """The reason of a container's end, and what its pod's status says besides, of a pod that a fault has struck."""
+    kind = fault["kind"] if fault else ""
+    reason, disruption = ENDINGS.get(kind, (None, None))
+    more: Object = {"reason": reason, "message": f"Pod was {kind}"} if reason else {}
+    if disruption:
+        more["conditions"] = [condition("DisruptionTarget", disruption, f"the pod was {kind}")]
+    return ("OOMKilled" if kind == "oom_killed" else "Error" if code else "Completed"), more
 
 
 def selector(query: Any) -> Callable[[Object], bool]:
@@ -162,9 +172,9 @@ class Cluster:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def take_fault(self, *kinds: str) -> Object | None:
+    def take_fault(self, item: Object, *kinds: str) -> Object | None:
         for fault in self.faults:
-            if fault["kind"] in kinds:
+            if fault["kind"] in kinds and fault.get("of", "") in json.dumps(item):
                 self.faults.remove(fault)
                 return fault
         return None
@@ -189,7 +199,7 @@ class Cluster:
                 "status": {"conditions": []},
             },
         )  # fmt: skip
-        if self.take_fault("never_scheduled"):
+        if self.take_fault(jobset, "never_scheduled"):
             workload["status"]["conditions"] = [
                 condition("QuotaReserved", "Pending", "couldn't assign flavors: insufficient unused quota")
                 | {"status": "False"}
@@ -201,8 +211,8 @@ class Cluster:
             "admission": {"podSetAssignments": [{"name": spec["name"], "count": slices * workers}]},
         }
         places = [(index, worker) for index in range(slices) for worker in range(workers)][: self.most_pods]
-        pull = self.take_fault("pull_error") is not None
-        fault = self.take_fault(*ENDINGS, "node_gone", "kueue_evicted")
+        pull = self.take_fault(jobset, "pull_error") is not None
+        fault = self.take_fault(jobset, *ENDINGS, "node_gone", "kueue_evicted")
         codes = await asyncio.gather(
             *(
                 self.run_pod(jobset, template, container, spec["name"], place, pull=pull, fault=fault)
@@ -276,11 +286,7 @@ class Cluster:
         code = await process.wait()
         code = 128 - code if code < 0 else code
         terminated = {"exitCode": code, "startedAt": started, "finishedAt": now()}
-        reason, disruption = ENDINGS.get(fault["kind"], (None, None)) if fault and happened else (None, None)
-        why = "OOMKilled" if happened and fault and fault["kind"] == "oom_killed" else "Error" if code else "Completed"
-        more: Object = {"reason": reason, "message": f"Pod was {fault['kind']}"} if reason and fault else {}
-        if disruption:
-            more["conditions"] = [condition("DisruptionTarget", disruption, f"the pod was {fault['kind']}")]  # type: ignore[index]
+        why, more = tell_end(fault if happened else None, code)
         show("Failed" if code else "Succeeded", {"terminated": terminated | {"reason": why}}, **more)
         entries = [{"timestamp": time, "textPayload": line.decode("utf-8", "replace")} for time, line in pod.lines]
         (self.folder / f"{pod.name}.json").write_text(json.dumps(entries))  # what Cloud Logging would have
@@ -294,7 +300,7 @@ class Cluster:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         template = job["spec"]["template"]
         container = template["spec"]["containers"][0]
-        fault = self.take_fault("node_gone")
+        fault = self.take_fault(job, *ENDINGS, "node_gone")
         key: Key = ("batch", "jobs", namespace, name)
 
         def show(**status: Any) -> None:
@@ -328,6 +334,13 @@ class Cluster:
         show(active=1, ready=1)
         assert process.stdout is not None
         happened = False
+
+        async def end_with_the_first() -> None:
+            """The end of a container's first process is the end of all of them."""
+            await process.wait()
+            pod.end(signal.SIGKILL)
+
+        self.start(end_with_the_first())
         while line := await process.stdout.readline():
             await pod.add(line)
             if fault and not happened and fault["when"].encode() in line:
@@ -336,11 +349,14 @@ class Cluster:
         code = await process.wait()
         pod.over.set()
         (self.folder / f"{pod.name}.log").write_bytes(b"".join(line for _, line in pod.lines))
-        terminated = {"terminated": {"exitCode": abs(code), "reason": "Error" if code else "Completed"}}
+        why, more = tell_end(fault if happened else None, code)
+        terminated = {"terminated": {"exitCode": 128 - code if code < 0 else code, "reason": why}}
         phase = "Failed" if code else "Succeeded"
-        item["status"] = {"phase": phase, "containerStatuses": [image | {"ready": False, "state": terminated}]}
+        item["status"] = {"phase": phase, "containerStatuses": [image | {"ready": False, "state": terminated}]} | more
         if self.objects.get(("", "pods", namespace, pod.name)) is item:
             self.put(("", "pods", namespace, pod.name), item, "MODIFIED")
+            if happened and fault and fault["kind"] == "preempted":  # the scheduler deletes it
+                self.put(("", "pods", namespace, pod.name), item, "DELETED")
         if code:
             show(failed=1, conditions=[condition("Failed", "BackoffLimitExceeded", "Job has reached its limit")])
         else:
@@ -357,9 +373,10 @@ class Cluster:
                     self.put(gone, self.objects[gone], "DELETED")
             pod.end(signal.SIGKILL)
             return
-        pod.end(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(pod.over.wait(), float(fault.get("grace_s", 30)))
+        if grace_s := float(fault.get("grace_s", 30)):
+            pod.end(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pod.over.wait(), grace_s)
         pod.end(signal.SIGKILL)
         if fault["kind"] == "kueue_evicted":
             await asyncio.sleep(0.5)
@@ -511,15 +528,16 @@ class Cluster:
         await response.prepare(request)
         cut = next((fault for fault in self.faults if fault["kind"] == "cut_log" and fault["times"] > 0), None)
         sent = 0
-        async for line in self.lines(pod, query):
-            if cut is not None and sent + len(line) > cut["bytes"]:
-                cut["times"] -= 1
-                await response.write(line[: max(0, cut["bytes"] - sent)])
-                assert request.transport is not None
-                request.transport.abort()
-                return response
-            await response.write(line)
-            sent += len(line)
+        with contextlib.suppress(ConnectionError):  # whoever reads it may be killed
+            async for line in self.lines(pod, query):
+                if cut is not None and sent + len(line) > cut["bytes"]:
+                    cut["times"] -= 1
+                    await response.write(line[: max(0, cut["bytes"] - sent)])
+                    assert request.transport is not None
+                    request.transport.abort()
+                    return response
+                await response.write(line)
+                sent += len(line)
         return response
 
     async def lines(self, pod: Pod, query: Any) -> AsyncIterator[bytes]:
