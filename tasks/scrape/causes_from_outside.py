@@ -64,8 +64,8 @@ FROM_OUTSIDE: tuple[Cause, ...] = (
         "host_oom",
         r"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|[Oo]om_kill event|low on resource: memory|"
         r"MemoryPressure|worker .{0,60}killed by signal: Killed|might be out of shared memory|"
-        r"insufficient shared memory|workers are out of shared memory|: Out Of Memory\b|killed due to (?:the node running low on memory|"
-        r"memory pressure)|NODE_OUT_OF_MEMORY",
+        r"insufficient shared memory|workers are out of shared memory|: Out Of Memory\b|"
+        r"killed due to (?:the node running low on memory|memory pressure)|NODE_OUT_OF_MEMORY",
         f"{KUBERNETES}/issues/112927",
     ),
     # the kubelet, where it evicts for the disk

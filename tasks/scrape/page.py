@@ -11,13 +11,15 @@ from tasks.scrape.errors import LogFormatError
 HEAD_BYTES = 16 << 10  # the table stands within these
 _GAP = r"[\s\u00a0]"
 _TITLES = (
-    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head
+    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head, or of two
+    # branches: `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
     re.compile(
         rf"Metrics:{_GAP}+(?P<a>\S[^\n]*?){_GAP}+vs{_GAP}+(?P<b>[^\n]*?)(?:{_GAP}+·{_GAP}+(?P<branch>\S+))?\s*$", re.M
     ),
     # the page of two branches: `main (574ad3fb9) vs feat/x (574ad3fb9)| Metric | …`
     re.compile(r"^(?P<a>\S+) \((?P<ca>[0-9a-f]{6,40})\) vs (?P<b>\S+) \((?P<cb>[0-9a-f]{6,40})\)", re.M),
 )  # fmt: skip
+_BRANCH = re.compile(rf"(\S+){_GAP}+\(([0-9a-f]{{6,40}})\)")
 _CASE = re.compile(r"^‹\s*(?P<previous>\w*?)Case:\s*(?P<case>\d\d_\w+?)(?P<next>\d\d_\w+)?\s*›\s*$", re.M)
 # `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`: a page without a headline still has its case in the paths
 _CASE_OF_PATH = re.compile(rb"/[\w.-]*?_(\d\d_[a-z]\w*)/checkpoints\b")
@@ -62,9 +64,16 @@ def read_page(data: bytes, name: str) -> Page:
     commits = [groups.get("ca"), groups.get("cb")]
     branch = groups.get("branch")
     branches: list[str | None] = [branch, branch]
-    if groups.get("ca"):  # the title names two branches
+    named = [_BRANCH.fullmatch(arm) for arm in arms]
+    if all(named):
+        arms, commits = ([match[group] for match in named if match] for group in (1, 2))
+    if commits[0]:  # the title names two branches
         branches = list(arms)
-    logs = _find_logs(data, arms, commits, branches)
+    in_table = _commits_in_table(head, arms)
+    logs = [
+        log if log.commit else log.model_copy(update={"commit": in_table[arms.index(log.name)]})
+        for log in _find_logs(data, arms, commits, branches)
+    ]
     missing = [arm for arm in arms if arm not in {log.name for log in logs}]
     if missing:
         there = " and ".join(log.name for log in logs)
@@ -74,16 +83,27 @@ def read_page(data: bytes, name: str) -> Page:
             "(maxview ingest BASELINE.log CANDIDATE.log)"
         )
     case = _CASE.search(head)
-    named = {match[1].decode() for match in _CASE_OF_PATH.finditer(data)}
+    cases = {match[1].decode() for match in _CASE_OF_PATH.finditer(data)}
     facts: dict[str, Any] = {
         "title": " ".join(title[0].split()),
-        "case": case["case"] if case else named.pop() if len(named) == 1 else None,
+        "case": case["case"] if case else cases.pop() if len(cases) == 1 else None,
         "previous_case": (case["previous"] or None) if case else None,
         "next_case": case["next"] if case else None,
         "arms": [log.model_dump(exclude={"span"}) for log in logs],
         "rows": _read_rows(head),
     }
     return Page(logs=tuple(logs), facts=facts)
+
+
+def _commits_in_table(head: str, arms: list[str]) -> list[str | None]:
+    """The commits in the table's head, whose cells have lost their borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`.
+
+    A commit goes up to the other arm's name, which may begin with letters that commits have.
+    """
+    first, second = (re.escape(arm) for arm in arms)
+    shas = rf"{_GAP}+([0-9a-f]{{6,40}}?)"
+    found = re.search(rf"^Metric{first}{shas}{second}{shas}Diff \(", head, re.M)
+    return list(found.groups()) if found else [None, None]
 
 
 def _find_logs(data: bytes, arms: list[str], commits: list[str | None], branches: list[str | None]) -> list[PageLog]:

@@ -38,6 +38,56 @@ def test_heads_name_the_logs(logs: Any) -> None:
     assert (reading.page["previous_case"], reading.page["case"]) == ("03_dropout", "04_int8")
 
 
+# ecnal-cienet.github.io/maxview: the pages of two branches, and those of one whose logs have no heads
+BRANCHES = """MaxView
+
+‹ 16_zarr3_false_saveCase: 16_zarr3_true_resume16_zarr3_true_save ›
+
+Metrics: main (586e69205) vs feat/pipeline-scan-nnx (5b21b66fc)
+
+Metricmain  586e69205feat/pipeline-scan-nnx  5b21b66fcDiff (feat/pipeline-scan-nnx − main)
+Final loss5.39105.39100
+
+"""
+HEADLESS = """MaxView
+
+‹ 05_fp8Case: 06_grad_accum07_eval ›
+
+Metrics: Linen vs feat/NNX  ·  feat/nnx-trainstate-and-training-loop
+
+MetricLinen  29bbe47edfeat/NNX  19bbe47edDiff (feat/NNX − Linen)
+Final loss6.167010.5490+4.382
+
+Diff = NNX value − Linen value. Green = NNX improved. Red = NNX regressed.
+
+"""
+
+
+def test_the_page_of_two_branches(logs: Any) -> None:
+    text = BRANCHES.encode()
+    for name, commit, steps in (("feat/pipeline-scan-nnx", "5b21b66fc", 3), ("main", "586e69205", 4)):
+        text += FULL_LOG.format(name=name, commit=commit).encode() + logs.framed(*logs.steps(steps))
+    reading = scrape_text(text, name="page.txt")
+    assert [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs] == [
+        ("main", "main", "586e69205", 4),
+        ("feat/pipeline-scan-nnx", "feat/pipeline-scan-nnx", "5b21b66fc", 3),
+    ]
+    assert reading.page is not None
+    cases = [reading.page[key] for key in ("previous_case", "case", "next_case")]
+    assert cases == ["16_zarr3_false_save", "16_zarr3_true_resume", "16_zarr3_true_save"]
+
+
+def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None:
+    text = HEADLESS.encode() + logs.framed(*logs.steps(3)) + b"\n" + logs.framed(*logs.steps(4))
+    reading = scrape_text(text, name="page.txt")
+    assert [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs] == [
+        ("Linen", "feat/nnx-trainstate-and-training-loop", "29bbe47ed", 3),
+        ("feat/NNX", "feat/nnx-trainstate-and-training-loop", "19bbe47ed", 4),
+    ]
+    assert reading.page is not None
+    assert (reading.page["case"], reading.page["next_case"]) == ("06_grad_accum", "07_eval")
+
+
 @pytest.mark.parametrize(("there", "missing"), [("Linen", "NNX"), ("NNX", "Linen")])
 def test_one_log_missing(logs: Any, there: str, missing: str) -> None:
     empty = FULL_LOG.format(name=missing, commit="abcdef012").encode() + b"(no log)\n"
