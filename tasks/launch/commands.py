@@ -99,7 +99,7 @@ class TrainMaxTextInPod(TrainInPod):
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command. Raises ConfigError with everything that this MaxText cannot do."""
-        return plan_maxtext(self.config, self.maxtext, directory, in_pod=True, shared=self.settings.shared_out).argv
+        return plan_maxtext(self.config, self.maxtext, directory, in_pod=True).argv
 
 
 class PlayLog(Frozen):

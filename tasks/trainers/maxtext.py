@@ -123,15 +123,14 @@ def plan_maxtext(
     environment: Mapping[str, str] | None = None,
     *,
     in_pod: bool = False,
-    shared: bool = False,
 ) -> MaxTextRun:
     """The command that trains `config` and writes into `directory`, whose last part is the run's name.
 
     environment: what the target sets. in_pod: it runs in an image, as one of several processes, and `maxtext` is what
-    is known here of the MaxText in there; shared: which has this folder under the same path. Raises ConfigError with
-    every value that this MaxText cannot do.
+    is known here of the MaxText in there. Raises ConfigError with every value that this MaxText cannot do.
     """
-    metrics = str(directory / METRICS) if shared or not in_pod else ""  # MaxText cannot write it into a bucket
+    # each of several processes would append to it; of TensorBoard's files, which tell the same, only the first has some
+    metrics = "" if in_pod else str(directory / METRICS)
     words = translate(config, maxtext, directory, metrics_file=metrics, alone=not in_pod)
     base, python = maxtext.base_config, maxtext.python
     if in_pod:

@@ -21,7 +21,8 @@ say("max_utils.py:1] System Information: Jax Version: 0.10.2")
 say(f"train.py:1] started in {os.getcwd()}")
 place, name = config["base_output_directory"], config["run_name"]
 board = None
-if place.startswith("gs://") and os.environ.get("JOB_COMPLETION_INDEX", "0") == "0":  # elsewhere nobody reads them
+# of several processes the first writes them; where there are JSON lines nobody reads them
+if os.environ.get("JOB_COMPLETION_INDEX", "0") == "0" and not config["metrics_file"]:
     from tensorboardX import SummaryWriter
 
     board = SummaryWriter(f"{place}/{name}/tensorboard/{name}")
