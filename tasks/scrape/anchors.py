@@ -77,7 +77,8 @@ _PATTERNS = {
     "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
     "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
     rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
-    "traceback": rb"Traceback \(most recent call last\):",
+    # a notebook prints the exception's name before it, and no colon
+    "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
     # absl, absl before it knows the time zone, and TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/….h:80] …`
     "fatal": rb"(?:F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+|"
@@ -98,6 +99,7 @@ _PATTERNS = {
     rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
     rb"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|low on resource: (?:memory|ephemeral-storage)|"
     rb"ephemeral local storage usage exceeds|terminated in response to imminent node shutdown|SLICE_FAILURE_\w+|"
+    rb"[Kk]illed due to (?:memory pressure|the node running low on memory)|A worker died or was killed while executing|"
     rb"active (?:on the node )?longer than (?:the )?specified deadline|"
     rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT|JOB REQUEUE|"
     rb"NODE FAILURE)|%sOut Of Memory|"
@@ -113,7 +115,8 @@ _LITERALS = (
     rb"Traceback|Aborting|\bF\d{4} |\d: F |Fatal Python|terminate called|LLVM ERROR|Training stopped|: error: |FATAL F|"
     rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
     rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |by signal |"
-    rb": Out Of Mem|Kill process|local storage|imminent node|specified dead"
+    rb": Out Of Mem|Kill process|local storage|imminent node|specified dead|illed due to|"
+    rb"A worker died"
 )
 _ANY = re.compile(_LITERALS)
 # what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
@@ -137,6 +140,7 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
     "event": (
         b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
         b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",
+        b"illed due to ", b"A worker died",
         b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
         b"DUE TO ", b"TerminationBy", b": Out Of Memory",
     ),

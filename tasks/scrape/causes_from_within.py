@@ -117,6 +117,7 @@ FROM_WITHIN: tuple[Cause, ...] = (
     cause(
         "killed",
         r"\AKeyboardInterrupt|\A(?:SIGKILL|SIGTERM|SIGINT|SIGHUP)\b|\A(?:Killed|Terminated)\b|SIGTERM received by PID|"
+        r"A worker died or was killed while executing|"
         r"\bgot signal: (?:2|9|15)\b|died with <Signals\.SIG(?:KILL|TERM|INT): |exit(?:ed with)? code -(?:9|15)\b",
         "https://github.com/pytorch/xla/issues/3947",
     ),

@@ -9,6 +9,7 @@ from tasks.scrape.prefix import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP
 
 # with line breaks: indented lines, then `Type: message` where the indentation ends
+_HEADER = b"Traceback (most recent call last)"
 _HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
 _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
 # Ray: the exception of a worker follows, with its own frames and without a header
@@ -17,6 +18,7 @@ _REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
 _IN_MARGIN = re.compile(rb"[ \t]*\| ?")
 # without them: the first name of an exception after the last frame
+_NOTEBOOK = re.compile(rb"[ \t]*([A-Za-z_]\w{2,80}) {2,}")
 _FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
 _NAMED = re.compile(
     rb"(?<=\s)((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
@@ -70,12 +72,14 @@ class Raised:
 
 def read_exception(data: bytes, position: int) -> Raised | None:
     """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
+    if not data.startswith(b":", position + len(_HEADER)):
+        return _read_notebook(data, position)
     return _read_lines(data, position) or _read_joined(data, position)
 
 
 def read_headless(data: bytes) -> Raised | None:
     """The exception of the traceback in whose frames a text begins: of some logs only the last lines are kept."""
-    header = data.find(b"Traceback (most recent call last):", 0, OVERLAP)
+    header = data.find(_HEADER, 0, OVERLAP)
     end = min(len(data), OVERLAP) if header < 0 else header
     begin = len(data) - len(data.lstrip(b"\r\n"))
     if begin >= end or not data[begin : begin + 1].isspace() or not _FRAME.search(data, begin, end):
@@ -186,6 +190,17 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
         if len(below) == LINES_BELOW:
             break
     return b"\n".join(below)
+
+
+def _read_notebook(data: bytes, position: int) -> Raised | None:
+    """`XlaRuntimeError   Traceback (most recent call last)`: the exception's line is the next that begins so."""
+    begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
+    named = _NOTEBOOK.fullmatch(data, begin, position)
+    if named is None:
+        return None
+    line = re.compile(rb"(?m)^((?:\w+\.)*%s)(?:: ([^\n]*?))?[ \t]*\r?$" % re.escape(named[1]))
+    last = line.search(data, position, _limit(data, position))
+    return _raised(last[1], last[2], last.start(), last.end(), b"", b"", b"") if last else None
 
 
 def _read_joined(data: bytes, position: int) -> Raised | None:

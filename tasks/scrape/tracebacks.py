@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tasks.records import LogError
-from tasks.scrape.anchors import find_named
+from tasks.scrape.anchors import ANCHORS, find_named
 from tasks.scrape.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.choose_death import join
 from tasks.scrape.exceptions import is_chained, is_ignored, read_exception, read_headless, weakness
 from tasks.scrape.signals import event_name, signal_name
 from tasks.scrape.window import Window
 
-_HEADER = re.compile(rb"Traceback \(most recent call last\):")
+_HEADER = ANCHORS["traceback"]
 _SLURM = re.compile(
     rb"(?:slurmstepd: |\d\d\] )error: ([^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT)[^\n]{0,300})"
 )
@@ -33,6 +33,7 @@ _CHILD = re.compile(
     rb"(?:exitcode {0,4}: |exits with return code = )(-\d{1,3})(?:\) local_rank: \d{1,9})?(?: \(pid: \d{1,12}\))?"
 )
 _JOINTS = (b"During handling of the above exception", b"The above exception was the direct cause")
+_EXITED = re.compile(rb"srun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3}")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
 _ALONE = ("usage", "fatal_python", "signal", "event")  # what is looked for behind the last row only
 
@@ -45,6 +46,7 @@ class RankTracebacks:
     refused: list[LogError] = field(default_factory=list)  # arguments
     killed: list[LogError] = field(default_factory=list)  # as the launcher tells it
     events: list[LogError] = field(default_factory=list)  # evictions
+    exited: list[LogError] = field(default_factory=list)  # tasks of which SLURM knows no more than that
     weak: list[LogError] = field(default_factory=list)  # what need not have ended a process
 
     def take(self, window: Window, behind: int = 0) -> None:
@@ -66,6 +68,8 @@ class RankTracebacks:
             with suppress(ValueError):  # a number that is no signal here
                 name = signal.Signals(number).name
             self.killed.append(_error(name, f"a rank was ended by {name}: {_text(match[0])}", match.start(), window))
+        for match in _own(_EXITED, window):
+            self.exited.append(_error("srun", _text(match[0]), match.start(), window))
         for name, match in find_named(_ALONE, window, max(behind, window.start)):
             self._note_alone(name, match, window)
 
@@ -87,7 +91,19 @@ class RankTracebacks:
             why = f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere"
             own[0] = own[0].model_copy(update={"why": join(own[0].why, why)})
         error = next(
-            iter((*own, *said, *late(self.refused), *late(self.killed), *events, *found, *late(self.weak))), None
+            iter(
+                (
+                    *own,
+                    *said,
+                    *late(self.refused),
+                    *late(self.killed),
+                    *events,
+                    *found,
+                    *late(self.weak),
+                    *late(self.exited),
+                )
+            ),
+            None,
         )
         if error is None or not is_explained(error.kind, f"{error.type}: {error.message}"):
             return error

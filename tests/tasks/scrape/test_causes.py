@@ -150,6 +150,8 @@ SEEN: list[tuple[DeathKind, str]] = [
         "host_oom",
         "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
     ),
+    # ray-project/ray#47461
+    ("killed", "A worker died or was killed while executing a task by an unexpected system error."),
     ("host_oom", "raylet: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"),
     # facebookresearch/mmf#441
     (

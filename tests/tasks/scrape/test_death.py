@@ -191,6 +191,19 @@ def test_wrong_arguments(logs: Any, text: str) -> None:
     assert (error.type, error.kind, "stps" in error.message) == ("ArgumentError", "configuration", True)
 
 
+def test_the_exception_of_a_notebook(logs: Any) -> None:
+    # google-deepmind/mujoco#1484: frames in a form of their own, and the type before the header
+    text = (
+        "---------------------------------------------------------------------------\n"
+        "XlaRuntimeError                           Traceback (most recent call last)\n"
+        "Cell In[10], line 2\n----> 2 train(config)\n\n"
+        "File ~/maxtext/MaxText/train.py:336, in train(config)\n    [335] ValueError: shown in the code\n\n"
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 33G of 31G hbm."
+    )
+    error = error_of(logs, *logs.steps(2), text)
+    assert (error.type, error.kind, error.line) == ("XlaRuntimeError", "device_oom", 12)
+
+
 def test_exceptions_in_a_group(logs: Any) -> None:
     group = (
         "  + Exception Group Traceback (most recent call last):\n"

@@ -279,6 +279,11 @@ CHILD = [
         (["[2023-07-05 15:08:29,918] [ERROR] [launch.py:321:sigkill_handler] ['python3'] exits with return code = -9"], "SIGKILL", 2),
         # Lightning-AI/pytorch-lightning issue 20434
         (["./pretrain.sh: line 184: 2324239 Aborted                 (core dumped) python a.py"], "SIGABRT", 2),
+        # facebookresearch/ParlAI issue 3084, where nothing else says anything
+        (["srun: error: n1: tasks 2-7: Exited with exit code 1", "srun: error: n2: task 14: Exited with exit code 1"], "srun", 2),
+        # WM-PO/WMPO issue 3, ray-project/ray issue 47461
+        (["(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"], "killed due to memory pressure", 2),
+        (["(raylet) A worker died or was killed while executing a task by an unexpected system error."], "A worker died or was killed while executing a task by an unexpected system error.", 2),
         # alibaba/Pai-Megatron-Patch issue 21
         (["finetune.py: error: unrecognized arguments: --DDP-impl local", *CHILD[:3]], "ArgumentError", 2),
         (["Fatal Python error: Segmentation fault", "", "Current thread 0x00007f (most recent call first):"], "Fatal Python error", 2),
