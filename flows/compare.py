@@ -126,6 +126,9 @@ def compare(
     ] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
+    take_over: Annotated[
+        bool, Field(description="Go on with runs in a bucket that a machine has claimed which is gone for good")
+    ] = False,
     comment: Annotated[
         str | None, Field(description="A pull request on GitHub, owner/name#12, whose comment shows the verdict")
     ] = None,
@@ -154,14 +157,16 @@ def compare(
     cases_in_all = len({plan.case for plan in plans})
     try:
         for case, group in groupby(plans, key=lambda plan: plan.case):
-            records = list(run_all(list(group), store, report, jobs))
+            records = list(run_all(list(group), store, report, jobs, take_over=take_over))
             runs = CaseRuns(
                 comparison=comparison, case=case, target=plans[0].target, runs=tuple(records), cases=cases_in_all
             )
             if patience is None:
                 result = diff_step(runs, store)
             else:
-                result = run_until_decided(runs, spare, store, report, jobs, patience=patience, began=began)
+                result = run_until_decided(
+                    runs, spare, store, report, jobs, patience=patience, began=began, take_over=take_over
+                )
             page = publish_step(result, store)
             report.compared(result, page)
             comparisons.append((result, page))
@@ -186,7 +191,9 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
     return ""
 
 
-def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> Iterator[RunRecord]:
+def run_all(
+    plans: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, take_over: bool = False
+) -> Iterator[RunRecord]:
     """The records of the plans of a case: those that have finished before are read, the others run one after another.
 
     They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
@@ -209,6 +216,7 @@ def run_all(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> I
                 jobs.owners(flow_run.id),
                 life_of=life_of,
                 wait=waiting(plan, report, jobs),
+                take_over=take_over,
             ) as finished:
                 if finished is None:
                     partner = find_partner(plan, plans, store)
@@ -234,7 +242,15 @@ def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
 
 
 def run_until_decided(
-    runs: CaseRuns, spare: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, patience: Patience, began: float
+    runs: CaseRuns,
+    spare: list[RunPlan],
+    store: Store,
+    report: Report,
+    jobs: Jobs,
+    *,
+    patience: Patience,
+    began: float,
+    take_over: bool = False,
 ) -> ComparisonRecord:
     """Look, and as long as more repeats may decide and are allowed: run them, interleaved, and look again."""
     look = 1
@@ -247,7 +263,7 @@ def run_until_decided(
         report.extended(plans, following.why)
         if not plans:
             return result
-        more = run_all(plans, store, report, jobs)
+        more = run_all(plans, store, report, jobs, take_over=take_over)
         runs = runs.model_copy(update={"runs": (*runs.runs, *more)})
         look += 1
 

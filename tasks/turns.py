@@ -27,17 +27,22 @@ def turn_of(
     *,
     life_of: Callable[[str], Life],
     wait: Callable[[str], None],
+    take_over: bool = False,
 ) -> Iterator[RunRecord | None]:
     """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
 
     `wait` is told again and again what is waited for, and may raise. In a bucket, the run of a machine whose flow run
     is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
     which was put back into the queue.
-    Raises StoreError if somebody works on it of whom this flow's server knows nothing.
+    Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more
+    says `take_over`: that machine is gone.
     """
 
     def is_over(others: tuple[str, ...]) -> bool:
-        return not set(others).isdisjoint(flow_runs) or any(life_of(flow_run) == "over" for flow_run in others)
+        if not set(others).isdisjoint(flow_runs):
+            return True
+        lives = {life_of(flow_run) for flow_run in others}
+        return "over" in lives or (take_over and lives <= {"unknown"})
 
     def pause(why: str, seconds: float) -> None:
         wait(f"{plan.run_name}: {why}; waiting for it")

@@ -28,6 +28,7 @@ def compare(
     max_repeats: int | None = None,
     out: Out = DEFAULT_OUT,
     fresh: Annotated[bool, Parameter(negative="")] = False,
+    take_over: Annotated[bool, Parameter(negative="")] = False,
     comment: str | None = None,
     json_: Json = False,
 ) -> int:
@@ -62,6 +63,9 @@ def compare(
         The runs per arm for that; 30 by default.
     fresh
         Train again even if equal runs have finished before.
+    take_over
+        Go on with runs in a bucket that another machine has claimed of whose flow this Prefect server knows nothing:
+        that machine is gone for good.
     comment
         A pull request on GitHub, owner/name#12: its one comment of this comparison is written or brought up to date,
         with the token in MAXVIEW_GITHUB_TOKEN.
@@ -108,6 +112,7 @@ def compare(
             max_repeats=max_repeats,
             out=absolute_place(out),
             fresh=fresh,
+            take_over=take_over,
             comment=comment,
             return_state=True,
         )

@@ -41,7 +41,8 @@ def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp
             5: NextLook(repeats=None, why=""),
         }[repeats]
 
-    def run(plans: list[Any], *_: Any) -> Any:
+    def run(plans: list[Any], *_: Any, take_over: bool) -> Any:
+        assert take_over
         ran.extend((plan.case, plan.repeat, plan.arm) for plan in plans)
         return list(plans)
 
@@ -51,7 +52,9 @@ def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp
     notes = Notes()
     first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
     jobs: Any = None
-    result = module.run_until_decided(first, spare, Store(tmp_path), notes, jobs, patience=Patience(), began=0.0)
+    result = module.run_until_decided(
+        first, spare, Store(tmp_path), notes, jobs, patience=Patience(), began=0.0, take_over=True
+    )
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case

@@ -135,6 +135,39 @@ def test_in_a_bucket_a_run_is_taken_over_once_its_flow_run_is_over(
         first.check_claim()
 
 
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_who_knows_that_a_machine_is_gone_takes_its_run_over(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        pass  # on a machine that is gone, as are its Prefect server and what that knew
+    with turn_of(plan, second, ("two",), life_of=unknown, wait=never, take_over=True) as finished:
+        assert finished is None
+        second.check_claim()
+    with pytest.raises(StoreError, match="taken over"):
+        first.check_claim()
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_nobody_takes_a_run_over_whose_flow_is_known_to_go(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    class Waits(Exception):
+        pass
+
+    def wait(why: str) -> None:
+        raise Waits(why)
+
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        lives = {"one": "unknown", "night": "running"}
+        waiting = turn_of(plan, second, ("two",), life_of=lives.__getitem__, wait=wait, take_over=True)
+        with pytest.raises(Waits, match="works on it"), waiting:
+            pytest.fail("it is taken over")
+        first.check_claim()
+
+
 @pytest.mark.parametrize("flow_runs", [("one",), ("a cell's second", "night")])
 def test_in_a_bucket_a_flow_run_in_another_pod_does_not_wait_for_itself(
     make_plan: MakePlan, machine: Callable[[str], RunDirectory], flow_runs: tuple[str, ...]
