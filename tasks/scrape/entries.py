@@ -146,10 +146,21 @@ def frames_of(
 def _entry_or_loss(value: dict[str, Any], number: int, lose: Callable[[str], None] | None) -> Entry | None:
     entry = _entry_of(value, number)
     if (entry is None or not entry[4]) and lose is not None:
-        found = [text for key, text in value.items() if isinstance(text, str) and _is_misplaced(key, text)]
+        found = [text for key, text in _texts_in(value) if _is_misplaced(key, text)]
         if found:
             lose("\n".join(found))
     return entry
+
+
+def _texts_in(value: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """All that is text in an object, by its key; what stands deeper, under a key that may be damaged, under none."""
+    waiting: list[tuple[str, Any]] = list(value.items())
+    while waiting:
+        key, item = waiting.pop()
+        if isinstance(item, str):
+            yield key, item
+        elif isinstance(item, dict | list):
+            waiting += (("", inner) for inner in (item.values() if isinstance(item, dict) else item))
 
 
 def _is_misplaced(key: str, text: str) -> bool:

@@ -183,6 +183,18 @@ def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, lo
     assert not run.coverage.complete
 
 
+def test_an_entry_whose_text_stands_deeper_under_another_key_is_told(log: bytes) -> None:
+    entries: list[dict[str, Any]] = [
+        {"insertId": f"{n:06d}", "jsonPayload": {"message": line}} for n, line in enumerate(log.decode().splitlines())
+    ]
+    assert scrape_text("\n".join(map(json.dumps, entries)).encode(), name="log").runs[0].coverage.complete
+    (place,) = (n for n, entry in enumerate(entries) if "completed step: 0," in entry["jsonPayload"]["message"])
+    entries[place]["jsonPayloload"] = entries[place].pop("jsonPayload")
+    (run,) = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="log").runs
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (40, 39)
+    assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("text_last", [False, True])
 @pytest.mark.parametrize("key", ["timestamp", "insertId"])
