@@ -80,9 +80,10 @@ _PATTERNS = {
     # a notebook prints the exception's name before it, and no colon
     "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
-    # absl, absl before it knows the time zone, and TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/….h:80] …`
-    "fatal": rb"(?:F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+|"
-    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: F +(?:\d+ +)?[\w./+-]+):\d+\] ?([^\n]*?)" + _END,
+    # absl, and absl before it knows the time zone
+    "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
+    # TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/pjrt/distributed/client.h:80] …`
+    "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + _END,
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
     "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
     rb"LLVM ERROR: [^\n]{1,400})",
@@ -137,6 +138,7 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
         b"on signal ", b" by signal ",
     ),
     "fatal_python": (b"Fatal Python",),
+    "fatal_tsl": (b": F ",),
     "event": (
         b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
         b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",

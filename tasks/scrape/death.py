@@ -51,7 +51,7 @@ class DeathLog:
                 self._note("stop", "StopTraining", _text(match[1]), match.start(), window)
             case "usage":
                 self._note("usage", "ArgumentError", _text(match[1] or match[2]), match.start(), window)
-            case "fatal":
+            case "fatal" | "fatal_tsl":
                 self._note("fatal", "Fatal", _text(match[1]), match.start(), window)
             case "fatal_cpp":
                 self._note("fatal", "Fatal", _text(match[1]), match.start(), window)

@@ -17,6 +17,7 @@ TOGETHER_FROM = 64  # stretches
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+_MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)"
 _PATTERNS = {
     # every repetition is bounded: without bounds, a long run of spaces, dots or dashes costs its length squared
     "table": rb"-{5,80} arguments -{5,80}",
@@ -33,10 +34,9 @@ _PATTERNS = {
     rb"(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))(?:: |=) ?(\d{1,18})(?=\s)",
     "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
     "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
-    # before 2021 only rank 0 prints it, as `after 100 iterations memory (MB) | …`
-    "memory": rb"(?:\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\)|"
-    rb"(?<![\w(])after (0|[1-9]\d{0,14}) iterations) memory \((MB|GB)\)"
-    rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)",
+    "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)" + _MEMORY_ROW,
+    # before 2021 only rank 0 prints it
+    "memory_of_first": rb"after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
     # the name and its dots stand before it
     "timer": rb"\.\.: \(%s, %s\)" % (_NUMBER, _NUMBER),
     # before 2023, and DeepSpeed: one rank's times in one line
@@ -169,11 +169,9 @@ class MegatronFacts:
             case "theory":
                 self._fact("theoretical_memory", match[1].decode("utf-8", "replace").strip(), place)
             case "memory":
-                unit = match[4].decode().lower()
-                values = {
-                    f"{_memory_name(key.decode())}_{unit}": float(value) for key, value in _MEMORY.findall(match[5])
-                }
-                self.memory.add(values, rank=int(match[1] or 0), iterations=int(match[2] or match[3]), **place)
+                self._remember(int(match[1]), match[2], match[3], match[4], place)
+            case "memory_of_first":
+                self._remember(0, match[1], match[2], match[3], place)
             case "times":
                 for each in _TIME.finditer(window.data, *match.span(1)):
                     self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
@@ -196,6 +194,12 @@ class MegatronFacts:
                 self._fact("restored_step", int(match[2]), place)
             case "not_found":
                 self._fact("checkpoint_not_found", match[1].decode("utf-8", "replace"), place)
+
+    def _remember(self, rank: int, iterations: bytes, unit: bytes, row: bytes, place: dict[str, int]) -> None:
+        values = {
+            f"{_memory_name(key.decode())}_{unit.decode().lower()}": float(value) for key, value in _MEMORY.findall(row)
+        }
+        self.memory.add(values, rank=rank, iterations=int(iterations), **place)
 
     def _finish(self, source: Source) -> None:
         self.finished, self.finished_at = True, self.finished_at or source.offset

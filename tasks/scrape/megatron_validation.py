@@ -13,11 +13,10 @@ from tasks.scrape.megatron_rows import NUMBER
 from tasks.scrape.ranks import time_before
 from tasks.scrape.window import Window
 
-_ROW = re.compile(
-    rb"\b(?:validation loss|(?:validation|valid|(test)) results) at "
-    rb"(?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))"
-    rb"((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
-)
+_WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
+# each begins with a text of its own, which is found fast
+_ROWS = (re.compile(rb"validation loss" + _WHERE), re.compile(rb"results" + _WHERE))
+_KINDS = re.compile(rb"\b(?:validation|valid|(test)) \Z")  # of results
 _FIELD = re.compile(rb" {0,40}([A-Za-z][^|\n:]{0,79}): {0,40}(%s) {0,40}\|" % NUMBER.encode(), re.IGNORECASE)
 _AFTER = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
 _SHAPE = re.compile(r"[-+]?\d+\.(\d+)[eE][-+]\d\d\d?")
@@ -35,9 +34,13 @@ class ValidationRows:
 
     def take(self, window: Window, step_before: Callable[[int], int | None]) -> None:
         """Read the rows that start in a window. `step_before`: the iteration of the last row before an offset."""
-        for match in _ROW.finditer(window.data, window.start):
+        found = (match for pattern in _ROWS for match in pattern.finditer(window.data, window.start))
+        for match in sorted(found, key=lambda match: match.start()):
             if match.start() >= window.limit:
                 break
+            kind = _KINDS.search(window.data, max(0, match.start() - 20), match.start())
+            if kind is None and match.re is _ROWS[1]:
+                continue
             values = _read(window, match)
             source = window.source(match.start())
             if values is None:
@@ -45,10 +48,10 @@ class ValidationRows:
                 self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
                 self.cut |= window.last and window.is_last_line(match.start())
                 continue
-            where = (match[3] or match[4] or match[1] or b"").decode("utf-8", "replace").strip()
+            where = (match[2] or match[3] or (kind[1] if kind else None) or b"").decode("utf-8", "replace").strip()
             self.rows.append(
                 {
-                    "step": int(match[2]) if match[2] else step_before(source.offset),
+                    "step": int(match[1]) if match[1] else step_before(source.offset),
                     **values,
                     "set": where.removeprefix("on ").strip("[]") or None,
                     "time": time_before(window, match.start()),

@@ -19,9 +19,11 @@ from tasks.scrape.signals import event_name, signal_name
 from tasks.scrape.window import Window
 
 _HEADER = ANCHORS["traceback"]
-_SLURM = re.compile(
-    rb"(?:slurmstepd: |\d\d\] )error: ([^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT)[^\n]{0,300})"
-)
+# SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`, `srun: error: n1: task 0: …`
+_ERROR = re.compile(rb"error: ([^\n]{1,600})")
+_SLURM = re.compile(rb"[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT)[^\n]{0,300}")
+_CANCELLED = re.compile(rb"\*\*\* [^\n]{0,300}CANCELLED[^\n]{0,300}")
+_EXITED = re.compile(rb"[^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3}")
 # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 _WATCHDOG = re.compile(rb"Watchdog caught collective operation timeout: [^\n]{1,400}")
 _TERMINATED = re.compile(
@@ -30,10 +32,9 @@ _TERMINATED = re.compile(
 # torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's line;
 # deepspeed/launcher/launch.py: `exits with return code = -9`
 _CHILD = re.compile(
-    rb"(?:exitcode {0,4}: |exits with return code = )(-\d{1,3})(?:\) local_rank: \d{1,9})?(?: \(pid: \d{1,12}\))?"
+    rb"exit(?:code {0,4}: |s with return code = )(-\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?(?: \(pid: \d{1,12}\))?"
 )
 _JOINTS = (b"During handling of the above exception", b"The above exception was the direct cause")
-_EXITED = re.compile(rb"srun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3}")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
 _ALONE = ("usage", "fatal_python", "signal", "event")  # what is looked for behind the last row only
 
@@ -48,6 +49,7 @@ class RankTracebacks:
     events: list[LogError] = field(default_factory=list)  # evictions
     exited: list[LogError] = field(default_factory=list)  # tasks of which SLURM knows no more than that
     weak: list[LogError] = field(default_factory=list)  # what need not have ended a process
+    _unsearched: tuple[Window, int] | None = None  # the last window, and where in it its rows end
 
     def take(self, window: Window, behind: int = 0) -> None:
         """Read the failures that start in a window. behind: where its last row ends."""
@@ -56,8 +58,8 @@ class RankTracebacks:
         for match in _own(_HEADER, window):
             if not is_ignored(window.data, match.start()):
                 self._read(window, match.start())
-        for match in _own(_SLURM, window):
-            self._note(b"slurm", "slurmstepd", _text(match[1]), match.start(1), window)
+        for match in _own(_ERROR, window):
+            self._note_slurm(match, window)
         for match in _own(_WATCHDOG, window):
             self._note(b"nccl", "NCCL", _text(match[0]), match.start(), window)
         for match in _own(_TERMINATED, window):
@@ -68,15 +70,22 @@ class RankTracebacks:
             with suppress(ValueError):  # a number that is no signal here
                 name = signal.Signals(number).name
             self.killed.append(_error(name, f"a rank was ended by {name}: {_text(match[0])}", match.start(), window))
-        for match in _own(_EXITED, window):
-            self.exited.append(_error("srun", _text(match[0]), match.start(), window))
-        for name, match in find_named(_ALONE, window, max(behind, window.start)):
-            self._note_alone(name, match, window)
+        if behind <= window.start:  # no row came that would make nothing of what the window before holds
+            self._find_alone()
+        self._unsearched = (window, max(behind, window.start))
+
+    def _find_alone(self) -> None:
+        if self._unsearched is not None:
+            window, begin = self._unsearched
+            for name, match in find_named(_ALONE, window, begin):
+                self._note_alone(name, match, window)
+        self._unsearched = None
 
     def cause(self, *, last_step: int, exit_code: int | None, finished: int | None = None) -> LogError | None:
         """What ended the run; nothing that a step was printed after did, nor what came after its end at `finished`."""
         if exit_code == 0:
             return None
+        self._find_alone()
         until = finished if finished is not None and exit_code is None else None
 
         def late(errors: list[LogError]) -> list[LogError]:
@@ -141,6 +150,14 @@ class RankTracebacks:
 
     def _note(self, mark: bytes, kind: str, message: str, position: int, window: Window) -> None:
         self.found.append((mark, _error(kind, message, position, window)))
+
+    def _note_slurm(self, match: re.Match[bytes], window: Window) -> None:
+        before = window.data[max(0, match.start() - 12) : match.start()]
+        said = _SLURM if before.endswith(b"slurmstepd: ") else _CANCELLED if before.endswith(b"] ") else None
+        if said is not None and (found := said.match(match[1])):
+            self._note(b"slurm", "slurmstepd", _text(found[0]), match.start(1), window)
+        elif before.endswith(b"srun: ") and (found := _EXITED.match(match[1])):
+            self.exited.append(_error("srun", f"srun: error: {_text(found[0])}", match.start(), window))
 
     def _note_alone(self, name: str, match: re.Match[bytes], window: Window) -> None:
         text = _text(match[0]).strip()
