@@ -1,16 +1,12 @@
 """The flow `compare`: resolve → launch → watch and verify → scrape → diff → publish."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
-from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 
@@ -20,41 +16,27 @@ from flows.cleanup import on_cancellation, on_crashed
 from flows.form import Field, show_name
 from flows.jobs import Jobs, Stopped, current_jobs
 from flows.report import Report, current_report
-from flows.slices import slice_of
+from flows.runs import run_all
 from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, Patience
-from tasks.launch import job
-from tasks.launch.places import find_checkpoint
-from tasks.launch.replay import holds_checkpoints
-from tasks.owners import is_owned
-from tasks.partner import find_partner
 from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
-from tasks.record import is_finished, unverified_steps
-from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.records import ComparisonRecord, RunPlan
 from tasks.refs import LONGEST_NAME
 from tasks.resolve import Request
-from tasks.scrape import CheckpointCommitted
 from tasks.steps import (
     comment_step,
     diff_step,
     forget_step,
-    goes_on,
-    launch_step,
-    life_of,
     publish_step,
     repeat_step,
     resolve_step,
-    scrape_step,
     summarise_step,
-    verify_step,
-    watch_step,
 )
 from tasks.store import Store, open_store
-from tasks.turns import turn_of
 
 
 def _choices(kind: Kind) -> dict[str, Any]:
@@ -191,56 +173,6 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
     return ""
 
 
-def run_all(
-    plans: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, take_over: bool = False
-) -> Iterator[RunRecord]:
-    """The records of the plans of a case: those that have finished before are read, the others run one after another.
-
-    They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
-    restores a checkpoint of the other arm, as a proof.
-    """
-    holding = False
-    with ExitStack() as held:
-        for plan in plans:
-            finished = store.run(plan.run_name).read_record()
-            if finished is not None and is_finished(finished):
-                report.reused(plan)
-                yield finished
-                continue
-            if not holding:
-                held.enter_context(slice_of(plan.target))
-                holding = True
-            with turn_of(
-                plan,
-                store.run(plan.run_name),
-                jobs.owners(flow_run.id),
-                life_of=life_of,
-                wait=waiting(plan, report, jobs),
-                take_over=take_over,
-            ) as finished:
-                if finished is None:
-                    partner = find_partner(plan, plans, store)
-                    record = run_one(plan, store, report, jobs=jobs, continue_from=partner)
-                else:  # by the flow that this one has waited for
-                    report.reused(plan)
-                    record = finished
-            yield record
-
-
-def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
-    """What tells why a run has to wait, once, and ends the waiting if the flow is ended."""
-    told: set[str] = set()
-
-    def wait(why: str) -> None:
-        jobs.check()
-        if why not in told:
-            told.add(why)
-            get_run_logger().info("%s", why)
-            report.waits(plan, why)
-
-    return wait
-
-
 def run_until_decided(
     runs: CaseRuns,
     spare: list[RunPlan],
@@ -266,37 +198,6 @@ def run_until_decided(
         more = run_all(plans, store, report, jobs, take_over=take_over)
         runs = runs.model_copy(update={"runs": (*runs.runs, *more)})
         look += 1
-
-
-def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
-    """The record of one run: launched, watched, verified and scraped."""
-    directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
-    jobs.check()
-    handle = launch_step(plan, directory, continue_from, owners, store)
-    report.launched(plan, handle)
-    proofs: list[PrefectFuture[CheckpointProof]] = []
-
-    def stop(handle: RunHandle) -> None:
-        if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
-            return
-        if plan.backend == "xpk" and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
-            get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
-            return
-        report.stopping(plan)
-        job.stop(handle)
-
-    with jobs.holding(plan, handle, stop):
-        for event in watch_step(plan, directory, handle):
-            report.saw(plan, event)
-            jobs.check()
-            if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                path = find_checkpoint(plan, directory, event.step)
-                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
-    done = [future.result() for future in proofs]
-    done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
-    report.verified(plan, done)
-    record: RunRecord = scrape_step(plan, directory, done)
-    return record
 
 
 def final_state(comparisons: list[ComparisonRecord], problem: str = "") -> State[Any]:

@@ -12,8 +12,8 @@ import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.states import AwaitingRetry, Cancelling, Running, State
 
-from flows import compare as module
-from flows.jobs import Jobs
+from flows import runs as module
+from flows.jobs import Jobs, Stopped
 from flows.report import Report
 from tasks import steps
 from tasks.owners import own
@@ -73,7 +73,7 @@ def test_a_nights_jobs_are_left_and_its_cells_still_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "get_run_logger", lambda: SimpleNamespace(info=lambda *_: None))
     monkeypatch.setattr(module.job, "stop", stopped.append)
     plan: Any = SimpleNamespace(run_name="a-run", backend="xpk")
-    with pytest.raises(module.Stopped):
+    with pytest.raises(Stopped):
         module.run_one(plan, Store(tmp_path), Report(), jobs=jobs, continue_from=None)
     assert stopped == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows import compare as module
+from flows import compare, runs
 from flows.cli import call
 from flows.jobs import Jobs
 from flows.report import Report
@@ -30,11 +30,11 @@ def test_a_turn_is_taken_over_only_where_it_is_said(
     def slice_of(_: str) -> Iterator[None]:
         yield
 
-    monkeypatch.setattr(module, "turn_of", turn)
-    monkeypatch.setattr(module, "slice_of", slice_of)
-    monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="one"))
+    monkeypatch.setattr(runs, "turn_of", turn)
+    monkeypatch.setattr(runs, "slice_of", slice_of)
+    monkeypatch.setattr(runs, "flow_run", SimpleNamespace(id="one"))
     plans: list[Any] = [SimpleNamespace(run_name=f"{arm}-run", target="cpu") for arm in "ab"]
-    records: list[Any] = list(module.run_all(plans, Store(tmp_path), Report(), Jobs(), take_over=said))
+    records: list[Any] = list(runs.run_all(plans, Store(tmp_path), Report(), Jobs(), take_over=said))
     assert records == ["finished meanwhile"] * 2
     assert asked == [said, said]
 
@@ -43,7 +43,7 @@ def test_a_turn_is_taken_over_only_where_it_is_said(
 def test_the_word_reaches_the_flow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]) -> None:
     given: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "compare", lambda **wanted: given.update(wanted))
+    monkeypatch.setattr(compare, "compare", lambda **wanted: given.update(wanted))
     monkeypatch.setattr("flows.commands.compare.run_flow", lambda run, **_: run() or 0)
     assert call(["compare", "linen-vs-nnx", *words]) == 0
     assert given["take_over"] is bool(words)

@@ -1,0 +1,105 @@
+"""Turns plans into the records of their runs, one run after another: held, launched, watched, verified, scraped."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from prefect import get_run_logger
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
+
+from flows.jobs import Jobs
+from flows.report import Report
+from flows.slices import slice_of
+from tasks.launch import job
+from tasks.launch.places import find_checkpoint
+from tasks.launch.replay import holds_checkpoints
+from tasks.owners import is_owned
+from tasks.partner import find_partner
+from tasks.record import is_finished, unverified_steps
+from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
+from tasks.scrape import CheckpointCommitted
+from tasks.steps import goes_on, launch_step, life_of, scrape_step, verify_step, watch_step
+from tasks.store import Store
+from tasks.turns import turn_of
+
+
+def run_all(
+    plans: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, take_over: bool = False
+) -> Iterator[RunRecord]:
+    """The records of the plans of a case: those that have finished before are read, the others run one after another.
+
+    They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
+    restores a checkpoint of the other arm, as a proof.
+    """
+    holding = False
+    with ExitStack() as held:
+        for plan in plans:
+            finished = store.run(plan.run_name).read_record()
+            if finished is not None and is_finished(finished):
+                report.reused(plan)
+                yield finished
+                continue
+            if not holding:
+                held.enter_context(slice_of(plan.target))
+                holding = True
+            with turn_of(
+                plan,
+                store.run(plan.run_name),
+                jobs.owners(flow_run.id),
+                life_of=life_of,
+                wait=waiting(plan, report, jobs),
+                take_over=take_over,
+            ) as finished:
+                if finished is None:
+                    partner = find_partner(plan, plans, store)
+                    record = run_one(plan, store, report, jobs=jobs, continue_from=partner)
+                else:  # by the flow that this one has waited for
+                    report.reused(plan)
+                    record = finished
+            yield record
+
+
+def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
+    """What tells why a run has to wait, once, and ends the waiting if the flow is ended."""
+    told: set[str] = set()
+
+    def wait(why: str) -> None:
+        jobs.check()
+        if why not in told:
+            told.add(why)
+            get_run_logger().info("%s", why)
+            report.waits(plan, why)
+
+    return wait
+
+
+def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
+    """The record of one run: launched, watched, verified and scraped."""
+    directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
+    jobs.check()
+    handle = launch_step(plan, directory, continue_from, owners, store)
+    report.launched(plan, handle)
+    proofs: list[PrefectFuture[CheckpointProof]] = []
+
+    def stop(handle: RunHandle) -> None:
+        if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
+            return
+        if plan.backend == "xpk" and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
+            get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
+            return
+        report.stopping(plan)
+        job.stop(handle)
+
+    with jobs.holding(plan, handle, stop):
+        for event in watch_step(plan, directory, handle):
+            report.saw(plan, event)
+            jobs.check()
+            if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
+                path = find_checkpoint(plan, directory, event.step)
+                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+    done = [future.result() for future in proofs]
+    done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
+    report.verified(plan, done)
+    record: RunRecord = scrape_step(plan, directory, done)
+    return record
