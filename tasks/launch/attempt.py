@@ -145,6 +145,8 @@ class Attempt:
                 yield from log.add(line)
                 line = self._pump.pieces.get_nowait()
             self._pump.pieces.put(None)  # for whoever looks next
+            if self._pump.refused is not None:
+                raise self._pump.refused
             time.sleep(poll_s)
         except Empty:
             return

@@ -52,8 +52,6 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
         if isinstance(error, subprocess.TimeoutExpired):
             raise LaunchError(f"xpk has not created the workload within {TIMEOUT_S:g} s") from error
         raise
-    if process.returncode == 0 and exists():
-        return
     if exists():
         return
     said = output.decode("utf-8", "replace")

@@ -73,7 +73,7 @@ class KubeApi:
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
-        """A pod's log in pieces. Raises NotAnswering, also in the middle of it."""
+        """A pod's log in pieces. Raises LaunchError, and NotAnswering, also in the middle of it."""
         timeout = httpx.Timeout(TIMEOUT_S, read=SILENCE_S)
         params = {"container": container, **query}
         with (
@@ -84,6 +84,7 @@ class KubeApi:
         ):
             if response.status_code != httpx.codes.OK:
                 response.read()
+                self._check_rights(response)
                 raise NotAnswering(f"the log of {pod}: {_reason(response)}")
             yield response.iter_bytes()
 
@@ -108,17 +109,20 @@ class KubeApi:
             response = self._http.request(method, path, headers=self._headers(), **more)
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            raise LaunchError(
-                f"{self._configuration.host} refuses: {_reason(response)}; log in with `gcloud auth login`, and ask "
-                f"for the rights to use JobSets and pods in the namespace {self._namespace}"
-            )
+        self._check_rights(response)
         if not response.is_success:
             raise NotAnswering(f"{self._configuration.host}: {_reason(response)}")
         try:
             return dict(response.json())
         except ValueError as error:
             raise NotAnswering(f"{self._configuration.host}: its answer is no JSON ({error})") from error
+
+    def _check_rights(self, response: httpx.Response) -> None:
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            raise LaunchError(
+                f"{self._configuration.host} refuses: {_reason(response)}; log in with `gcloud auth login`, and ask "
+                f"for the rights to use JobSets, pods and their logs in the namespace {self._namespace}"
+            )
 
 
 @contextmanager

@@ -75,6 +75,7 @@ class PodLog(threading.Thread):
         self._cursor, self._is_over = cursor, is_over
         self._give_up = threading.Event()
         self.pieces: Queue[bytes | None] = Queue()
+        self.refused: LaunchError | None = None  # why there is no log, where that does not get well by itself
 
     def run(self) -> None:
         try:
@@ -109,6 +110,10 @@ class PodLog(threading.Thread):
                         self.pieces.put(text)
             return True
         except NotAnswering:
+            return False
+        except LaunchError as error:
+            self.refused = error
+            self._give_up.set()
             return False
 
 

@@ -246,6 +246,17 @@ def test_an_api_server_that_fails_for_good(
     assert standin.names("pods") == []
 
 
+def test_a_log_that_may_not_be_read_is_told(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+    standin.order({"kind": "error", "path": "/log?", "code": 403, "times": 1000})
+    plan = make_plan(HANGS)
+    handle = job.launch_or_attach(plan, directory)
+    with pytest.raises(LaunchError, match=r"refuses: 403 .*ask for the rights to use JobSets, pods and their logs"):
+        list(job.follow(plan, directory, handle, poll_s=0.05))
+    standin.order()
+    job.stop(handle)
+    assert standin.names("pods") == []
+
+
 def test_cancellation_deletes_the_job(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
     handle = job.launch_or_attach(plan, directory)
