@@ -36,7 +36,7 @@ class MegatronReader:
         self.facts.take(window, gaps)
         self.validation.take(window, self.table.step_before)
         self.schedule.take(window, self.table.step_before)
-        self.tracebacks.take(window, max(self.table.until - window.base, 0))
+        self.tracebacks.take(window, max(self.table.until, self.table.last_offset) - window.base)
         if window.last:
             self._cut |= bool(window.data) and not window.data.endswith(b"\n")
 

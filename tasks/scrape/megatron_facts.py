@@ -20,12 +20,13 @@ _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)"
 _PATTERNS = {
     # every repetition is bounded: without bounds, a long run of spaces, dots or dashes costs its length squared
-    "table": rb"-{5,80} arguments -{5,80}",
+    # the dashes before are asked for behind the words, which are found fast
+    "table": rb" arguments (?<=-{5} arguments )-{5,80}",
     # the dots fill up to 48 characters, and are missing behind longer names
     "argument": rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
     rb"(?=\r?\n|\s{1,64}[A-Za-z_][\w-]{0,200} \.{1,64} |\s{2,64}[A-Za-z_][\w-]{45,200}  \S|"
     rb"\s{0,64}-{5,80} end of arguments)",
-    "table_end": rb"-{5,80} end of arguments -{5,80}",
+    "table_end": rb" end of arguments (?<=-{5} end of arguments )-{5,80}",
     "world": rb"using world size: (\d+)",
     "parallel": rb"-parallel[ -]size: (\d{1,9})(?!\d)",  # the axis stands before it
     "vocabulary": rb"padded vocab \(size: (\d+)\) with (\d+) dummy tokens \(new size: (\d+)\)",

@@ -37,6 +37,7 @@ _CHILD = re.compile(
 _JOINTS = (b"During handling of the above exception", b"The above exception was the direct cause")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
 _ALONE = ("usage", "fatal_python", "signal", "event")  # what is looked for behind the last row only
+_HELD = 8  # windows
 
 
 @dataclass
@@ -49,10 +50,11 @@ class RankTracebacks:
     events: list[LogError] = field(default_factory=list)  # evictions
     exited: list[LogError] = field(default_factory=list)  # tasks of which SLURM knows no more than that
     weak: list[LogError] = field(default_factory=list)  # what need not have ended a process
-    _unsearched: tuple[Window, int] | None = None  # the last window, and where in it its rows end
+    # windows that are searched if no row follows soon, and where in them their rows end
+    _unsearched: list[tuple[Window, int]] = field(default_factory=list)
 
     def take(self, window: Window, behind: int = 0) -> None:
-        """Read the failures that start in a window. behind: where its last row ends."""
+        """Read the failures that start in a window. behind: where in it its last row stands, or ends."""
         if window.base + window.start == 0 and (raised := read_headless(window.data)) is not None:
             self._note(b"", raised.type, raised.message, raised.position, window)
         for match in _own(_HEADER, window):
@@ -70,16 +72,17 @@ class RankTracebacks:
             with suppress(ValueError):  # a number that is no signal here
                 name = signal.Signals(number).name
             self.killed.append(_error(name, f"a rank was ended by {name}: {_text(match[0])}", match.start(), window))
-        if behind <= window.start:  # no row came that would make nothing of what the window before holds
+        if behind > window.start:  # a row came after all that the windows before hold
+            self._unsearched.clear()
+        self._unsearched.append((window, max(behind, window.start)))
+        if len(self._unsearched) > _HELD:
             self._find_alone()
-        self._unsearched = (window, max(behind, window.start))
 
     def _find_alone(self) -> None:
-        if self._unsearched is not None:
-            window, begin = self._unsearched
+        for window, begin in self._unsearched:
             for name, match in find_named(_ALONE, window, begin):
                 self._note_alone(name, match, window)
-        self._unsearched = None
+        self._unsearched.clear()
 
     def cause(self, *, last_step: int, exit_code: int | None, finished: int | None = None) -> LogError | None:
         """What ended the run; nothing that a step was printed after did, nor what came after its end at `finished`."""
