@@ -14,6 +14,7 @@ from difflib import get_close_matches
 
 from tasks.records import UnreadLine
 from tasks.scrape.megatron_rows import FREE, KNOWN, Field, Row, Shape, is_elapsed, name_of
+from tasks.scrape.step_line import common_start
 
 # what training_log in megatron/training/training.py prints where nothing in the log shows how
 _USUAL = {
@@ -49,6 +50,7 @@ _NAN = ("number of nan iterations", "number_of_nan_iterations")
 _OPTIONAL = frozenset({"grad norm", "num zeros", "params norm", "grad_norm", "num_zeros", "params_norm"})
 TRUSTED_FROM = 2  # iterations
 FORMS_MOST, KEYS_MOST = 400, 400
+SPLICED_FROM = 3  # letters of each of two keys
 ALIKE = 0.85  # of the letters of two keys
 _DIGIT = re.compile(r"\d")
 
@@ -153,9 +155,9 @@ def _is_odd(form: Form, seen: Seen, trusted: dict[Form, Seen]) -> bool:
         return True  # every one of them prints it
     if not trusted:
         fields = (("iteration", form.step), *form.fields)
-        if any(name_of(key) == "loss" and shape.kind == "whole" for key, shape in form.fields):
+        if any((name_of(key) == "loss" or is_elapsed(key)) and shape.kind == "whole" for key, shape in form.fields):
             return True
-        if any(_is_misspelt(key) for key in form.keys):
+        if any(_is_misspelt(key) or _is_spliced(key) for key in form.keys):
             return True
         plain = KNOWN.issuperset(form.keys)
         always = _PLAIN if plain else _ALWAYS
@@ -206,6 +208,17 @@ def _is_misspelt(key: str) -> bool:
     plain = _DIGIT.sub("", key)
     others = {_DIGIT.sub("", known) for known in KNOWN}
     return key not in KNOWN and plain not in others and bool(get_close_matches(plain, others, n=1, cutoff=ALIKE))
+
+
+def _is_spliced(key: str) -> bool:
+    """Whether a key that nobody knows is the begin of one and the end of another, in the middle of a word: text between
+    them was lost. `lm lossr of nan iterations`."""
+    if key in KNOWN:
+        return False
+    begins = max(common_start(key, known) for known in KNOWN)
+    ends = max(common_start(key[::-1], known[::-1]) for known in KNOWN)
+    cuts = range(max(len(key) - ends, SPLICED_FROM), min(begins, len(key) - SPLICED_FROM) + 1)
+    return bool(cuts) and all(key[cut - 1].isalnum() and key[cut].isalnum() for cut in cuts)
 
 
 def _may_miss(key: str) -> bool:

@@ -19,8 +19,9 @@ BODY = re.compile(
     rb"(number of (?:nan|skipped) iterations):\s{0,40}\d|(learning rate):%sglobal batch size:|"
     rb"(loss scale):%s(?:grad|num)" % (_ONE, _ONE)
 )
-# C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`
-EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+][1-9]\d\d)"
+# C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`, and
+# none that would make infinity of a number
+EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 NUMBER = rf"[-+]?(?:[1-9](?:\.\d+)?{EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
 _FIXED = re.compile(r"[-+]?\d+\.(\d+)")

@@ -94,9 +94,14 @@ def _shared(texts: Collection[str]) -> dict[str, int]:
     """With how many characters each text begins as another does: the most are those of a neighbour in their order."""
     shared = dict.fromkeys(texts, 0)
     for one, other in pairwise(sorted(shared)):
-        count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        count = common_start(one, other)
         shared[one], shared[other] = max(shared[one], count), max(shared[other], count)
     return shared
+
+
+def common_start(one: str, other: str) -> int:
+    """With how many equal characters two texts begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def column_name(key: str) -> str:

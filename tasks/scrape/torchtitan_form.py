@@ -1,5 +1,6 @@
 """Knows how torchtitan prints the fields of a row: their numbers, and what tells that text was lost from them."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,10 @@ def values_of(fields: Fields, *, is_last: bool, decimals_of: dict[str, int]) -> 
             if index == len(fields) - 1 and not plain[2] and is_last and decimals != decimals_of.get(key):
                 return None
             decimals_of[key] = decimals
-            values[_NAMED.get(key, key)] = float(text.rstrip(b"%s").replace(b",", b""))
+            value = float(text.rstrip(b"%s").replace(b",", b""))
+            if math.isinf(value) and plain[0][-1:].isdigit():  # an exponent that damage has made
+                return None
+            values[_NAMED.get(key, key)] = value
     return values
 
 

@@ -114,6 +114,7 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
         ("lm loss: 1.038769E+01 | loss scale: 4096.0", "lm loss: 1.0396.0"),  # two numbers became one
         ("lm loss: 1.038769E+01", "lm loss: 1.08769E+01"),
         ("lm loss: 1.038769E+01", "lm loss: -34"),
+        ("lm loss: 1.038769E+01", "lm loss: 1.038769E+801"),
         ("lm loss: 1.038769E+01 | loss scale", "lm lo scale"),
         ("         480 |", "         40 |"),
         ("rate: 9.000000E-05 |", "rate:  9.000000E-05 |"),  # what follows may be of another row
@@ -415,6 +416,11 @@ def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
     assert read(CORE.replace("consumed samples", "cofsumed samples")).steps.height == 0
     assert read(CORE.replace("consumed samples", "mtp_2 loss")).steps.height == 1
     assert read(CORE.replace("consumed samples", "samples seen")).steps.height == 1
+    assert read(CORE.replace("consumed samples", "consumed samr of nan iterations")).steps.height == 0
+    assert (
+        read(CORE.replace("consumed samples", "tokens per second")).steps.height == 1
+    )  # of two keys, but of whole words
+    assert read(CORE.replace("15800.0", "15800").replace("consumed", "seen")).steps.height == 0
 
 
 @pytest.mark.parametrize(

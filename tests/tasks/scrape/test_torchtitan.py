@@ -196,6 +196,13 @@ def test_a_loss_that_is_none_is_as_wide_as_the_others(printed: str, read_as: lis
     assert (run.steps["step"].to_list(), run.coverage.step_lines_seen) == (read_as, 3)
 
 
+@pytest.mark.parametrize(("printed", "heights"), [("1.5e10", 3), ("1.5e999", 2), ("inf", 3)])
+def test_a_number_beyond_all_numbers(printed: str, heights: int) -> None:
+    rows = [line(number) + "  eps: 1.5e10" for number in (1, 2, 3)]
+    rows[1] = rows[1].replace("1.5e10", printed)
+    assert read(*rows).steps.height == heights
+
+
 def test_a_row_in_the_middle_of_another() -> None:
     """The step of the second is no field of the first."""
     rows = [line(number) for number in (1, 2, 3)]
