@@ -53,10 +53,8 @@ IO_RETRIES = 2
 RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
-AT_SIGTERM, RESCHEDULE = (
-    "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR",
-    "reschedule",
-)  # as Prefect's Kubernetes worker asks
+AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
+RESCHEDULE = "reschedule"  # as Prefect's Kubernetes worker asks
 TOKEN_BLOCK = "maxview-github-token"
 
 
