@@ -63,7 +63,7 @@ class Form:
     step: Shape
     fields: tuple[tuple[str, Shape], ...]
     literals: tuple[bytes, ...]  # what stands before each number: `| lm loss: `
-    padded: tuple[bool, ...]  # whether each is a number with a point and has more blanks before it
+    padded: tuple[bool, ...]  # whether each has more blanks before it, and is no whole number
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def form_of(row: Row) -> Form:
 
 
 def _is_padded(printed: Field) -> bool:
-    return printed.is_padded and printed.shape.kind in ("fixed", "exponent")
+    return printed.is_padded and printed.shape.kind in ("fixed", "exponent", "open")
 
 
 def _shape(printed: Field) -> Shape:

@@ -429,6 +429,7 @@ def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
         ("size:  2048 |", "size: 0 |"),  # the other numbers of this row fill their columns
         ("iteration (ms): 15800.0 |", "iteration (s): 15800.0 |"),  # who prints seconds prints more decimals
         ("iteration (ms): 15800.0 |", "iteration (ms):  415800.0 |"),  # no known column of such numbers is padded
+        ("| loss scale: 1.0 | grad norm: 2.870 |", "| loss scale:  nan |"),
     ],
 )
 def test_the_only_row_of_a_log_with_a_number_that_nobody_prints_so(whole: str, damaged: str) -> None:
