@@ -81,7 +81,7 @@ def test_two_machines_cannot_write_one_run(machine) -> None:  # type: ignore[no-
     first, second = machine("one").mirror, machine("two").mirror
     first.claim("runs/run-1")
     first.claim("runs/run-1")  # its own, after a crash
-    with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*writer\.json"):
+    with pytest.raises(StoreError, match=r"runs/run-1: is being written on .* since .*--fresh.*--take-over"):
         second.claim("runs/run-1")
     second.claim("runs/run-2")
     first.claims.give_back("runs/run-1")
