@@ -36,8 +36,8 @@ _PATTERNS = {
     "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
     "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
     "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)" + _MEMORY_ROW,
-    # before 2021 only rank 0 prints it
-    "memory_of_first": rb"after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
+    # before 2021 only rank 0 prints it, and no bracket before it, in which another rank's may stand
+    "memory_of_first": rb"(?<![(\w])after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
     # the name and its dots stand before it
     "timer": rb"\.\.: \(%s, %s\)" % (_NUMBER, _NUMBER),
     # before 2023, and DeepSpeed: one rank's times in one line

@@ -178,6 +178,12 @@ def test_the_memory_row_of_the_first_versions() -> None:
     ]  # fmt: skip
 
 
+def test_a_memory_row_that_lost_a_bracket_is_not_the_first_rank_s() -> None:
+    row = "[Rank 14] (after 63 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.5 | reserved: 4.0"
+    assert read(FIRST, row).rank_memory["rank"].to_list() == [14]
+    assert read(FIRST, row.replace("iterations)", "iterations")).rank_memory.is_empty()
+
+
 def test_memory_rows_that_lack_numbers() -> None:
     """A row has the numbers that it printed, in the table and in JSON, whatever the others of its rank have."""
     run = read(
