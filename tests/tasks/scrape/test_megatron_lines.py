@@ -347,10 +347,10 @@ def test_the_exception_of_a_worker_of_ray() -> None:
     error = read(
         CORE,
         "Traceback (most recent call last):",
-        '  File "/root/slime/train.py", line 106, in <module>',
+        '  File "/w/slime/train.py", line 106, in <module>',
         "    train(args)",
         "ray.exceptions.RayTaskError(RuntimeError): ray::MegatronTrainRayActor.train() (pid=2407496, ip=172.17.0.2)",
-        '  File "/root/Megatron-LM/megatron/core/rerun_state_machine.py", line 500, in validate_result',
+        '  File "/w/Megatron-LM/megatron/core/rerun_state_machine.py", line 500, in validate_result',
         "    raise RuntimeError(full_message)",
         "RuntimeError: Rank 3, iteration 29: Unexpected result nan (message='found NaN in local forward loss')",
     ).error
