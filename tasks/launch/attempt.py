@@ -19,6 +19,8 @@ from tasks.launch.podlog import LogCursor, PodLog, fetch_from_cloud
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.supervised import READ_BYTES
 from tasks.records import JobCause, RunPlan, XpkHandle
+from tasks.scrape.anchors import ANCHORS
+from tasks.scrape.entries import count_steps
 from tasks.store import RunDirectory
 
 SETTLE_S = 6.0  # from a pod's end to the end of everything that the cluster has to say about it
@@ -188,7 +190,10 @@ class Attempt:
             yield from log.add(line)
 
     def _lines_of_another(self) -> list[bytes]:
-        """The last lines of the pod that failed, where that is not the first, which can only say that it waited."""
+        """The last lines of the pod that failed, where that is not the first, which can only say that it waited.
+
+        Without its steps and evaluations: every host tells of the same ones, and the run's are those of the first.
+        """
         failed, first = self._view.failed, self._view.first
         if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
             return []
@@ -198,7 +203,8 @@ class Attempt:
         except NotAnswering as error:
             text = f"maxview: they cannot be had: {error}\n".encode()
         said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
-        return [said.encode(), *(line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:"))]
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
+        return [said.encode(), *(line for line in lines if not _is_progress(line))]
 
     def _passed_limit(self) -> JobCause | None:
         view = self._view
@@ -221,6 +227,10 @@ def _read_whole(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while chunk := file.read(READ_BYTES):
             yield chunk
+
+
+def _is_progress(line: bytes) -> bool:
+    return bool(count_steps(line.decode("utf-8", "replace")) or ANCHORS["eval"].search(line))
 
 
 def _epoch(time_text: str | None) -> float | None:

@@ -105,7 +105,8 @@ class JobView(Frozen):
 
     @property
     def _done(self) -> bool:
-        return bool(self.pods) and all(pod.exit_code == 0 for pod in self.pods)
+        # without the first one, pods are being taken away
+        return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
 
 
 def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object]) -> JobView:

@@ -373,42 +373,50 @@ class Cluster:
                     self.put(gone, self.objects[gone], "DELETED")
             pod.end(signal.SIGKILL)
             return
-        if grace_s := float(fault.get("grace_s", 30)):
+        grace_s = float(fault.get("grace_s", 30))
+        if fault["kind"] == "kueue_evicted":
+            name = item["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
+            await asyncio.gather(*(self.end_pod(*of_it, grace_s) for of_it in self.of_jobset("pods", name)))
+            for other, workload in self.of_jobset("workloads", name):
+                message = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
+                workload["status"] = {"conditions": [condition("Evicted", "Preempted", message)]}
+                self.put(other, workload, "MODIFIED")
+            return
+        if grace_s:
             pod.end(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pod.over.wait(), grace_s)
         pod.end(signal.SIGKILL)
-        if fault["kind"] == "kueue_evicted":
-            await asyncio.sleep(0.5)
+
+    def of_jobset(self, plural: str, name: str) -> list[tuple[Key, Object]]:
+        """The pods or the workload of a JobSet."""
+
+        def owner(meta: Object) -> str | None:
+            if plural == "pods":
+                return meta["labels"].get("jobset.sigs.k8s.io/jobset-name")
+            return meta["ownerReferences"][0]["name"]
+
+        return [
+            (key, item) for key, item in self.objects.items() if key[1] == plural and owner(item["metadata"]) == name
+        ]
+
+    async def end_pod(self, key: Key, item: Object, grace_s: float) -> None:
+        """End a pod as the kubelet does, then forget it."""
+        pod = self.pods.get(key[3])
+        if pod is not None:
+            pod.end(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pod.over.wait(), grace_s)
+            pod.end(signal.SIGKILL)
+            await asyncio.sleep(0.5)  # the kubelet takes as long to tell the end of the container
+        if self.objects.get(key) is item:
             self.put(key, item, "DELETED")
-            name = item["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]
-            for other, workload in list(self.objects.items()):
-                if other[1] == "workloads" and workload["metadata"]["ownerReferences"][0]["name"] == name:
-                    message = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
-                    workload["status"] = {"conditions": [condition("Evicted", "Preempted", message)]}
-                    self.put(other, workload, "MODIFIED")
 
     async def delete_jobset(self, name: str, grace_s: float) -> None:
         """End the pods of a deleted JobSet as the kubelet does, then forget them."""
-        of_it = [
-            (key, item)
-            for key, item in self.objects.items()
-            if (key[1] == "pods" and item["metadata"]["labels"].get("jobset.sigs.k8s.io/jobset-name") == name)
-            or (key[1] == "workloads" and item["metadata"]["ownerReferences"][0]["name"] == name)
-        ]
-
-        async def end(key: Key, item: Object) -> None:
-            pod = self.pods.get(key[3]) if key[1] == "pods" else None
-            if pod is not None:
-                pod.end(signal.SIGTERM)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(pod.over.wait(), grace_s)
-                pod.end(signal.SIGKILL)
-                await asyncio.sleep(0.5)  # the kubelet takes as long to tell the end of the container
-            if self.objects.get(key) is item:
-                self.put(key, item, "DELETED")
-
-        await asyncio.gather(*(end(key, item) for key, item in of_it))
+        for key, workload in self.of_jobset("workloads", name):
+            self.put(key, workload, "DELETED")
+        await asyncio.gather(*(self.end_pod(*of_it, grace_s) for of_it in self.of_jobset("pods", name)))
 
     # ------------------------------------------------------------ requests
 

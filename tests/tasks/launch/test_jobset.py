@@ -53,6 +53,12 @@ def test_a_job_that_waits() -> None:
     assert (view.over, view.started, view.cause, view.message) == (False, None, None, "no quota")
 
 
+def test_a_job_has_not_ended_well_where_only_others_are_left() -> None:
+    assert view_job(jobset(), [pod(0, state=ended(0)), pod(1, state=ended(0))], []).exit_code == 0
+    view = view_job(jobset(), [pod(1, state=ended(0))], [])  # Kueue takes the pods away, one by one
+    assert (view.over, view.exit_code) == (False, None)
+
+
 def test_a_job_that_runs() -> None:
     view = view_job(jobset(), [pod(1, state=RUNNING), pod(0, state=RUNNING)], [])
     assert not view.over

@@ -38,9 +38,23 @@ def say(n):
 """
 THREE = SAY + "for n in range(3): say(n)\n"
 HANGS = THREE + "time.sleep(600)\n"
+# both hosts come to step 2; then the first one waits for the other, which goes on behind this
+BOTH = (
+    THREE
+    + """
+said = os.path.join(sys.argv[1], "said")
+if os.environ["JOB_COMPLETION_INDEX"] == "0":
+    open(said, "w").close()
+    time.sleep(600)
+while not os.path.exists(said):
+    time.sleep(0.05)
+"""
+)
+ALONE = "import os, sys\nif os.environ['JOB_COMPLETION_INDEX'] != '0': sys.exit()\n"  # the other hosts end well at once
 # saves where it stands at SIGTERM and goes on from there, as the trainer does
 RESUMES = (
-    SAY
+    ALONE
+    + SAY
     + """
 place = os.path.join(sys.argv[1], "place")
 first = int(open(place).read()) if os.path.exists(place) else 0
@@ -108,14 +122,31 @@ def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: R
 def test_the_pod_that_failed_says_why_where_the_first_did_not(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
-    code = (
-        THREE + "\nif os.environ['JOB_COMPLETION_INDEX'] == '1': raise MemoryError('host 1 is full')\ntime.sleep(600)"
-    )
-    events = run(make_plan(code), directory)
+    events = run(make_plan(BOTH + "raise MemoryError('host 1 is full')"), directory)
     assert exit_codes(events) == [1]
     assert error_of(directory).type == "MemoryError"
-    assert steps_in(directory.log)[:3] == [0, 1, 2]
+    assert steps_in(directory.log) == [0, 1, 2]  # the other pod's are the same ones
     assert standin.names("jobsets") == []  # the other pod waited for its neighbour
+
+
+def test_the_steps_of_another_pod_that_is_taken_away_are_no_second_start(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    standin.order({"kind": "preempted", "when": "host 1 is at step 2"})
+    code = """
+print("eval metrics after step: 2, loss=3.000, total_weights=8")
+print("host 1 is at step 2", flush=True)
+time.sleep(600)
+"""
+    run(make_plan(BOTH + code, attempts=1), directory)
+    assert error_of(directory).type == "Preempted"
+    log = directory.log.read_text()
+    assert re.search(r"(?m)^maxview: the pod \S+-0-1-\w+ failed first, with exit code 143; its last lines:$", log)
+    assert "\nhost 1 is at step 2\n" in log
+    assert "eval metrics" not in log
+    assert steps_in(directory.log) == [0, 1, 2]
+    coverage = scrape_run(directory.log).coverage
+    assert (coverage.step_lines_parsed, coverage.rewinds) == (3, 0)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ type MakePlan = Callable[..., RunPlan]
 
 SAY = """
 import os, sys, time
+if os.environ["JOB_COMPLETION_INDEX"] != "0":
+    sys.exit()  # the other hosts end well at once
 def say(n):
     print(f"I0418 00:55:{n:02d}.221671 1 metric_logger.py:196] completed step: {n}, seconds: 0.500, "
           f"TFLOP/s/device: 1.000, Tokens/s/device: 8.000, total_weights: 8, loss: 3.{n:03d}", flush=True)
