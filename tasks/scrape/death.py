@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.causes import EXPLAINING, classify, is_explained
 from tasks.scrape.choose_death import Found, choose, join
-from tasks.scrape.exceptions import is_chained, is_followed, is_ignored, read_exception, read_headless, weakness
+from tasks.scrape.exceptions import is_chained, is_followed, read_exception, read_headless, weakness
 from tasks.scrape.signals import SIGNALS, event_name, signal_name
 from tasks.scrape.window import OVERLAP, Window
 
@@ -87,12 +87,10 @@ class DeathLog:
 
     def _read(self, position: int, window: Window) -> None:
         data = window.data
-        if is_ignored(data, position):
-            return
         raised = read_exception(data, position)
         if raised is None:
             return
-        weak, chained = weakness(data, position), is_chained(data, position)
+        weak, chained = weakness(raised), is_chained(raised)
         before = self._before(window.base + position)
         if chained and before is not None:
             weak = weak or before.weak

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.scrape.marks import NO_MARK, Mark, all_lines, lines_above, lines_below, marks_of
 from tasks.scrape.prefix import ABSL, PREFIX
@@ -58,6 +58,8 @@ class Raised:
     detail: str = ""  # the lines below the message
     file: str = ""  # where it was raised, without folders
     mark: bytes = b""  # what its writer's lines begin with
+    before: bytes = b""  # what its writer put before the traceback
+    margin: bytes | None = None  # what stands before the header in a group of exceptions
 
     @property
     def text(self) -> str:
@@ -71,10 +73,21 @@ class Raised:
 
 
 def read_exception(data: bytes, position: int) -> Raised | None:
-    """The exception of the traceback that starts at a position, in either wrapping; None if it is not there yet."""
-    if not data.startswith(b":", position + len(_HEADER)):
-        return _read_notebook(data, position)
-    return _read_lines(data, position) or _read_joined(data, position)
+    """The exception of the traceback that starts at a position, in either wrapping.
+
+    None if it is not there yet, or if the interpreter says that it ignored it.
+    """
+    limit = min(len(data), position + OVERLAP)
+    margin, marks = _margin(data, position), marks_of(data, position, limit)
+    before = lines_above(data, position, max(0, position - LOOK_BACK), marks[0] if margin is None else NO_MARK)
+    if _IGNORED.search(before):
+        return None
+    if data.startswith(b":", position + len(_HEADER)):
+        grouped = margin is not None
+        raised = _read_lines(data, position, limit, marks, grouped=grouped) or _read_joined(data, position)
+    else:
+        raised = _read_notebook(data, position)
+    return raised and replace(raised, before=before, margin=margin)
 
 
 def read_headless(data: bytes) -> Raised | None:
@@ -88,38 +101,22 @@ def read_headless(data: bytes) -> Raised | None:
     return raised if raised is not None and raised.file else None
 
 
-def is_chained(data: bytes, position: int) -> bool:
-    """Whether the traceback at a position is of an exception that came of the one before it."""
-    margin = _margin(data, position)
-    return bool(_CHAINED.search(_before(data, position))) or (margin is not None and not margin.endswith(b"Group "))
+def is_chained(raised: Raised) -> bool:
+    """Whether an exception came of the one before it."""
+    grouped = raised.margin is not None and not raised.margin.endswith(b"Group ")
+    return grouped or bool(_CHAINED.search(raised.before))
 
 
-def is_ignored(data: bytes, position: int) -> bool:
-    """Whether the interpreter says that it ignored the exception."""
-    return bool(_IGNORED.search(_before(data, position)))
-
-
-def weakness(data: bytes, position: int) -> str:
-    """Why the traceback at a position need not have ended its process, in words; empty if nothing says so."""
-    before = _before(data, position)
+def weakness(raised: Raised) -> str:
+    """Why an exception need not have ended its process, in words; empty if nothing says so."""
     for pattern, words in _WEAK:
-        if pattern.search(before):
+        if pattern.search(raised.before):
             return words
     # a record that starts right before it, on its own line: somebody logged the traceback's text
-    records = list(PREFIX.finditer(before))
-    if records and not before[records[-1].end() :].strip():
+    records = list(PREFIX.finditer(raised.before))
+    if records and not raised.before[records[-1].end() :].strip():
         return "logged"
-    return "logged" if _LOGGED_AS.search(before) else ""
-
-
-def _before(data: bytes, position: int) -> bytes:
-    """What its writer put before the traceback at a position."""
-    mark = NO_MARK if _margin(data, position) else marks_of(data, position, _limit(data, position))[0]
-    return lines_above(data, position, max(0, position - LOOK_BACK), mark)
-
-
-def _limit(data: bytes, position: int) -> int:
-    return min(len(data), position + OVERLAP)
+    return "logged" if _LOGGED_AS.search(raised.before) else ""
 
 
 def is_followed(data: bytes, raised: Raised, position: int) -> bool:
@@ -134,14 +131,12 @@ def _margin(data: bytes, position: int) -> bytes | None:
     return match[0] if match else None
 
 
-def _read_lines(data: bytes, position: int) -> Raised | None:
+def _read_lines(data: bytes, position: int, limit: int, marks: list[Mark], *, grouped: bool) -> Raised | None:
     if _HEADER_LINE.match(data, position) is None:
         return None
-    limit = _limit(data, position)
-    grouped = _read_grouped(data, position, limit) if _margin(data, position) is not None else None
-    if grouped is not None:
-        return grouped
-    read = (_read_marked(data, position, limit, mark) for mark in marks_of(data, position, limit))
+    if grouped and (raised := _read_grouped(data, position, limit)) is not None:
+        return raised
+    read = (_read_last(lines_below(data, position, limit, mark), mark.name) for mark in marks)
     return next((raised for raised in read if raised is not None), None)
 
 
@@ -155,10 +150,6 @@ def _read_grouped(data: bytes, position: int, limit: int) -> Raised | None:
         if lines[-1][1].strip() and not lines[-1][1][:1].isspace():
             break
     return _read_last(iter(lines), b"")
-
-
-def _read_marked(data: bytes, position: int, limit: int, mark: Mark) -> Raised | None:
-    return _read_last(lines_below(data, position, limit, mark), mark.name)
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
@@ -199,7 +190,7 @@ def _read_notebook(data: bytes, position: int) -> Raised | None:
     if named is None:
         return None
     line = re.compile(rb"(?m)^((?:\w+\.)*%s)(?:: ([^\n]*?))?[ \t]*\r?$" % re.escape(named[1]))
-    last = line.search(data, position, _limit(data, position))
+    last = line.search(data, position, position + OVERLAP)
     return _raised(last[1], last[2], last.start(), last.end(), b"", b"", b"") if last else None
 
 

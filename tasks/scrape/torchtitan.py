@@ -61,7 +61,7 @@ class TorchtitanReader:
             else:
                 self._note(name, match, window)
         self.rows.find_headless(window)
-        self.tracebacks.take(window, max(self.rows.starts[-1], 0))
+        self.tracebacks.take(window, self.rows.last_offset - window.base)
         if window.last:
             self.rows.cut |= bool(window.data) and not window.data.endswith(b"\n")
 

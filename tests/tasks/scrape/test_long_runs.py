@@ -32,6 +32,7 @@ RUNS = {
     "ranks": b"rank 1 " * 80_000,
     "steps": b"step: 1 " * 70_000,
     "tracebacks": b"Traceback (most recent call last):\n" * 15_000,
+    "exceptions": b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: a\n' * 8_000,
 }
 
 
