@@ -1,7 +1,6 @@
 """Collects the step lines of a log, window by window, into one table, and keeps account of what it could not read."""
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -13,6 +12,7 @@ import polars as pl
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.consistent import Agreement, find_contradicting
 from tasks.scrape.digits import Positions
+from tasks.scrape.headless import headless_in
 from tasks.scrape.layout import layout_of
 from tasks.scrape.places import LEAST_ROWS, Place, find_place, read_places
 from tasks.scrape.prefix import ABSL, prefix_of_step
@@ -21,16 +21,11 @@ from tasks.scrape.step_columns import StepColumns, merge
 from tasks.scrape.step_forms import StepForms, begin_of, find_usual, lacks
 from tasks.scrape.step_line import KNOWN_KEYS, StepLine, column_name, parse_step
 from tasks.scrape.step_pieces import LEARN_FROM, Known, Piece, join_pieces, make_piece, read_known
-from tasks.scrape.stretches import find_gaps, loose_in, size_of, spans_of, starts_in
+from tasks.scrape.stretches import find_gaps, loose_in, size_of, spans_of
 from tasks.scrape.widths import read_widths, template_of
 from tasks.scrape.window import Window
 
 _PREFIX = re.compile(ABSL)
-# what stands in every step line behind its head: without a head, it is a line that lost one
-_BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d|perplexity:\s{1,9}\d")
-_BODIES = (b"/s/device:", b"total_weights:", b"perplexity:")  # one of these stands in each of its matches
-_BODY_ORDER = (b"TF", b"To", b"to", b"pe")  # how they follow one another in a row
-HEAD_WITHIN = 200  # bytes
 # a head whose fields were lost before the next one: there may be millions
 _EMPTY = re.compile(rb"completed step: ?\d{0,18},?[ \t]*completed step")
 # what comes after a line that was not cut off by the end
@@ -126,7 +121,9 @@ class StepTable:
         for begin, end in gaps:
             self.glued += _count_glued(window, begin, min(end, window.limit))
         read = {row["offset"] - window.base for row in rows}
-        self._refuse_headless(window, gaps, [position for position in rest.tolist() if position not in read])
+        for position in headless_in(window, gaps, [p for p in rest.tolist() if p not in read]):
+            self.seen += 1
+            self.unread = [*self.unread, begin_of(window, position)][:UNREAD_SHOWN]
         return gaps
 
     def _make_piece(self, day: datetime | None) -> None:
@@ -134,25 +131,6 @@ class StepTable:
         if self._read is not None and (piece := make_piece(*self._read, day)) is not None:
             self._pieces.append(piece)
         self._read = None
-
-    def _refuse_headless(self, window: Window, gaps: list[tuple[int, int]], heads: list[int]) -> None:
-        """Count the lines that lost their head; of a head that was not read, what stands soon after it is its own."""
-        counted, order = -HEAD_WITHIN, 0
-        # what begins a later window may belong to a head in the one before
-        first = window.start + (HEAD_WITHIN if window.start else 0)
-        for begin, end in gaps:
-            if not any(window.data.find(text, begin, end) >= 0 for text in _BODIES):
-                continue
-            for position in starts_in(_BODY, window, max(begin, first), end):
-                index = bisect_left(heads, position) - 1
-                head = heads[index] if index >= 0 else -HEAD_WITHIN
-                field = _BODY_ORDER.index(window.data[position : position + 2])
-                # the later fields of a row belong to those before them
-                follows = position - counted <= HEAD_WITHIN and field > order
-                if not follows and position - head > HEAD_WITHIN:
-                    self.seen += 1
-                    self.unread = [*self.unread, begin_of(window, position)][:UNREAD_SHOWN]
-                counted, order = position, field
 
     def _account(self, window: Window, columns: StepColumns) -> None:
         self.seen += len(columns.start)
