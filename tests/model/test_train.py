@@ -20,8 +20,10 @@ type Start = Callable[..., "subprocess.Popen[str]"]
 type Finish = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).parent.parent.parent
+HELD = ROOT / "tests" / "standins" / "held"
+RUN = "import runpy, wait_at_step; runpy.run_module('model.train', run_name='__main__', alter_sys=True)"
 STEPS = 200
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +33,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(folder: Path, mini_arguments: MiniArguments) -> Start:
-    """Starts a trainer on one CPU device, with both of its streams merged as launchers do."""
+    """Starts a trainer on one CPU device, with both of its streams merged as launchers do.
+
+    With `wait_at` it stops before that step's end until a signal comes: all of its steps take less than a second.
+    """
     flags = "--xla_force_host_platform_device_count=1 --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
-    def run(name: str, *options: str, **changes: Any) -> "subprocess.Popen[str]":
+    def run(name: str, *options: str, wait_at: int | None = None, **changes: Any) -> "subprocess.Popen[str]":
         defaults = {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}
         words = mini_arguments(**(defaults | changes), run_name=name, base_output_directory=folder)
+        held = {"WAIT_AT_STEP": f"{wait_at}:{folder / 'never'}", "PYTHONPATH": f"{ROOT}:{HELD}"}
+        trainer = ["-m", "model.train"] if wait_at is None else ["-c", RUN]
         return subprocess.Popen(
-            [sys.executable, "-m", "model.train", *words, *options],
+            [sys.executable, *trainer, *words, *options],
             cwd=ROOT,
-            env=environment,
+            env=environment | ({} if wait_at is None else held),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -183,7 +190,7 @@ def test_nnx_continues_a_linen_run_bit_for_bit(
 def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
-    process = start("stopped")
+    process = start("stopped", wait_at=4)
     wait_for_step(process, folder / "stopped" / "metrics.jsonl", 3)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=TIMEOUT_S)
@@ -202,7 +209,7 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
 def test_kill_and_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
-    process = start("killed", checkpoint_period=20)
+    process = start("killed", checkpoint_period=20, wait_at=51)
     wait_for_step(process, folder / "killed" / "metrics.jsonl", 50)
     process.kill()
     process.communicate(timeout=TIMEOUT_S)

@@ -1,0 +1,40 @@
+"""Lets a trainer wait before it tells of a step, so that a test has the time to do something to it in mid-run.
+
+Steps take milliseconds: a test that only looks how far a run is may be too late on a busy machine. Imported into a
+trainer's process where `$WAIT_AT_STEP` is `STEP:FILE`: it goes on once the file is there, or a signal has come.
+"""
+
+import logging
+import os
+import select
+import signal
+from pathlib import Path
+from typing import Any
+
+
+def wait_at(step: int, go: Path) -> None:
+    make = logging.getLogRecordFactory()
+
+    def waiting(*words: Any, **named: Any) -> logging.LogRecord:
+        record = make(*words, **named)
+        if f"completed step: {step}," in record.getMessage():
+            wait_for(go)
+        return record
+
+    logging.setLogRecordFactory(waiting)
+
+
+def wait_for(go: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing)  # a signal's handler alone would not end the waiting
+    while not go.exists() and not select.select([reading], [], [], 0.05)[0]:
+        pass
+    signal.set_wakeup_fd(before)
+    os.close(reading)
+    os.close(writing)
+
+
+if "WAIT_AT_STEP" in os.environ:
+    number, _, file = os.environ["WAIT_AT_STEP"].partition(":")
+    wait_at(int(number), Path(file))
