@@ -1,6 +1,7 @@
 """Runs on this machine, and no process left behind by any test."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,8 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
     """start(code, *words, grace_s=…, **plan): a launched run, ended when the test ends."""
     handles = []
 
-    def launch(code: str, *words: str, grace_s: float = 1.0, **changes: Any) -> LocalHandle:
+    # whatever is asked to end gets half a minute for it, and takes it on a busy machine only
+    def launch(code: str, *words: str, grace_s: float = 30.0, **changes: Any) -> LocalHandle:
         handle = local.launch(make_plan(code, *words, **changes), directory.log, grace_s=grace_s)
         handles.append(handle)
         return handle
@@ -31,4 +33,7 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
 def _no_descriptor_stays_open() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
+    deadline = time.monotonic() + 10.0  # a thread that reads a log lets go of its connection when it is its turn
+    while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert len(os.listdir("/proc/self/fd")) <= before

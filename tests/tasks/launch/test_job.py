@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.read import CONFIG_ROOT, read_yaml
-from tasks.launch import local
+from tasks.launch import local, supervise
 from tasks.launch.config import config_text
 from tasks.launch.job import LaunchError, launch_or_attach
 from tasks.launch.logs import read_exit_code, set_aside
@@ -47,8 +47,8 @@ if sys.argv[1] == "stop":
 """
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120.0
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
@@ -61,9 +61,20 @@ def end(handle: LocalHandle) -> None:
 def another_flow(what: str, plan: RunPlan) -> list[dict[str, int]]:
     """What a fresh process, as a new flow is one, finds for the same plan."""
     argv = [sys.executable, "-c", FLOW, what, plan.model_dump_json()]
-    result = subprocess.run(argv, cwd=CONFIG_ROOT.parent, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(argv, cwd=CONFIG_ROOT.parent, capture_output=True, text=True, timeout=300)
     assert result.returncode == (-signal.SIGKILL if what == "die" else 0), result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def is_guard(process: psutil.Process) -> bool:
+    return process.name() == supervise.GUARD.decode()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.fixture
@@ -108,15 +119,20 @@ def test_a_new_flow_attaches_and_may_stop_the_run(plan: RunPlan, directory: RunD
 
 
 def test_kill_9_of_the_flow_leaves_the_run_going_and_its_log_is_closed(
-    make_plan: MakePlan, directory: RunDirectory, count: Path
+    make_plan: MakePlan, directory: RunDirectory, count: Path, tmp_path: Path
 ) -> None:
-    plan = make_plan(COUNT, str(count), "1.5")
+    go = tmp_path / "go"
+    wait = "while not os.path.exists(sys.argv[2]): time.sleep(0.05)"
+    plan = make_plan(f"import os, sys, time; open(sys.argv[1], 'a').write('x')\n{wait}", str(count), str(go))
     (found,) = another_flow("die", plan)
     assert found["alive"]
     handle = directory.read_handle()
     assert handle is not None
     assert handle.pid == found["pid"]
+    assert local.is_alive(handle)
+    go.touch()
     wait_for(lambda: directory.log.read_text().endswith("\nEXIT_CODE=0\n"))
+    end(handle)  # which is a moment later
     # and the next flow finds it finished, without running it again
     (again,) = another_flow("attach", plan)
     assert again == {"pid": handle.pid, "alive": False}
@@ -158,10 +174,11 @@ def test_what_a_killed_supervisor_left_is_ended_with_it(
     first = launch_or_attach(plan, directory)
     wait_for(lambda: mark.exists() and mark.read_text())
     grandchild = int(mark.read_text())
+    wait_for(lambda: any(is_guard(child) for child in psutil.Process(first.pid).children()))  # the command was quicker
     os.kill(first.pid, signal.SIGKILL)
     end(first)
     # ended at once, and not only by whoever launches the run again
-    wait_for(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: is_gone(grandchild))
     wait_for(lambda: not list(local.members(first)))  # nor does the guard stay
     second = launch_or_attach(plan, directory)
     assert local.is_alive(second)
