@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+HELD = ROOT / "tests" / "standins" / "held"
 
 PASSWORD = "maxview:a-secret-of-the-test"
 TRAINER = """\
@@ -38,7 +41,7 @@ BRANCHES = {"main": (0.0, 2.0), "feat/x": (0.0, 3.0), "slow": (5.0, 2.0), "12345
 POD = """\
 #!/bin/sh
 step=0
-while [ $step -lt 900 ]; do
+while [ $step -lt 36000 ]; do
     echo "completed step: $step, seconds: 0.100, TFLOP/s/device: 1.000, total_weights: 8, loss: 2.000"
     step=$((step + 1))
     sleep 0.1
@@ -82,7 +85,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory, clean_environment: 
         server = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=ROOT)
         url = f"http://127.0.0.1:{port}/api"
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while True:
                 try:
                     httpx.get(f"{url}/health", timeout=2).raise_for_status()
@@ -95,10 +98,10 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory, clean_environment: 
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             try:
-                server.wait(20)
+                server.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(server.pid, signal.SIGKILL)
-                server.wait(20)
+                server.wait(60)
 
 
 @pytest.fixture
@@ -112,9 +115,11 @@ def start(user_environment: dict[str, str], compiled: dict[str, str], tmp_path: 
     """Start `maxview …` as a shell would, in a process group of its own; whatever is left of it ends with the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(*words: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    def run(
+        *words: str, environment: Mapping[str, str] | None = None, python: str | Path = sys.executable
+    ) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", *words],
+            [python, "-m", "flows.cli", *words],
             cwd=tmp_path,
             env=dict(environment or user_environment | compiled) | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
             stdout=subprocess.PIPE,
@@ -134,13 +139,39 @@ def start(user_environment: dict[str, str], compiled: dict[str, str], tmp_path: 
         left.kill()
 
 
+@dataclass
+class Holding:
+    """What `start` takes so that an arm's trainer waits at a step: all of them take a second or two."""
+
+    python: Path
+    environment: dict[str, str]
+    go: Path
+
+    def at(self, arm: str, step: int) -> dict[str, Any]:
+        """Before it tells of this step, until a signal comes or there is `go`."""
+        return {"python": self.python, "environment": self.environment | {"WAIT_AT_STEP": f"{arm}:{step}:{self.go}"}}
+
+
+@pytest.fixture
+def holding(tmp_path: Path, user_environment: dict[str, str], compiled: dict[str, str]) -> Holding:
+    """A Python whose trainers wait: nothing else reaches them, as launched runs have an environment of their own."""
+    place = tmp_path / "python"
+    venv.create(place, with_pip=False, symlinks=True)
+    (packages,) = place.glob("lib/python*/site-packages")
+    lines = (sysconfig.get_path("purelib"), str(HELD), "import wait_at_step")
+    (packages / "waits.pth").write_text("\n".join(lines) + "\n")
+    return Holding(place / "bin" / "python", user_environment | compiled, tmp_path / "go")
+
+
 @pytest.fixture
 def maxview(start: Start) -> Maxview:
     """Run `maxview …` to its end."""
 
-    def run(*words: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-        process = start(*words, environment=environment)
-        out, err = process.communicate(timeout=300)
+    def run(
+        *words: str, environment: Mapping[str, str] | None = None, python: str | Path = sys.executable
+    ) -> "subprocess.CompletedProcess[str]":
+        process = start(*words, environment=environment, python=python)
+        out, err = process.communicate(timeout=600)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     return run
@@ -198,7 +229,7 @@ class Stack:
     def command(self, *words: str, module: str = "flows.cli") -> "subprocess.CompletedProcess[str]":
         argv = [sys.executable, "-m", module, *words]
         return subprocess.run(
-            argv, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=300
+            argv, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=600
         )
 
     def up(self) -> "subprocess.CompletedProcess[str]":
@@ -228,14 +259,14 @@ class Stack:
     def state(self, run: str) -> dict[str, Any]:
         return dict(self.request("GET", f"/flow_runs/{run}")["state"])
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 300) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, (self.folder / "state" / "worker.log").read_text()[-3000:]
             time.sleep(0.2)
         return found
 
-    def ended(self, run: str, seconds: float = 120) -> dict[str, Any]:
+    def ended(self, run: str, seconds: float = 300) -> dict[str, Any]:
         """The run's final state."""
 
         def look() -> dict[str, Any] | None:
@@ -360,7 +391,7 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
     path = {"PATH": f"{stack.environment['PATH']}:{Path(sys.executable).parent}"}  # the `prefect` of flows in pods
     server = subprocess.Popen(argv, cwd=ROOT, env=stack.environment | path)
     try:
-        stack.wait(port.is_file, 30)
+        stack.wait(port.is_file)
         url = f"http://127.0.0.1:{port.read_text()}"
         name = "gke_p_us-east5_loopback"  # as gcloud calls it
         context = {"cluster": name, "user": name, "namespace": "default"}
@@ -375,7 +406,7 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
         yield Cluster(url, folder, python)
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(60)
         stack.kubeconfig.unlink(missing_ok=True)
 
 

@@ -43,7 +43,7 @@ def start(folder: Path, mini_arguments: MiniArguments) -> Start:
     def run(name: str, *options: str, wait_at: int | None = None, **changes: Any) -> "subprocess.Popen[str]":
         defaults = {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}
         words = mini_arguments(**(defaults | changes), run_name=name, base_output_directory=folder)
-        held = {"WAIT_AT_STEP": f"{wait_at}:{folder / 'never'}", "PYTHONPATH": f"{ROOT}:{HELD}"}
+        held = {"WAIT_AT_STEP": f"{name}:{wait_at}:{folder / 'never'}", "PYTHONPATH": f"{ROOT}:{HELD}"}
         trainer = ["-m", "model.train"] if wait_at is None else ["-c", RUN]
         return subprocess.Popen(
             [sys.executable, *trainer, *words, *options],
