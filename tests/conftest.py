@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 SERVER = Path(__file__).parent / "standins" / "gcs.py"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -24,6 +25,10 @@ FLAGS = [
 ]
 BUCKETS = ("bucket", "viewer:get,list", "blind:")  # where everything, only reading, and nothing may be done
 
+# an example that meets a pause of a busy machine is no mistake, and takes longer than the 0.2 s that it has by default
+settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
+
 
 @pytest.fixture(scope="session")
 def gcs_server() -> Iterator[str]:
@@ -34,7 +39,7 @@ def gcs_server() -> Iterator[str]:
         yield server.stdout.readline().strip()
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
         server.stdout.close()  # type: ignore[union-attr]
 
 

@@ -18,6 +18,8 @@ from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metric
 from tasks.diff.trend import describe_trend
 from tasks.records import Floor, RunRecord, Source
 
+UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
 type MakeRun = Callable[..., RunRecord]
 type ArmOf = Callable[..., ArmRuns]
 
@@ -154,7 +156,7 @@ true_losses = st.decimals(min_value="0.01", max_value="20", places=7).filter(not
 @example(  # values that straddle rounding: 8.4585001 prints 8.459, and 8.4595001 prints 8.460
     losses=[Decimal("8.4585001")] * STEPS, k=4, sign=1, repeats=(1, 1), data=None
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=UNHURRIED)
 def test_a_thousandth_injected_at_step_k_is_found_at_k(
     losses: list[Decimal], k: int, sign: int, repeats: tuple[int, int], data: Any, make_run: MakeRun
 ) -> None:
@@ -183,7 +185,7 @@ def test_a_thousandth_injected_at_step_k_is_found_at_k(
     k=st.integers(0, STEPS - 1),
     ulps=st.integers(1, 1000),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=UNHURRIED)
 def test_the_last_bit_injected_at_step_k_is_found_at_k(
     losses: list[float], k: int, ulps: int, make_run: MakeRun
 ) -> None:

@@ -11,6 +11,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.times import account_run
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount
 
+UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
 type MakeRun = Callable[..., RunRecord]
 type ArmOf = Callable[..., ArmRuns]
 
@@ -92,7 +94,7 @@ CAUSES = ["compile", "checkpoint", "dispatch", "eval", "unexplained", "a cause o
     seconds=st.lists(st.floats(0.001, 1e4), min_size=3, max_size=20),
     stalls=st.lists(st.tuples(st.integers(0, 19), st.sampled_from(CAUSES)), max_size=6, unique_by=lambda s: s[0]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=UNHURRIED)
 def test_the_parts_add_up(
     seconds: list[float], stalls: list[tuple[int, str]], account: Callable[..., TimeAccount | None]
 ) -> None:

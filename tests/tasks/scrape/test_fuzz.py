@@ -43,7 +43,7 @@ def unwrapped(text: bytes) -> bytes:
         return b"".join(chunks())
 
 
-@settings(max_examples=200, deadline=5000)
+@settings(max_examples=200, deadline=60_000)
 @given(data=st.data())
 def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) -> None:
     text = data.draw(damaged(logs))
@@ -70,7 +70,7 @@ def test_damage_is_survived_and_never_invents(data: st.DataObject, logs: Any) ->
     assert offsets == sorted(set(offsets))
 
 
-@settings(max_examples=100, deadline=5000)
+@settings(max_examples=100, deadline=60_000)
 @given(data=st.data())
 def test_a_follower_survives_what_a_reading_survives(data: st.DataObject, logs: Any) -> None:
     text = data.draw(damaged(logs))

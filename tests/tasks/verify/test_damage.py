@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tasks.verify import verify_checkpoint, verify_checkpoints
 
+UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
 
 def delete(path: Path) -> None:
     path.unlink()
@@ -211,7 +213,7 @@ def test_deep_finds_nan_and_infinities_and_where(save):
             assert (Path(proof.path) / problem.path).is_file()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=UNHURRIED)
 @given(data=st.data())
 def test_no_damage_to_the_small_files_breaks_the_verifier(step_folder, data):
     small = [n for n in files_of(step_folder) if (step_folder / n).stat().st_size < 8000 and "process_0/d/" not in n]
