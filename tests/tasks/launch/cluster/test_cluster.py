@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -65,6 +66,7 @@ for n in range(first, 6):
     say(n); time.sleep(0.3)
 """
 )
+TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  # at its first start by step 2
 
 
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
@@ -119,6 +121,7 @@ def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: R
     assert error_of(directory).type == "ExitCode"
 
 
+@pytest.mark.usefixtures("soon_settled")
 def test_the_pod_that_failed_says_why_where_the_first_did_not(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
@@ -129,6 +132,7 @@ def test_the_pod_that_failed_says_why_where_the_first_did_not(
     assert standin.names("jobsets") == []  # the other pod waited for its neighbour
 
 
+@pytest.mark.usefixtures("soon_settled")
 def test_the_steps_of_another_pod_that_is_taken_away_are_no_second_start(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
@@ -149,6 +153,7 @@ time.sleep(600)
     assert (coverage.step_lines_parsed, coverage.rewinds) == (3, 0)
 
 
+@pytest.mark.usefixtures("slowly_settled")
 @pytest.mark.parametrize(
     ("kind", "cause"),
     [
@@ -162,7 +167,7 @@ def test_a_machine_that_is_taken_away_is_made_good(
     kind: str, cause: str, standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     standin.order({"kind": kind, "when": "completed step: 2"})
-    events = run(make_plan(RESUMES), directory)
+    events = run(make_plan(TAKEN), directory)
     (restarted,) = [event for event in events if isinstance(event, Restarted)]
     assert (restarted.attempt, restarted.cause.type) == (2, cause)
     assert exit_codes(events) == [143, 0]
@@ -178,9 +183,21 @@ def test_a_machine_that_is_taken_away_is_made_good(
     assert (handle.job_name, handle.tries) == (f"{handle.family}-a2", 2)
 
 
+@pytest.mark.usefixtures("soon_settled")
 def test_a_node_that_goes_takes_pod_and_log_along(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "node_gone", "when": "completed step: 2"})
-    events = run(make_plan("import time; time.sleep(1.5)\n" + HANGS, attempts=1), directory)
+    read = directory.path / "read"  # what nobody has seen of a pod and its node, nobody can miss
+    wait = f"say(0); say(1)\nwhile not os.path.exists({str(read)!r}): time.sleep(0.05)\nsay(2); time.sleep(600)"
+    plan = make_plan(SAY + wait, attempts=1)
+    handle = job.launch_or_attach(plan, directory)
+
+    def pieces() -> Iterator[bytes | Restarted]:
+        for piece in job.follow(plan, directory, handle, poll_s=0.05):
+            if isinstance(piece, bytes) and b"completed step: 1," in piece:
+                read.touch()
+            yield piece
+
+    events = list(watch(pieces(), handle.job_name))
     assert error_of(directory).type == "NodeGone"
     assert error_of(directory).kind == "preempted"
     assert steps_in(directory.log) == [0, 1, 2]
@@ -230,8 +247,20 @@ def test_an_image_that_cannot_be_pulled(standin: Any, make_plan: MakePlan, direc
     assert standin.names("jobsets") == []
 
 
-def test_the_time_limit_lets_the_trainer_save(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
-    events = run(make_plan(RESUMES.replace("range(first, 6)", "range(first, 60)"), time_limit_s=1), directory)
+def test_the_time_limit_lets_the_trainer_save(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(RESUMES.replace("range(first, 6)", "range(first, 6000)"), time_limit_s=3600, grace_s=60)
+    handle = job.launch_or_attach(plan, directory)
+    later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic, sleep=time.sleep)
+
+    def pieces() -> Iterator[bytes | Restarted]:
+        for piece in job.follow(plan, directory, handle, poll_s=0.05):
+            if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it could save
+                monkeypatch.setattr("tasks.launch.attempt.time", later)
+            yield piece
+
+    events = list(watch(pieces(), handle.job_name))
     assert exit_codes(events) == [124]
     assert error_of(directory).type == "TimeLimit"
     assert (directory.path / "place").exists()
@@ -306,18 +335,29 @@ def test_cancellation_while_xpk_creates_the_job_leaves_none(
     directory: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("XPK_STANDIN_SLEEPS", "60")
+    sleeps = tmp_path / "xpk sleeps"
+    monkeypatch.setenv("XPK_STANDIN_SLEEPS", "600")
+    monkeypatch.setenv("XPK_STANDIN_TELLS", str(sleeps))
     # tests that are started in the background inherit that the signal is ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+    def interrupt() -> None:
+        while not sleeps.exists():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         job.launch_or_attach(make_plan(HANGS), directory)
     time.sleep(0.5)
     assert standin.names("jobsets") == []
 
 
+@pytest.mark.usefixtures("slowly_settled")
 def test_a_job_that_somebody_deletes(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
     handle = job.launch_or_attach(plan, directory)
@@ -347,7 +387,7 @@ def test_after_kill_9_of_the_flow_the_next_one_attaches(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     plan = make_plan(SAY + "for n in range(9):\n    say(n); time.sleep(0.5)\n")
-    killed = subprocess.run([sys.executable, "-c", FLOW], input=plan.model_dump_json(), text=True, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", FLOW], input=plan.model_dump_json(), text=True, timeout=300)
     assert killed.returncode == -signal.SIGKILL
     assert exit_codes(run(plan, directory)) == [0]
     assert steps_in(directory.log) == list(range(9))
@@ -368,11 +408,12 @@ def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
 ) -> None:
     plan = make_plan(THREE)
     handle = job.launch_or_attach(plan, directory)
-    deadline = time.monotonic() + 20
-    while job.status(handle).state != "ended" and time.monotonic() < deadline:
+    deadline = time.monotonic() + 120
+    while job.status(handle).state != "ended":
+        assert time.monotonic() < deadline
         time.sleep(0.1)
     for name in standin.names("pods"):
-        httpx.delete(f"{standin.url}/api/v1/namespaces/default/pods/{name}")
+        httpx.delete(f"{standin.url}/api/v1/namespaces/default/pods/{name}", timeout=60)
     assert exit_codes(run(plan, directory)) == [0]
     assert steps_in(directory.log) == [0, 1, 2]
 

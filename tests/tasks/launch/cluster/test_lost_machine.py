@@ -89,7 +89,7 @@ def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[
         plan = plan.model_copy(update={"directory": str(place / plan.run_name), "argv": words})
         killed = subprocess.run(
             [sys.executable, "-c", FLOW, gcs_url, last, reading],
-            input=plan.model_dump_json(), text=True, timeout=90, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
+            input=plan.model_dump_json(), text=True, timeout=300, env=os.environ | {"XDG_CACHE_HOME": str(cache)},
         )  # fmt: skip
         assert killed.returncode == -signal.SIGKILL
         shutil.rmtree(cache)
