@@ -25,7 +25,7 @@ def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
                 [sys.executable, str(SAVER), str(folder / "checkpoints"), *options],
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=600,
             )
             assert result.returncode == returncode, result.stderr[-2000:]
             done[options] = folder

@@ -63,17 +63,23 @@ def arm(point: str, folder: Path, step: int) -> None:
                 time.sleep(0.0005)
 
         threading.Thread(target=watch, daemon=True).start()
-        return
     calls = [0]
     original = atomicity.AtomicRenameTemporaryPath.finalize
 
     async def finalize(self: Any) -> None:
         calls[0] += 1
+        if point == "while-writing":
+            await asyncio.sleep(600)  # the thread that watches may be later than all of the writing
         if calls[0] == POINTS.index(point):
             await asyncio.to_thread(die)
         await original(self)
 
     atomicity.AtomicRenameTemporaryPath.finalize = finalize
+
+
+def wait_until_seen(folder: Path, files: int) -> None:
+    while len(list(folder.glob("*.json"))) < files:
+        time.sleep(0.02)
 
 
 def main() -> None:
@@ -87,6 +93,7 @@ def main() -> None:
     parser.add_argument("--chunk-bytes", type=int)
     parser.add_argument("--die-at", choices=POINTS)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--seen", type=Path, help="a folder that gets a file for each second step, or saving waits")
     parser.add_argument("--plain-checkpointer", action="store_true")
     given = parser.parse_args()
     if given.plain_checkpointer:
@@ -107,6 +114,8 @@ def main() -> None:
                 arm(given.die_at, given.folder, step)
             manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(tree, save_args=save_args)))
             time.sleep(given.pause)
+            if given.seen and step % 2:
+                wait_until_seen(given.seen, (step + 1) // 2)
         manager.wait_until_finished()
 
 

@@ -126,8 +126,8 @@ def test_waiting_ends_with_the_commit(step_folder):
     timer = threading.Timer(0.3, lambda: name.rename(step_folder))
     timer.start()
     started = time.monotonic()
-    assert wait_for_commit(step_folder, timeout_s=30, poll_s=0.02)
-    assert time.monotonic() - started < 10
+    assert wait_for_commit(step_folder, timeout_s=600, poll_s=0.02)
+    assert time.monotonic() - started < 300
     timer.join()
 
 
@@ -148,6 +148,8 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
             "512",
             "--pause",
             "0.1",
+            "--seen",
+            str(tmp_path / "manifests"),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -180,7 +182,7 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
             time.sleep(0.02)
     finally:
         saver.terminate()
-        saver.wait(30)
+        saver.wait(60)
     assert saver.returncode == 0
     assert len(verified) >= 6
     left = verify_checkpoints(tmp_path, mode="check", deep=True)
