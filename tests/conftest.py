@@ -73,6 +73,6 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("no Chromium on the PATH")
     with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        running = driver.chromium.launch(executable_path=chromium, headless=True, args=FLAGS, timeout=180_000)
         yield running
         running.close()

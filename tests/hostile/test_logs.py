@@ -100,8 +100,9 @@ def test_the_page_is_inert(compared: ComparisonRecord, tmp_path: Path) -> None:
     requests: list[str] = []
     complaints: list[str] = []
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS, timeout=180_000)
         tab = browser.new_page()
+        tab.set_default_timeout(120_000)
         tab.on("request", lambda request: requests.append(request.url))
         tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
         tab.on("pageerror", lambda error: complaints.append(f"error: {error}"))
@@ -138,7 +139,7 @@ def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
     environment = kept | {"PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": str(Path.cwd()), "COLUMNS": "100"}
     argv = [sys.executable, "-m", "flows.cli", "ingest", *map(str, logs), "--case", "logs", "--out", "o"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 1, done.stderr  # the second one died
     assert "ValueError" in done.stdout
     assert find_acting(done.stdout + done.stderr) == []
