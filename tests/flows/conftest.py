@@ -302,11 +302,11 @@ class Cluster:
     def items(self, path: str) -> list[Any]:
         """What the API server lists, for example of `api/v1` and `pods`."""
         group, _, plural = path.rpartition("/")
-        return list(httpx.get(f"{self.url}/{group}/namespaces/default/{plural}").json()["items"])
+        return list(httpx.get(f"{self.url}/{group}/namespaces/default/{plural}", timeout=60).json()["items"])
 
     def order(self, *faults: dict[str, Any]) -> None:
         """What shall go wrong from now on."""
-        httpx.post(f"{self.url}/_faults", json=list(faults)).raise_for_status()
+        httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
 
     def look(self) -> Seen:
         """Its JobSets, and the processes of their pods."""

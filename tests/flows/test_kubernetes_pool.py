@@ -83,7 +83,7 @@ def cluster(
     with cluster_of_stack(stack, home) as running:
         secret = {"metadata": {"name": SECRET["NAME"]}}
         secret |= {"data": {SECRET["KEY"]: base64.b64encode(stack.password.encode()).decode()}}
-        httpx.post(f"{running.url}/api/v1/namespaces/default/secrets", json=secret).raise_for_status()
+        httpx.post(f"{running.url}/api/v1/namespaces/default/secrets", json=secret, timeout=60).raise_for_status()
         kept = ("KUBECONFIG", "MAXVIEW_CLUSTER", "MAXVIEW_PROJECT", "MAXVIEW_ZONE", "MAXVIEW_IMAGE")
         values = {key: stack.environment[key] for key in (*kept, "MAXVIEW_SHARED_OUT", "MAXVIEW_CACHE")}
         values |= {"MAXVIEW_REPLAY": str(logs), "MAXVIEW_REPLAY_SPEED": "inf"}
@@ -106,7 +106,7 @@ def cluster(
             stack.wait(lambda: ended_reapers(stack) == reaped + 1)  # the cluster must be there for it
         finally:
             worker.kill()  # its watches of the cluster would go on for a while
-            worker.wait(30)
+            worker.wait(60)
             for process in processes_of(home):
                 process.kill()
 

@@ -57,11 +57,11 @@ def test_the_second_flow_waits_and_finds_what_the_first_has_made(make_plan: Make
         assert finished is None
         thread = threading.Thread(target=second)
         thread.start()
-        assert waited.wait(10)
+        assert waited.wait(120)
         assert found == []
         written = record_of(directory, exit_code=0)
         directory.write_record(written)
-    thread.join(10)
+    thread.join(120)
     assert [run_record_to_json(record) for record in found] == [run_record_to_json(written)]
 
 
