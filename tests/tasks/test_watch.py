@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launch.job import POLL_S
 from tasks.launch.supervised import read_growing
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.watch import JobEvent, LogLine, ProcessGone, watch
@@ -32,8 +33,16 @@ def start(log: Path, body: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", WRITER + body, str(log)])
 
 
-def follow(process: "subprocess.Popen[bytes]", log: Path) -> Iterator[JobEvent]:
-    return watch(read_growing(log, lambda: process.poll() is None, poll_s=0.02), "job")
+def follow(process: "subprocess.Popen[bytes]", log: Path, looks: list[bool] | None = None) -> Iterator[JobEvent]:
+    """What is seen of it; `looks` gets, of each look at the process, whether it was alive."""
+
+    def is_alive() -> bool:
+        alive = process.poll() is None
+        if looks is not None:
+            looks.append(alive)
+        return alive
+
+    return watch(read_growing(log, is_alive, poll_s=0.02), "job")
 
 
 def test_events_come_while_the_job_still_runs(tmp_path: Path) -> None:
@@ -83,7 +92,7 @@ say("EXIT_CODE=0")
 
 
 @pytest.mark.parametrize("way", ["exception", "killed"])
-def test_a_death_is_told_within_two_seconds(tmp_path: Path, way: str) -> None:
+def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
     log = tmp_path / "log.txt"
     body = f"say({STEP.format(0)!r})\n" + (
         "say('Traceback (most recent call last):')\n"
@@ -95,25 +104,25 @@ def test_a_death_is_told_within_two_seconds(tmp_path: Path, way: str) -> None:
         else "time.sleep(60)\n"
     )
     process = start(log, body)
-    died_at: list[float] = []
 
     def end() -> None:
-        if way == "killed":
-            while not log.exists() or not log.stat().st_size:
-                time.sleep(0.01)
-            os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        died_at.append(time.monotonic())
+        while not log.exists() or not log.stat().st_size:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
 
-    waiter = threading.Thread(target=end)
-    waiter.start()
+    killer = threading.Thread(target=end)
+    if way == "killed":
+        killer.start()
     told = []
-    for event in follow(process, log):
+    looks: list[bool] = []
+    for event in follow(process, log, looks):
         if isinstance(event, Died | ProcessGone):
-            told.append((time.monotonic(), event))
-    (when, event) = told[0]
-    waiter.join()
-    assert when - died_at[0] < 2.0
+            told.append((looks.count(False), event))
+    (looks_since, event) = told[0]
+    if way == "killed":
+        killer.join()
+    assert looks_since <= 1  # a moment apart, whatever else the machine does between them
+    assert POLL_S <= 2.0
     if way == "exception":
         assert isinstance(event, Died)
         assert (event.error.type, event.error.message) == ("ValueError", "the mesh has no axis fsdp")

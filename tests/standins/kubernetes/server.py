@@ -274,6 +274,8 @@ class Cluster:
             start_new_session=True, limit=1 << 28,
         )  # fmt: skip
         (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
+        if self.objects.get(key) is not item:  # deleted before there was anything to end
+            pod.end(signal.SIGKILL)
         started = now()
         show("Running", {"running": {"startedAt": started}})
         happened = False
