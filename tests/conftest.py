@@ -1,10 +1,12 @@
 """What tests of several packages need: a bucket on loopback that the real clients talk to, and a real browser."""
 
 import os
+import random
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,6 +30,26 @@ BUCKETS = ("bucket", "viewer:get,list", "blind:")  # where everything, only read
 # an example that meets a pause of a busy machine is no mistake, and takes longer than the 0.2 s that it has by default
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """free_port(): a port for a server that starts some seconds later.
+
+    Of those that kernels do not deal out by themselves: meanwhile any client on this machine might be given another.
+    """
+
+    def find() -> int:
+        while True:
+            port = random.SystemRandom().randrange(15_000, 32_000)
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            return port
+
+    return find
 
 
 @pytest.fixture(scope="session")

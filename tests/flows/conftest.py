@@ -4,7 +4,6 @@ import http.server
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -69,12 +68,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[str]:
+def prefect_server(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], free_port: Callable[[], int]
+) -> Iterator[str]:
     """A Prefect server on loopback with a database of its own; yields its API's address."""
     home = tmp_path_factory.mktemp("prefect")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = clean_environment | {
         "PREFECT_HOME": str(home),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -315,7 +314,9 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def one_stack(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str]) -> Iterator[Stack]:
+def one_stack(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], free_port: Callable[[], int]
+) -> Iterator[Stack]:
     """One for all tests: it takes half a minute to bring up."""
     folder = tmp_path_factory.mktemp("stack")
     make_repository(folder / "repository")
@@ -323,9 +324,7 @@ def one_stack(tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[
     kubectl.parent.mkdir()
     kubectl.write_text("#!/bin/sh\n")
     kubectl.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with Webhook() as (address, messages):
         environment = clean_environment | {
             "PYTHONPATH": str(ROOT),

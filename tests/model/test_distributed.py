@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,22 +17,16 @@ from configs.schema import TrainConfig
 from model.distributed import join_processes
 
 ROOT = Path(__file__).parent.parent.parent
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 CLOCKED = {"step_time_s", "step_cpu_time_s"}
 type MiniArguments = Callable[..., list[str]]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def start(words: list[str], *, processes: int, devices: int) -> list["subprocess.Popen[str]"]:
+def start(words: list[str], *, port: int, processes: int, devices: int) -> list["subprocess.Popen[str]"]:
     """The processes of one run, each with some CPU devices."""
     flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{port}"
     joined = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": str(processes)} if processes > 1 else {}
     return [
         subprocess.Popen(
@@ -59,11 +52,11 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def test_two_processes_train_what_one_trains_with_as_many_devices(
-    tmp_path: Path, mini_arguments: MiniArguments
+    tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:
     for name, processes, devices in (("one", 1, 2), ("two", 2, 1)):
         words = mini_arguments(run_name=name, base_output_directory=tmp_path)
-        for code, output in finish(start(words, processes=processes, devices=devices)):
+        for code, output in finish(start(words, port=free_port(), processes=processes, devices=devices)):
             assert code == 0, output[-3000:]
     assert len(rows(tmp_path, "one")) == 6
     assert rows(tmp_path, "one") == rows(tmp_path, "two")  # to the last bit, and each step once
@@ -74,9 +67,11 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
     assert sorted(path.name for path in saved.glob("ocdbt.process_*")) == ["ocdbt.process_0", "ocdbt.process_1"]
 
 
-def test_both_stop_at_the_same_step_when_one_is_told_to(tmp_path: Path, mini_arguments: MiniArguments) -> None:
+def test_both_stop_at_the_same_step_when_one_is_told_to(
+    tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
+) -> None:
     words = mini_arguments(run_name="stopped", base_output_directory=tmp_path, steps=100_000)
-    processes = start(words, processes=2, devices=1)
+    processes = start(words, port=free_port(), processes=2, devices=1)
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     deadline = time.monotonic() + TIMEOUT_S
     while not (metrics.exists() and metrics.read_text().count("\n") > 3):
