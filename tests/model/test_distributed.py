@@ -70,7 +70,9 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
 def test_both_stop_at_the_same_step_when_one_is_told_to(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:
-    words = mini_arguments(run_name="stopped", base_output_directory=tmp_path, steps=100_000)
+    words = mini_arguments(
+        run_name="stopped", base_output_directory=tmp_path, steps=100_000, checkpoint_period=1_000_000
+    )
     processes = start(words, port=free_port(), processes=2, devices=1)
     metrics = tmp_path / "stopped" / "metrics.jsonl"
     deadline = time.monotonic() + TIMEOUT_S
