@@ -16,25 +16,18 @@ from typing import Any
 
 def wait_at(step: int, go: Path) -> None:
     make = logging.getLogRecordFactory()
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)  # from now on: a signal may come before the waiting begins
 
     def waiting(*words: Any, **named: Any) -> logging.LogRecord:
         record = make(*words, **named)
         if f"completed step: {step}," in record.getMessage():
-            wait_for(go)
+            while not go.exists() and not select.select([reading], [], [], 0.05)[0]:
+                pass
         return record
 
     logging.setLogRecordFactory(waiting)
-
-
-def wait_for(go: Path) -> None:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = signal.set_wakeup_fd(writing)  # a signal's handler alone would not end the waiting
-    while not go.exists() and not select.select([reading], [], [], 0.05)[0]:
-        pass
-    signal.set_wakeup_fd(before)
-    os.close(reading)
-    os.close(writing)
 
 
 words = " ".join(sys.orig_argv).partition(" --continue-from ")[0]  # what follows names another run
