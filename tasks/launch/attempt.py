@@ -25,6 +25,7 @@ from tasks.store import RunDirectory
 
 SETTLE_S = 6.0  # from a pod's end to the end of everything that the cluster has to say about it
 BLOCKED_S = 60.0  # how long a container may fail to start, for example because its registry is not reached
+_DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
 OTHERS_LINES = "200"  # of the log of the pod that failed, where that is not the first one
 
 
@@ -204,7 +205,7 @@ class Attempt:
             text = f"maxview: they cannot be had: {error}\n".encode()
         said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
         lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
-        return [said.encode(), *(line for line in lines if not _is_progress(line))]
+        return [said.encode(), *filter(None, map(_last_words, lines))]
 
     def _passed_limit(self) -> JobCause | None:
         view = self._view
@@ -229,8 +230,12 @@ def _read_whole(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _is_progress(line: bytes) -> bool:
-    return bool(count_steps(line.decode("utf-8", "replace")) or ANCHORS["eval"].search(line))
+def _last_words(line: bytes) -> bytes:
+    """The line; of one with a step or an evaluation only what a program that dies has glued to it."""
+    if not count_steps(line.decode("utf-8", "replace")) and not ANCHORS["eval"].search(line):
+        return line
+    begins = [match.start() for name in _DYING if (match := ANCHORS[name].search(line))]
+    return line[min(begins) :] if begins else b""
 
 
 def _epoch(time_text: str | None) -> float | None:

@@ -1,9 +1,10 @@
 """Chooses, of everything in a log that may have ended a run, the one that did."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tasks.records import Source
-from tasks.scrape.causes import is_follower
+from tasks.records import DeathKind, LogError, Source
+from tasks.scrape.causes import EXPLAINING, is_explained, is_follower
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,30 @@ def choose(strong: list[Found], *, several: bool) -> tuple[Found, str, list[Foun
     if len(chain) > 1:
         why = join(why, f"the last of a chain of {len(chain)}")
     return chain[-1], why, chain
+
+
+def error_of(found: Found, kind: DeathKind, why: str = "") -> LogError:
+    """What ended a run, as records have it."""
+    return LogError(
+        type=found.type,
+        message=found.message,
+        line=found.source.line,
+        offset=found.source.offset,
+        kind=kind,
+        why=why,
+        detail=found.detail,
+    )
+
+
+def explain(error: LogError, text: str, events: Iterable[tuple[Found, DeathKind]]) -> LogError:
+    """With the class of an eviction that the log tells of, if the error, of this text, may have come of it."""
+    if not is_explained(error.kind, text):
+        return error
+    for event, kind in events:
+        if kind in EXPLAINING:
+            reason = f"line {event.source.line} says: {event.message}"
+            return error.model_copy(update={"kind": kind, "why": join(error.why, reason)})
+    return error
 
 
 def join(*reasons: str) -> str:

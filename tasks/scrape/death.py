@@ -18,8 +18,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from tasks.records import DeathKind, LogError, Source
-from tasks.scrape.causes import EXPLAINING, classify, is_explained
-from tasks.scrape.choose_death import Found, choose, join
+from tasks.scrape.causes import classify
+from tasks.scrape.choose_death import Found, choose, error_of, explain, join
 from tasks.scrape.exceptions import is_chained, is_followed, read_exception, read_headless, weakness
 from tasks.scrape.signals import SIGNALS, event_name, signal_name
 from tasks.scrape.window import OVERLAP, Window
@@ -144,14 +144,7 @@ class DeathLog:
 
     def _explain(self, error: LogError, best: Found, events: list[Found]) -> LogError:
         """With the class of an eviction that the log tells of, if the error may have come of it."""
-        if not is_explained(error.kind, best.text):
-            return error
-        for event in events:
-            kind = self._kind(event, early=False)
-            if kind in EXPLAINING:
-                reason = f"line {event.source.line} says: {event.message}"
-                return error.model_copy(update={"kind": kind, "why": join(error.why, reason)})
-        return error
+        return explain(error, best.text, ((event, self._kind(event, early=False)) for event in events))
 
     def _without_exception(self, late: list[Found], events: list[Found], *, early: bool) -> LogError | None:
         signals = [one for one in late if one.form == "signal"]
@@ -174,15 +167,7 @@ class DeathLog:
         return None
 
     def _error(self, found: Found, why: str = "", *, early: bool) -> LogError:
-        return LogError(
-            type=found.type,
-            message=found.message,
-            line=found.source.line,
-            offset=found.source.offset,
-            kind=self._kind(found, early=early),
-            why=why,
-            detail=found.detail,
-        )
+        return error_of(found, self._kind(found, early=early), why)
 
     def _kind(self, found: Found, *, early: bool) -> DeathKind:
         return classify(found.text, backend=self._backend, before_steps=early)

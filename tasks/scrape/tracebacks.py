@@ -14,8 +14,8 @@ from itertools import chain, count
 
 from tasks.records import LogError
 from tasks.scrape.anchors import ANCHORS, find_named
-from tasks.scrape.causes import EXPLAINING, classify, is_explained, is_follower
-from tasks.scrape.choose_death import Found, join
+from tasks.scrape.causes import classify, is_follower
+from tasks.scrape.choose_death import Found, error_of, explain, join
 from tasks.scrape.exceptions import Raised, is_chained, read_exception, read_headless, weakness
 from tasks.scrape.signals import event_name, signal_name
 from tasks.scrape.window import OVERLAP, Window
@@ -105,7 +105,7 @@ class RankTracebacks:
         if exit_code == 0:
             return None
         self._find_alone()
-        until = finished if finished is not None and exit_code is None else None
+        until = finished if exit_code is None else None
 
         def late(kept: Iterable[Found]) -> list[Found]:
             ordered = sorted(kept, key=lambda one: one.source.offset)
@@ -126,15 +126,8 @@ class RankTracebacks:
         )
         if best is None:
             return None
-        error = _error(best, join(best.weak and f"raised {best.weak}", why))
-        if not is_explained(error.kind, f"{error.type}: {error.message}"):
-            return error
-        for event in events:
-            kind = classify(event.text)
-            if kind in EXPLAINING:
-                why = join(error.why, f"line {event.source.line} says: {event.message}")
-                return error.model_copy(update={"kind": kind, "why": why})
-        return error
+        error = error_of(best, classify(best.text), join(best.weak and f"raised {best.weak}", why))
+        return explain(error, f"{error.type}: {error.message}", ((event, classify(event.text)) for event in events))
 
     def _read(self, window: Window, position: int) -> None:
         raised = read_exception(window.data, position)
@@ -147,12 +140,8 @@ class RankTracebacks:
             _keep(self.weak, one)
             return
         # of a chain of exceptions of one rank the last is the one that ended it
-        latest = self._latest.get(raised.mark)
-        if (
-            latest is not None
-            and latest in self.found
-            and self._is_chained(window, position, raised, self.found[latest])
-        ):
+        latest = self._latest.get(raised.mark, -1)
+        if latest in self.found and self._is_chained(window, position, raised, self.found[latest]):
             self.found[latest] = one
             return
         self._latest[raised.mark] = self._add(one)
@@ -199,18 +188,6 @@ class RankTracebacks:
 def _found(form: str, kind: str, message: str, position: int, window: Window, *, text: str = "") -> Found:
     text = text or (f"{kind}: {message}" if message else kind)
     return Found(form, kind, message, text, window.source(position))
-
-
-def _error(one: Found, why: str) -> LogError:
-    return LogError(
-        type=one.type,
-        message=one.message,
-        line=one.source.line,
-        offset=one.source.offset,
-        kind=classify(one.text),
-        why=why,
-        detail=one.detail,
-    )
 
 
 def _keep(kept: list[Found], one: Found) -> None:

@@ -125,7 +125,8 @@ def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: R
 def test_the_pod_that_failed_says_why_where_the_first_did_not(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
-    events = run(make_plan(BOTH + "raise MemoryError('host 1 is full')"), directory)
+    glued = "print('completed step: 3, seconds: 0.500, TFLOP/s/device: 1.000, loss: 3.003', end='', flush=True)\n"
+    events = run(make_plan(BOTH + glued + "raise MemoryError('host 1 is full')"), directory)
     assert exit_codes(events) == [1]
     assert error_of(directory).type == "MemoryError"
     assert steps_in(directory.log) == [0, 1, 2]  # the other pod's are the same ones
