@@ -141,7 +141,12 @@ def compare(
         for case, group in groupby(plans, key=lambda plan: plan.case):
             records = list(run_all(list(group), store, report, jobs, take_over=take_over))
             runs = CaseRuns(
-                comparison=comparison, case=case, target=plans[0].target, runs=tuple(records), cases=cases_in_all
+                comparison=comparison,
+                case=case,
+                target=plans[0].target,
+                runs=tuple(records),
+                cases=cases_in_all,
+                rules=plans[0].rules,
             )
             if patience is None:
                 result = diff_step(runs, store)

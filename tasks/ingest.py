@@ -7,19 +7,19 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from configs.comparison import list_names, load_target, load_tolerances
+from configs.comparison import list_names, load_effects, load_target, load_tolerances
 from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.case import CaseRuns
 from tasks.diff.comparison import diff
-from tasks.diff.noise import LEAST_PAIRS, NoisePrior
+from tasks.diff.host import IMPLEMENTATION_KEYS
+from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.diff.time_rows import Circumstances
 from tasks.record import with_cause
 from tasks.records import ComparisonRecord, LogReading, RunReading, RunRecord
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store import Store, check_name, safe_name
 
-# the keys that say which implementation trains: of course they differ between Linen and NNX
-IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
 INGEST = "ingest"  # what every comparison of two logs is called
 UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
@@ -144,11 +144,11 @@ def compare_pair(
     case: str,
     aa: bool,
     target: str | None = None,
-    priors: Mapping[str, NoisePrior] | None = None,
+    past: Mapping[str, Past] | None = None,
 ) -> ComparisonRecord:
     """The comparison of two ingested runs with the default tolerances.
 
-    `target`: where they ran; `priors`: what equal runs there differ by, as `tasks/history/prior.py` reads it.
+    `target`: where they ran; `past`: what equal runs there differed by, as `tasks/history/prior.py` reads it.
     """
     record = diff(
         records[:1],
@@ -156,33 +156,31 @@ def compare_pair(
         comparison=INGEST,
         case=case,
         target=target or UNNAMED,
-        question=f"Do {records[0].label} and {records[1].label} differ?",
-        tolerances=load_tolerances("default"),
-        declared=IMPLEMENTATION_KEYS,
+        rules=ingest_rules(f"Do {records[0].label} and {records[1].label} differ?", target),
         aa=aa,
-        given=circumstances_of(target, priors or {}),
+        given=circumstances_of(target, past or {}),
     )
     return record.model_copy(update={"next_command": suggest_next(record)})
 
 
-def circumstances_of(target: str | None, priors: Mapping[str, NoisePrior]) -> Circumstances:
-    """What the noise of two logs is judged with, and what to type for more of it: the runs cannot be made again."""
+def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
+    """What logs are judged by: a set of tolerances, and what the place costs if it is one of ours."""
     known = load_target(target) if target in list_names("targets") else None
+    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=IMPLEMENTATION_KEYS)
+
+
+def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
+    """What the noise of two logs is judged with, and what to type for more of it: the runs cannot be made again."""
     if target is None:
-        remedy = "name where they ran: what equal runs there differ by comes from the history of it (--target NAME)"
-    elif not priors:
-        remedy = (
+        instead = "name where they ran: what equal runs there differ by comes from the history of it (--target NAME)"
+    elif not past:
+        instead = (
             f"let the history of {target} know equal runs: maxview ingest LOG LOG --aa --target {target} with pairs of "
             f"logs of one commit, {LEAST_PAIRS} pairs or more"
         )
     else:
-        remedy = "compare logs of further runs"
-    return Circumstances(
-        priors=priors,
-        chips=known.devices if known is not None and known.backend == "xpk" else None,
-        price=known.dollars_per_chip_hour if known is not None else None,
-        remedy=remedy,
-    )
+        instead = "compare logs of further runs"
+    return Circumstances(past=past, instead=instead)
 
 
 def ingest_words(case: str, target: str, *logs: str) -> list[str]:

@@ -23,6 +23,7 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.arms import ArmWishes, place_arms
 from tasks.identify import Checkout, hash_identity, name_run
 from tasks.launch.commands import Command, TrainInPod, make_command
@@ -136,6 +137,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         )
         for case, arm, repeat in runs
     ]
+    rules = problems.attempt(partial(load_verdict_rules, comparison.name, target.name, root=root))
     problems.lines = list(dict.fromkeys(problems.lines))
     problems.raise_any()
     return [
@@ -150,6 +152,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
             fresh=request.fresh,
             out=out,
             aa=request.arms.aa,
+            rules=rules,
         )
         for (case, arm, repeat), command in zip(runs, commands, strict=True)
         if command is not None  # else there was a problem
@@ -168,6 +171,7 @@ def plan_run(
     fresh: str,
     out: Path,
     aa: bool = False,
+    rules: VerdictRules | None = None,
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
     checkout = command.checkout
@@ -214,6 +218,7 @@ def plan_run(
         checkout=checkout.folder,
         software=checkout.software,
         aa=aa,
+        rules=rules,
         xpk=command.settings if isinstance(command, TrainInPod) else None,
     )
 

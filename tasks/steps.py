@@ -26,7 +26,7 @@ from prefect.logging import get_run_logger
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
-from tasks.history.prior import read_priors
+from tasks.history.prior import read_past
 from tasks.ingest import LogPair, archive, case_runs, compare_pair, read_pair
 from tasks.launch import job
 from tasks.launch.rejoin import rejoin_attempts
@@ -140,14 +140,14 @@ def diff_pair_step(
     records: Sequence[RunRecord], case: str, aa: bool, target: str | None, store: Store
 ) -> ComparisonRecord:
     """The comparison of two ingested runs, with what the store's history knows of where they ran."""
-    priors = read_priors(case_runs(records, case=case, target=target), store) if target else {}
-    return compare_pair(records, case=case, aa=aa, target=target, priors=priors)
+    past = read_past(case_runs(records, case=case, target=target), store) if target else {}
+    return compare_pair(records, case=case, aa=aa, target=target, past=past)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
-    return compare_case(runs, priors=read_priors(runs, store))
+    return compare_case(runs, past=read_past(runs, store))
 
 
 @task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)

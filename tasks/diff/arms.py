@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
+from tasks.diff.step_seconds import refine_seconds
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,
@@ -63,8 +64,16 @@ def has_died(run: RunRecord) -> bool:
 
 
 def printed_steps(run: RunRecord) -> pl.DataFrame:
-    """(step, seconds, loss, line, offset) as the log prints them, ascending, each step once (its last line)."""
-    return last_of_each_step(run.reading.steps).select(STEP_COLUMNS)
+    """(step, seconds, loss, line, offset) of the log, ascending, each step once (its last line).
+
+    The seconds are as fine as the log tells them: see `step_seconds`.
+    """
+    return refine_seconds(last_of_each_step(run.reading.steps))[0].select(STEP_COLUMNS)
+
+
+def seconds_unit(run: RunRecord) -> float:
+    """One unit of the last digit that the step times of a run are known to, in seconds; 0 in full precision."""
+    return 0.0 if is_exact(run) else refine_seconds(last_of_each_step(run.reading.steps))[1]
 
 
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:

@@ -1,16 +1,17 @@
-"""Gathers the runs of one case into its two arms and compares them as the comparison's file says."""
+"""Gathers the runs of one case into its two arms and compares them by the rules that came with their plans."""
 
 import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from configs.comparison import Comparison, load_comparison, load_effects, load_target, load_tolerances
+from configs.comparison import load_comparison, load_target
 from configs.load import COMMAND_LINE
 from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.diff.comparison import diff
 from tasks.diff.decide_noisy import chance_of
-from tasks.diff.noise import NoisePrior
+from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.store.mirror import name_store
@@ -26,56 +27,37 @@ class CaseRuns(Frozen):
     target: str
     runs: tuple[RunRecord, ...]
     cases: int = 1  # of the comparison, which share its chance of a false alarm
-    look: int | None = None  # the how-manyeth, of a comparison that goes on until it is decided
+    look: int | None = None  # the n-th, of a comparison that goes on until it is decided
+    rules: VerdictRules | None = None  # of the request; None: as the comparison's files say now
 
 
-def compare_case(case: CaseRuns, *, priors: Mapping[str, NoisePrior] | None = None) -> ComparisonRecord:
-    """The comparison of a case's two arms with the tolerances and declared differences of its comparison.
+def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> ComparisonRecord:
+    """The comparison of a case's two arms.
 
-    `priors`: what equal runs on the target differ by, of each noisy metric that the history knows.
+    `past`: what equal runs on the target differed by, of each noisy metric that the history knows.
     """
-    spec = load_comparison(case.comparison)
-    baseline, candidate = ([run for run in case.runs if run.arm == arm.name] for arm in spec.arms)
+    names = [arm.name for arm in load_comparison(case.comparison).arms]
+    baseline, candidate = ([run for run in case.runs if run.arm == name] for name in names)
+    rules = case.rules or load_verdict_rules(case.comparison, case.target)
     record = diff(
         baseline,
         candidate,
         comparison=case.comparison,
         case=case.case,
         target=case.target,
-        question=spec.question,
-        tolerances=load_tolerances(spec.tolerances),
-        declared=declared_keys(spec),
-        effects=load_effects(spec.comparability, case.comparison),
-        aa=is_control(spec, case.runs),
-        given=circumstances_of(case, priors or {}),
+        rules=rules,
+        aa=is_control(rules, case.runs),
+        given=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
     )
     return record.model_copy(
         update={"next_command": suggest_next(record, [baseline[0].plan, candidate[0].plan], repeats=len(baseline))}
     )
 
 
-def circumstances_of(case: CaseRuns, priors: Mapping[str, NoisePrior]) -> Circumstances:
-    """What the noise of a case is judged with; chips count where a target is paid by them."""
-    target = load_target(case.target)
-    return Circumstances(
-        priors=priors,
-        chance=chance_of(cases=case.cases, look=case.look),
-        chips=target.devices if target.backend == "xpk" else None,
-        price=target.dollars_per_chip_hour,
-    )
-
-
-def declared_keys(spec: Comparison) -> frozenset[str]:
-    """The config keys that the arms are meant to differ in."""
-    return frozenset(key for arm in spec.arms for key in arm.set)
-
-
-def is_control(spec: Comparison, runs: Sequence[RunRecord]) -> bool:
+def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:
     """Whether the two arms are meant to be the same, to measure the noise: declared so, or because they set nothing."""
     declared = any(run.plan is not None and run.plan.aa for run in runs)
-    trainers = {spec.trainer_of(arm) for arm in spec.arms}
-    apart = len(trainers) > 1 or any(arm.ref for arm in spec.arms) or bool(declared_keys(spec))
-    return declared or not (apart or any(run.plan and run.plan.software for run in runs))
+    return declared or (rules.alike and not any(run.plan and run.plan.software for run in runs))
 
 
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan | None], *, repeats: int) -> str:

@@ -1,26 +1,33 @@
 """Turns the run records of two arms into the comparison record that every surface draws."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
-from configs.comparison import Tolerance, load_effects
-from configs.findings import Effects
+from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
+from tasks.diff.death_row import death_row
+from tasks.diff.decide_noisy import show_runs
 from tasks.diff.floors import floors_of
+from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.parity import compare_metric, shared_metrics
-from tasks.diff.parity_rows import loss_row, values_row
-from tasks.diff.rows import NOT_JUDGED, is_unfilled
+from tasks.diff.parity_rows import judge_loss, loss_row, values_row
+from tasks.diff.rows import DIED, NOT_JUDGED, Arms, is_unfilled
 from tasks.diff.stall_rows import stall_rows
 from tasks.diff.state_rows import memory_row
 from tasks.diff.time_rows import Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
+from tasks.diff.trainers import draws_differ
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
+
+ONE_RUN = show_runs((1, 1))
+# rows that go by another name than what is allowed to change
+ALLOWED_AS = {"loss_per_step": "loss", "final_loss": "loss", "values_per_step": "step_values"}
 
 
 def diff(
@@ -30,44 +37,45 @@ def diff(
     comparison: str,
     case: str,
     target: str,
-    question: str,
-    tolerances: Mapping[str, Tolerance],
-    declared: frozenset[str] = frozenset(),
-    effects: Effects | None = None,
+    rules: VerdictRules,
     aa: bool = False,
     next_command: str = "",
     given: Circumstances | None = None,
 ) -> ComparisonRecord:
-    """Compare the repeats of two arms.
+    """Compare the repeats of two arms by rules that were read when they were asked for.
 
-    `declared` names the config keys they are meant to differ in; `effects` says what each finding does to the verdict
-    (None: as the default set says); `given` what the noise is judged with.
+    `given`: what the noise is judged with besides.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     arms = (left, right)
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
-    findings = find_findings(
-        arms, declared=declared, effects=effects or load_effects(), aa=aa, parities=(parity, *others)
-    )
+    findings = find_findings(arms, declared=rules.declared, effects=rules.effects, aa=aa, parities=(parity, *others))
     floors = floors_of(left, right)
-    same_program = any(floor.name == "same program" and floor.holds for floor in floors)
-    values = values_row(arms, others, tolerances["step_values"])
+    proved, excuse = has_same_program(floors), excuse_of(arms, floors)
+    given = given or Circumstances()
+    draws = draws_differ(arms)
+    loss = judge_loss(parity, rules, proved=proved, other_draws=draws, instead=given.instead)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
-    given = (given or Circumstances()).shared_by(1 + all(measured))
-    time_row, step_time = step_time_row(arms, tolerances["step_time_s"], same_program=same_program, given=given)
-    cpu_row = cpu_time_row(arms, tolerances["step_cpu_time_s"], same_program=same_program, given=given)
+    shared = given.shared_by(1 + all(measured))
+    time_row, step_time = step_time_row(arms, rules, excuse=excuse, given=shared)
+    cpu_row = cpu_time_row(arms, rules, excuse=excuse, given=shared)
+    if proved and not excuse:
+        step_time = name_host(step_time, arms)
+        time_row = time_row.model_copy(update={"reason": step_time.reason})
+    values = values_row(arms, others, rules, proved=proved, instead=given.instead)
     times = account_times(arms)
     rows = [
-        *maxview_rows(arms, tolerances, step_time, parity.unit),
+        *maxview_rows(arms, rules.tolerances, step_time, time_row.difference, loss),
         time_row,
         *([cpu_row] if cpu_row else []),
-        *stall_rows(arms, times, same_program=same_program),
-        first_step_row(arms, same_program=same_program),
-        loss_row(arms, parity, tolerances["loss"]),
+        *stall_rows(arms, times),
+        first_step_row(arms),
+        loss_row(arms, parity, loss),
         *([values] if values else []),
-        memory_row(arms, tolerances["program_memory_gb"]),
+        memory_row(arms, rules.tolerances["program_memory_gb"]),
         checkpoint_row(arms),
     ]
+    rows = [allow(row, rules) for row in outlive(arms, rows)]
     verdict, headline = conclude(left, right, findings, rows, floors)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
@@ -75,7 +83,7 @@ def diff(
         case=case,
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        question=question,
+        question=rules.question,
         baseline=summarise(left),
         candidate=summarise(right),
         verdict=verdict,
@@ -93,7 +101,22 @@ def diff(
         times=times,
         parities=tuple(found.parity for found in (parity, *others)),
         aa=aa,
+        equal_by_construction=excuse,
     )
+
+
+def outlive(arms: Arms, rows: Sequence[MetricDiff]) -> list[MetricDiff]:
+    """The rows; where an arm died, its end is one of them and stands for all that it could not say."""
+    if not any(arm.dead for arm in arms):
+        return list(rows)
+    filled = [row for row in rows if DIED not in (row.baseline_text, row.candidate_text)]
+    return [death_row(arms), *filled]
+
+
+def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
+    """The row with why its change is allowed, if it is changed and the comparison's file allows that."""
+    why = rules.allowed.get(ALLOWED_AS.get(row.metric, row.metric), "")  # type: ignore[call-overload]
+    return row.model_copy(update={"allowed": why}) if why and row.verdict == "changed" else row
 
 
 def conclude(
@@ -114,19 +137,34 @@ def conclude(
     qualifying = [finding.message for finding in findings if finding.effect == "qualifies"]
     more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
     qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
-    judged = [row for row in rows if row.threshold_text != NOT_JUDGED and not is_unfilled(row)]
+    judged = [row for row in rows if row.verdict != NOT_JUDGED and not is_unfilled(row) and not row.allowed]
     titles = {verdict: [row.title for row in judged if row.verdict == verdict] for verdict in get_args(Verdict)}
     if titles["regressed"]:
-        return "regressed", f"{between}: {_listed(titles['regressed'])} regressed{qualified}"
+        return (
+            "regressed",
+            f"{between}: {_listed(titles['regressed'])} regressed{_evidence(judged, 'regressed')}{qualified}",
+        )
+    if titles["changed"]:
+        return "changed", f"{between}: {_listed(titles['changed'])} changed{qualified}"
     if titles["unknown"]:
         return "unknown", f"{between}: not enough evidence for {_listed(titles['unknown'])}{qualified}"
     if titles["improved"]:
-        return "improved", f"{between}: {_listed(titles['improved'])} improved, nothing regressed{qualified}"
+        by = _evidence(judged, "improved")
+        return (
+            "improved",
+            f"{between}: {_listed(titles['improved'])} improved{by}, nothing regressed{qualified}",
+        )
     held = [floor.name for floor in floors if floor.holds]
     failed = [floor.name for floor in floors if floor.holds is False]
     proof = f": {_listed(held)}" if held else ""
     proof += f" ({_listed(failed)} does not hold)" if failed else ""
     return "same", f"{between}: no difference{proof}{qualified}"
+
+
+def _evidence(rows: Sequence[MetricDiff], verdict: Verdict) -> str:
+    """Said where a word rests on one run of each."""
+    alone = any(row.verdict == verdict and row.evidence == ONE_RUN for row in rows)
+    return f" (by {ONE_RUN})" if alone else ""
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -142,9 +180,9 @@ def comparison_id(comparison: str, case: str, runs: Sequence[RunRecord]) -> str:
 
 
 def exit_status(records: Sequence[ComparisonRecord]) -> int:
-    """0 nothing regressed; 1 something regressed or an arm failed; 3 unknown or not comparable."""
+    """0 nothing regressed or changed; 1 something did, or an arm failed; 3 unknown or not comparable."""
     failed = any(
-        record.verdict == "regressed" or any(finding.kind == "died" for finding in record.findings)
+        record.verdict in ("regressed", "changed") or any(finding.kind == "died" for finding in record.findings)
         for record in records
     )
     if failed:

@@ -10,7 +10,7 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.records import Better, Verdict
 
-LEAST_REPEATS = 3  # where nothing else tells the noise between runs
+LEAST_REPEATS = 3  # runs of one arm that show by themselves how much equal runs differ
 ROUNDING = 1e-9  # share of a unit: the difference of two decimals is not exact in binary
 
 
@@ -21,12 +21,12 @@ class Decision(Frozen):
     reason: str
     threshold: float | None = None
     threshold_text: str = ""
-    difference: float | None = None  # candidate − baseline of a noisy metric, between the medians of the arms
-    # what a noisy metric was judged by: candidate / baseline − 1, with its 95 % interval
+    # what a noisy metric was judged by: candidate / baseline − 1, with its interval
     effect: float | None = None
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""
+    evidence: str = ""  # how many runs a noisy metric was judged by
     p_value: float | None = None
     runs_wanted: int | None = None  # of each arm, in all; None: it is decided, or no number of them would help
     cost_text: str = ""  # of those that are lacking
@@ -50,8 +50,8 @@ def decide_exact(
         verdict = "unknown"
         reason = "one unit of the last printed digit: rounding may make it; full precision would tell"
     else:
-        worse = better == "equal" or (difference > 0) == (better == "lower")
-        verdict = "regressed" if worse else "improved"
+        worse = (difference > 0) == (better == "lower")
+        verdict = "changed" if better == "equal" else "regressed" if worse else "improved"
         reason = f"differs by {difference:+.6g}, allowed is {threshold:g} ({tolerance.why})"
     return Decision(verdict=verdict, reason=reason, threshold=threshold, threshold_text=show_threshold(tolerance, unit))
 

@@ -1,19 +1,17 @@
-"""The decision rule for metrics with noise: what the levels of repeated runs say. In prose: docs/verdict.md."""
+"""The decision rule for metrics with noise: what the levels of two arms' runs say. In prose: docs/verdict.md."""
 
-from math import expm1, log, log1p
-from statistics import median
+from math import expm1, log1p
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.decide import LEAST_REPEATS, Decision, show_duration, show_threshold, threshold_of
+from tasks.diff.decide import Decision, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
 from tasks.records import Better, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
 MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
-UNSTEADY = 1.5  # times the usual noise, from where on it is told
-LOOKS = 2  # at one measurement: its quick and its middle steps
+LEVELS = 2  # of one measurement: its quick and its middle steps
 
 
 class Cost(Frozen):
@@ -22,6 +20,13 @@ class Cost(Frozen):
     seconds: float
     chips: int | None = None  # of the target, where they are what is paid for
     price: float | None = None  # of one chip for an hour, in US dollars
+
+
+class Remedy(Frozen):
+    """How to get more evidence: what more runs of each arm cost, and what else there is to do."""
+
+    cost: Cost | None = None
+    instead: str = ""  # of runs that nobody can ask for because only their logs are there
 
 
 def chance_of(*, cases: int = 1, look: int | None = None) -> float:
@@ -40,75 +45,56 @@ def decide_noisy(
     *,
     better: Better,
     tolerance: Tolerance,
-    same_program: bool,
-    cost: Cost | None = None,
+    excuse: str = "",
+    remedy: Remedy | None = None,
     chance: float = CHANCE,
-    remedy: str = "",
 ) -> Decision:
-    """A metric with noise, by the quick and the middle steps of every run.
+    """A metric with noise, by the quick and the middle steps of every run; `chance`: see `chance_of`.
 
-    `chance`: see `chance_of`; `remedy`: see `ask_for_more`.
+    `excuse` says why any difference is noise: the arms run the same program from the same host code.
     """
-    base = median(middle.baseline)
-    difference = median(middle.candidate) - base
     effects = {"quick steps": measure_effect(quick), "middle steps": measure_effect(middle)}
-    known = {name: effect for name, effect in effects.items() if effect is not None}
-    repeats = min(len(quick.baseline), len(quick.candidate))
+    base = sum(middle.baseline) / len(middle.baseline)
     within, least = _limits(tolerance, base)
     beyond = {
-        name: effect for name, effect in known.items() if abs(effect.estimate) >= least and effect.p <= chance / LOOKS
+        name: effect
+        for name, effect in effects.items()
+        if abs(effect.estimate) >= least and effect.p <= chance / LEVELS
     }
-    shown = show_effect(known["quick steps"]) if "quick steps" in known else f"{100 * difference / base:+.1f} %"
-    allowed = show_threshold(tolerance)
+    used, allowed = effects["quick steps"], show_threshold(tolerance)
+    shown = show_effect(used)
+    remedy = remedy or Remedy()
     wanted: int | None = None
-    used = known.get("quick steps")
     verdict: Verdict
-    if same_program:
-        verdict = "same"
-        reason = f"both arms run the same compiled program: the measured {shown} is noise by construction"
-    elif not known or (repeats < LEAST_REPEATS and all(effect.prior is None for effect in known.values())):
-        verdict, wanted, used = "unknown", LEAST_REPEATS, None
-        reason = (
-            f"{100 * difference / base:+.1f} % from {repeats} run{'s' if repeats > 1 else ''} per arm: "
-            f"run-to-run noise is not known; {ask_for_more(repeats, wanted, cost, remedy)}"
-        )
-    elif beyond and repeats >= LEAST_REPEATS:
+    if excuse:
+        verdict, reason = "same", f"{excuse}: the measured {shown} is noise by construction"
+    elif beyond:
         name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
         verdict = "regressed" if _badness(used, better) > 0 else "improved"
         reason = f"{name} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
-    elif beyond:
-        # a machine that goes from one state to another between two runs makes such a pair too (docs/decisions/0005)
-        name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
-        verdict, wanted = "unknown", LEAST_REPEATS
-        reason = (
-            f"{name} {show_effect(used)}, more than equal runs have differed by; {repeats} of each cannot "
-            f"tell whether the machine changed between them; {ask_for_more(repeats, wanted, cost, remedy)}"
-        )
-    elif _is_inside(effects, middle, within):
-        verdict = "same"
-        reason = f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
+    elif _is_inside(effects, within):
+        verdict, reason = "same", f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
         verdict = "unknown"
-        open_name, unsure = _least_sure(known, within)
-        used = used or unsure
-        wanted = runs_wanted(unsure, least=least, within=within, chance=chance / LOOKS)
-        wanted = None if wanted is None else max(wanted, LEAST_REPEATS, repeats + 1)
-        also = "" if open_name == "quick steps" else f", {open_name} {show_effect(unsure)}"
-        asked = ask_for_more(repeats, wanted, cost, remedy)
+        name, unsure = _least_sure(effects, within)
+        also = "" if name == "quick steps" else f", {name} {show_effect(unsure)}"
+        wanted = runs_wanted(unsure, least=least, within=within, chance=chance / LEVELS)
+        asked = ask_for_more(min(used.runs), wanted, remedy)
         reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
+    low, high = _ends(used)
     return Decision(
         verdict=verdict,
         reason=reason,
         threshold=threshold_of(tolerance, base),
         threshold_text=allowed,
-        difference=difference,
-        effect=None if used is None else expm1(used.estimate),
-        effect_low=None if used is None else _ends(used)[0],
-        effect_high=None if used is None else _ends(used)[1],
-        effect_text="" if used is None else show_effect(used),
-        p_value=None if used is None else used.p,
+        effect=expm1(used.estimate),
+        effect_low=low,
+        effect_high=high,
+        effect_text=show_effect(used),
+        evidence=show_runs(used.runs),
+        p_value=used.p,
         runs_wanted=wanted,
-        cost_text="" if wanted is None or cost is None else show_cost(cost, wanted - repeats),
+        cost_text="" if wanted is None or remedy.cost is None else show_cost(remedy.cost, wanted - min(used.runs)),
     )
 
 
@@ -124,33 +110,32 @@ def _badness(effect: Effect, better: Better) -> float:
     return -effect.estimate if better == "higher" else effect.estimate
 
 
-def _is_inside(effects: dict[str, Effect | None], middle: Sample, within: float) -> bool:
+def _is_inside(effects: dict[str, Effect], within: float) -> bool:
     """Whether the quick steps surely, and the middle steps probably, differ by no more than the tolerance."""
-    quick = effects["quick steps"]
-    shift = log(median(middle.candidate) / median(middle.baseline))
-    other = effects["middle steps"]
-    shift = shift if other is None else other.estimate
-    return quick is not None and max(abs(end) for end in quick.interval()) <= within and abs(shift) <= within
+    ends = effects["quick steps"].interval()
+    return max(abs(end) for end in ends) <= within and abs(effects["middle steps"].estimate) <= within
 
 
-def _least_sure(known: dict[str, Effect], within: float) -> tuple[str, Effect]:
+def _least_sure(effects: dict[str, Effect], within: float) -> tuple[str, Effect]:
     """What keeps the decision open: the quick steps while their interval is too wide, else the middle steps."""
-    quick = known.get("quick steps")
-    if quick is not None and max(abs(end) for end in quick.interval()) > within:
-        return "quick steps", quick
-    return next(((n, e) for n, e in known.items() if n != "quick steps"), next(iter(known.items())))
+    quick = effects["quick steps"]
+    name = "quick steps" if max(abs(end) for end in quick.interval()) > within else "middle steps"
+    return name, effects[name]
 
 
-def _basis(effect: Effect | None) -> str:
-    """What the noise was learnt from."""
-    if effect is None:
-        return ""
-    prior = effect.prior
-    runs = f"{effect.pairs} pair{'s' if effect.pairs > 1 else ''} of runs"
-    noise = f"equal runs differ by {100 * effect.scale:.1f} %"
-    if effect.unsteady >= UNSTEADY:
-        noise += f", {effect.unsteady:.1f} times the usual, for the steps are unsteady"
-    return f"{runs}, {noise}" + (f" (with {prior.pairs} pairs of the {prior.source})" if prior is not None else "")
+def _basis(effect: Effect) -> str:
+    """How many runs it rests on, and what the noise was learnt from."""
+    noise = effect.noise
+    source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
+    days = ", and the arms ran at other times" if effect.days_apart else ""
+    return f"{show_runs(effect.runs)}; equal runs differ by {100 * effect.scale:.2g} % ({source}){days}"
+
+
+def show_runs(runs: tuple[int, int]) -> str:
+    """How much evidence a word rests on."""
+    if runs[0] != runs[1]:
+        return f"{runs[0]} and {runs[1]} runs"
+    return "one run of each" if runs[0] == 1 else f"{runs[0]} runs of each"
 
 
 def invert_effect(decision: Decision) -> Decision:
@@ -194,15 +179,12 @@ def show_cost(cost: Cost, runs: int) -> str:
     return f"{text} × {cost.chips} chips = {hours:.1f} chip-hours{price}"
 
 
-def ask_for_more(repeats: int, wanted: int | None, cost: Cost | None, remedy: str = "") -> str:
-    """How many runs more, how to ask for them, and what they cost.
-
-    `remedy`: what else there is to do, of runs that nobody can ask for because only their logs are there.
-    """
+def ask_for_more(repeats: int, wanted: int | None, remedy: Remedy) -> str:
+    """How many runs more, how to ask for them, and what they cost."""
     if wanted is None:
         return f"more than {MOST_RUNS} runs of each would be needed: the noise must become less"
     more = wanted - repeats
-    if remedy:
-        return f"run {more} more of each{f' ({show_cost(cost, more)})' if cost else ''}, or {remedy}"
-    price = f", {show_cost(cost, more)}" if cost else ""
-    return f"run {more} more of each (--repeats {wanted}{price})"
+    price = show_cost(remedy.cost, more) if remedy.cost else ""
+    if remedy.instead:
+        return f"run {more} more of each{f' ({price})' if price else ''}, or {remedy.instead}"
+    return f"run {more} more of each (--repeats {wanted}{f', {price}' if price else ''})"

@@ -1,20 +1,17 @@
-"""Turns the levels of interleaved runs into a difference with its interval, chance and what more runs would show."""
+"""Turns the levels of two arms' runs into a difference with its interval, chance and what more runs would show."""
 
 from functools import cached_property
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
-from tasks.diff.noise import FINEST, LENT, NoisePrior, small_sample
+from tasks.diff.noise import FINEST, Noise
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.99  # of the intervals that are shown, and that *same* is earned by
 POWER = 0.8  # the chance with which the runs that are asked for should decide
 MOST_RUNS = 100  # of one arm: more is not asked for
-LIGHT_TAILS = 5.0  # degrees of freedom of what equal runs differ by, from which on means are better than medians
-WILD = 4.0  # times the history's scale: a pair that far from the others is not what the history has seen
 
 
 class Sample(Frozen):
@@ -22,119 +19,84 @@ class Sample(Frozen):
 
     baseline: tuple[float, ...]
     candidate: tuple[float, ...]
-    unrest: tuple[float | None, ...] = ()  # of each pair (see `Levels.unrest`); empty: as the history's
+    noise: Noise  # of a pair of equal runs
     error: float = 0.0  # of one run: what its own steps leave open
-    prior: NoisePrior | None = None
+    days_apart: float = 0.0  # what lies between the arms beside that, where their runs were no neighbours
 
 
 class Effect(Frozen):
-    """candidate / baseline − 1 with its 95 % interval, as natural logarithms of the ratio; `p` of no difference."""
+    """candidate / baseline − 1 with its interval, as natural logarithms of the ratio; `p` of no difference."""
 
     estimate: float
     scale: float  # of the difference between one run of each arm
     df: float
-    pairs: int
-    prior: NoisePrior | None = None
-    mean: bool = False  # the estimate is the pairs' mean, not their median
-    unsteady: float = 1.0  # how many times the noise of typical runs these have, by their unrest
+    runs: tuple[int, int]
+    noise: Noise
+    days_apart: float = 0.0
 
     @cached_property
     def error(self) -> float:
         """The standard error of the estimate."""
-        return self.scale * sqrt(location_variance(self.pairs, mean=self.mean))
+        return sqrt(self.scale**2 * share_of_pair(*self.runs) + self.days_apart**2)
 
     @property
     def p(self) -> float:
         """The chance of an estimate as far from 0 if there is no difference; both sides."""
         return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.df))
 
-    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The ends between which the difference lies with this confidence."""
-        half = float(stats.t.ppf((1 + confidence) / 2, self.df)) * self.error
+    def interval(self) -> tuple[float, float]:
+        """The ends between which the difference lies with CONFIDENCE."""
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.df)) * self.error
         return self.estimate - half, self.estimate + half
 
 
-def measure_effect(sample: Sample) -> Effect | None:
-    """The difference of two arms; None if nothing tells how much equal runs differ.
+def share_of_pair(baseline: int, candidate: int) -> float:
+    """The variance of the difference of two means of so many runs, that of one run of each being 1."""
+    return (1 / baseline + 1 / candidate) / 2
 
-    Runs that are neighbours in time form pairs, which share whatever the machine was doing. The estimate is the median
-    of the pairs' differences: one pair in which the machine changed does not move it. Where the history shows light
-    tails, and no pair is further from the others than those, it is their mean, which then is a sixth more precise, with
-    weights: a pair of runs whose steps are unsteady says less, by what the history shows of such runs.
 
-    With a prior, the scale of a pair's difference is what the pairs themselves show (their median deviation; under
-    light tails their variance) and what the history shows, each with the weight of its degrees of freedom. The tails of
-    a median of r values out of Student's t are (r + 1) / 2 times as light as those of one, those of a mean are no
-    lighter. Without a prior, the arms' own scatter is all there is, and it has 2 (r - 1) degrees of freedom. The scale
-    is never less than what the steps of single runs leave open.
+def measure_effect(sample: Sample) -> Effect:
+    """The mean difference of two arms, with the noise that the runs themselves and what was known before show.
+
+    Runs that were neighbours in time form pairs, which share whatever the machine was doing. Where the arms were run at
+    other times, or not equally often, nothing is shared: the difference of their means, with what lies between days.
+    The variance of a pair is what the runs show and what was known (`Noise`), each with the weight of its degrees of
+    freedom; what the steps of single runs leave open is added where nothing was known but the kind of device, and is
+    the least that a history is believed.
     """
-    pairs = min(len(sample.baseline), len(sample.candidate))
-    left, right = (np.log(np.asarray(side[:pairs])) for side in (sample.baseline, sample.candidate))
-    differences = right - left
-    prior = sample.prior
-    mean, typical = False, 1.0
-    if prior is not None:
-        # of each pair, in multiples of the history's scale
-        scales = np.array([prior.scale_at(unrest) for unrest in sample.unrest or (None,) * pairs]) / prior.scale
-        mean = is_light(differences, scales, prior)
-        if mean:
-            estimate = float(np.average(differences, weights=scales**-2))
-            seen_df = pairs - 1.0
-            seen = float(np.sum(((differences - estimate) / scales) ** 2)) / (pairs - 1) if pairs > 1 else 0.0
-            typical = float(np.mean(scales**-2)) ** -0.5  # the variance of the weighted mean is its square ÷ r
-        else:
-            estimate = float(np.median(differences))
-            small = small_sample(pairs)
-            seen_df = small.df
-            seen = small.scale_factor * float(np.median(np.abs(differences - estimate) / scales)) ** 2
-            typical = float(np.mean(scales**2)) ** 0.5
-        variance = typical**2 * (prior.df * prior.scale**2 + seen_df * seen) / (prior.df + seen_df)
-        df = prior_df(prior, pairs, mean=mean) + seen_df
-    elif pairs >= 2:
-        estimate = float(np.median(differences))
-        scatter = [float(np.var(np.log(np.asarray(side)), ddof=1)) for side in (sample.baseline, sample.candidate)]
-        counts = [len(side) - 1 for side in (sample.baseline, sample.candidate)]
-        df = float(sum(counts))
-        variance = 2 * sum(n * v for n, v in zip(counts, scatter, strict=True)) / df
-    else:
-        return None
-    scale = max(sqrt(variance), sqrt(2) * sample.error, FINEST)
-    return Effect(estimate=estimate, scale=scale, df=df, pairs=pairs, prior=prior, mean=mean, unsteady=typical)
-
-
-def is_light(differences: NDArray[np.float64], scales: NDArray[np.float64], prior: NoisePrior) -> bool:
-    """Whether equal runs seldom differ by far more than usual, by the history and by these pairs.
-
-    `scales`: what each pair's runs differ by, in multiples of the history's scale.
-    """
-    furthest = float(np.max(np.abs(differences - np.median(differences)) / scales))
-    return prior.df >= LIGHT_TAILS and furthest <= WILD * prior.scale
-
-
-def location_variance(pairs: int, *, mean: bool) -> float:
-    """The variance of the mean or the median of so many pairs, that of one pair being 1."""
-    return 1.0 / pairs if mean else small_sample(pairs).location_variance
-
-
-def prior_df(prior: NoisePrior, pairs: int, *, mean: bool) -> float:
-    """The degrees of freedom that a prior lends to the estimate of so many pairs; no more than it was learnt from."""
-    return min(prior.df * (1.0 if mean else (pairs + 1) / 2), LENT * prior.pairs)
+    left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
+    paired = left.size == right.size and not sample.days_apart
+    if paired:
+        squares, seen_df = float(np.sum((right - left - np.mean(right - left)) ** 2)), left.size - 1
+    else:  # a pair of independent runs has the variance of both
+        squares = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
+        seen_df = left.size + right.size - 2
+    noise, within = sample.noise, 2 * sample.error**2
+    known = max(noise.scale**2, within) if noise.pairs else noise.scale**2 + within
+    df = noise.df + seen_df
+    return Effect(
+        estimate=float(right.mean() - left.mean()),
+        scale=max(sqrt((noise.df * known + squares) / df), FINEST),
+        df=df,
+        runs=(left.size, right.size),
+        noise=noise,
+        days_apart=sample.days_apart,
+    )
 
 
 def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -> int | None:
     """How many runs of each arm would probably decide, if the difference is what it looks like now.
 
     That is: find it (at the level `chance`, if it is at least `least`) or show that it lies inside ±`within`, with the
-    probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio.
+    probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio. They are thought to be
+    made side by side, whenever those at hand were made.
     """
-    size = abs(effect.estimate)
-    lucky = float(stats.norm.ppf(POWER))
-    for runs in range(effect.pairs + 1, MOST_RUNS + 1):
-        seen_df = runs - 1.0 if effect.mean else small_sample(runs).df
-        df = 2.0 * (runs - 1) if effect.prior is None else prior_df(effect.prior, runs, mean=effect.mean) + seen_df
-        error = effect.scale * sqrt(location_variance(runs, mean=effect.mean))
-        found = size >= least and size >= error * (float(stats.t.isf(chance / 2, df)) + lucky)
-        inside = within - size >= error * (float(stats.t.isf((1 - CONFIDENCE) / 2, df)) + lucky)
+    size, lucky = abs(effect.estimate), float(stats.norm.ppf(POWER))
+    for runs in range(max(effect.runs) + 1, MOST_RUNS + 1):
+        more = effect.model_copy(update={"runs": (runs, runs), "df": effect.noise.df + runs - 1})
+        error = more.scale / sqrt(runs)
+        found = size >= least and size >= error * (float(stats.t.isf(chance / 2, more.df)) + lucky)
+        inside = within - size >= error * (float(stats.t.isf((1 - CONFIDENCE) / 2, more.df)) + lucky)
         if found or inside:
             return runs
     return None

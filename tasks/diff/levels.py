@@ -1,7 +1,5 @@
 """Turns the step times of one run into its level, twice: as its quick steps and as its middle steps have it."""
 
-from math import log
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,8 +8,8 @@ from configs.schema import Frozen
 QUICK = 0.1  # the quantile of the quick steps
 MIDDLE = 0.5
 LEAST_STEPS = 2
-PAID_BY_OTHERS = 0.5  # of the median: no real step is that quick, its neighbours took the time for it
-RESAMPLES = 200
+TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
+RESAMPLES = 100
 SEED = 20260418
 MOST_STEPS = 5000  # of a longer run the first tell what all of them would
 
@@ -31,11 +29,6 @@ class Levels(Frozen):
     quick: Level
     middle: Level
 
-    @property
-    def unrest(self) -> float:
-        """How far the middle steps lie above the quick ones: the natural logarithm of their ratio, 0 or more."""
-        return max(0.0, log(self.middle.seconds / self.quick.seconds))
-
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     """The levels of one run out of its steps but the first, in order; `unit` is that of the last printed digit.
@@ -43,29 +36,43 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     Other work on a machine only ever adds time, so the 10 % quantile of the steps varies far less between equal runs
     than their median does; what is added to most steps shows in the median. None with fewer than two usable steps.
     """
-    usable = usable_steps(seconds)
+    timed = seconds[np.isfinite(seconds) & (seconds > 0)]
+    usable = usable_steps(timed)
     if usable.size < LEAST_STEPS:
         return None
-    quick, middle = float(np.quantile(usable, QUICK)), float(np.median(seconds[np.isfinite(seconds)]))
-    errors = block_errors(usable)
     rounding = unit / 12**0.5  # the standard deviation of what rounding adds
-    return Levels(
-        quick=Level(seconds=quick, error=float(np.hypot(errors[0], rounding / quick))),
-        middle=Level(seconds=middle, error=float(np.hypot(errors[1], rounding / middle))),
-    )
+    found = []
+    for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
+        level = float(np.quantile(steps, quantile))
+        found.append(Level(seconds=level, error=float(np.hypot(block_error(steps, quantile), rounding / level))))
+    return Levels(quick=found[0], middle=found[1])
 
 
 def usable_steps(seconds: Seconds) -> Seconds:
     """The steps that can be quick ones: a dispatch artefact is none, its time stands with another step."""
     timed = seconds[np.isfinite(seconds) & (seconds > 0)]
-    return timed[timed >= PAID_BY_OTHERS * np.median(timed)] if timed.size else timed
+    return timed[timed >= TOO_QUICK * usual_step(timed)] if timed.size else timed
 
 
-def block_errors(values: Seconds) -> Seconds:
-    """Relative standard errors of both quantiles: neighbouring steps are not independent, so blocks are resampled.
+def usual_step(seconds: Seconds) -> float:
+    """Where the steps lie closest together, however many stalls and artefacts stand beside them.
+
+    The half-sample mode of the logarithms: D. R. Bickel and R. Frühwirth, CSDA 50 (2006).
+    """
+    values = np.sort(np.log(seconds))
+    while values.size > 3:
+        half = (values.size + 1) // 2
+        start = int(np.argmin(values[half - 1 :] - values[: values.size - half + 1]))
+        values = values[start : start + half]
+    return float(np.exp(np.median(values)))
+
+
+def block_error(values: Seconds, quantile: float) -> float:
+    """The relative standard error of a quantile: neighbouring steps are not independent, so blocks are resampled.
 
     The circular block bootstrap of D. Politis and J. Romano (1992) with blocks of √n steps, and a fixed seed: the same
-    steps always have the same error.
+    steps always have the same error. Half of the distance between the 16 % and the 84 % quantile of what is drawn: a
+    draw that happens to hold hardly anything but stalls does not count.
     """
     whole = values.size
     values = values[:MOST_STEPS]
@@ -74,6 +81,5 @@ def block_errors(values: Seconds) -> Seconds:
     count = -(-n // block)
     starts = np.random.default_rng(SEED).integers(0, n, (RESAMPLES, count, 1))
     index = (starts + np.arange(block)).reshape(RESAMPLES, -1)[:, :n] % n
-    drawn = np.quantile(np.log(values)[index], (QUICK, MIDDLE), axis=1)
-    errors: Seconds = drawn.std(axis=1) * (n / whole) ** 0.5
-    return errors
+    low, high = np.quantile(np.quantile(np.log(values)[index], quantile, axis=1), (0.16, 0.84))
+    return float((high - low) / 2 * (n / whole) ** 0.5)

@@ -6,12 +6,11 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import Decision, decide_exact
 from tasks.diff.decide_noisy import invert_effect
-from tasks.diff.rows import NOT_JUDGED, Arms, Cell, Cells, Metric, make_row, missing_decision
+from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
 from tasks.records import MetricDiff, RunReading, Source
 
 LOSS_DECIMALS = 4  # of MaxView
-PRINTED_LOSS_UNIT = 0.001  # of MaxText's log
 MEMORY_DECIMALS_GB = 2  # of the `Using (GB)` lines, which the percentage comes from
 
 
@@ -93,49 +92,66 @@ READERS = (
 )
 
 
-def maxview_rows(arms: Arms, tolerances: Mapping[str, Tolerance], step_time: Decision, unit: float) -> list[MetricDiff]:
-    """The seven rows. `step_time` is the decision over the steady steps, which the rows of single steps share;
-    `unit` is one unit of the last digit of a printed loss, 0 where losses were compared in full precision."""
+def maxview_rows(
+    arms: Arms, tolerances: Mapping[str, Tolerance], step_time: Decision, step_time_s: float | None, loss: Decision
+) -> list[MetricDiff]:
+    """The seven rows. `step_time` is the decision over the steady steps (which differ by `step_time_s`), that the rows
+    of single steps share, and `loss` the one over all steps."""
     rows = []
     for reader in READERS:
         cells = (reader.read(arms[0].reading), reader.read(arms[1].reading))
-        decision = missing_decision(cells, arms) or _decide(reader, cells, arms, tolerances, step_time, unit)
+        decision = missing_decision(cells, arms)
+        if decision is None and reader.noisy:
+            flip = _sign_flip(cells, step_time_s) if reader.metric is MEAN_STEP else ""
+            decision = _share(step_time, reader, flip)
+        elif decision is None:
+            decision = _decide(reader, cells, arms, tolerances, loss)
         rows.append(make_row(reader.metric, cells, arms, decision, maxview=True))
     return rows
 
 
-def _decide(
-    reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, Tolerance], step_time: Decision, unit: float
-) -> Decision:
-    if reader.noisy:
-        flip = _sign_flip(cells, step_time.difference) if reader.metric is MEAN_STEP else ""
-        reason = f"{reader.noisy}{flip}; the steady steps say: {step_time.reason}"
-        # no threshold of its own: against one, the bar of a single step would look like a measurement
-        shared = step_time.model_copy(update={"reason": reason, "threshold": None})
-        return invert_effect(shared) if reader.metric.better == "higher" else shared
+def _share(step_time: Decision, reader: Reader, flip: str) -> Decision:
+    """What the steady steps say, in place of a single step or a mean that stalls rule.
+
+    Without a threshold and an effect of its own: the cell's difference is that of the numbers shown.
+    """
+    reason = f"{reader.noisy}{flip}; the steady steps say: {step_time.reason}"
+    fields = ("effect", "effect_low", "effect_high", "threshold", "p_value")
+    shared = invert_effect(step_time) if reader.metric.better == "higher" else step_time
+    words = f"steady steps {shared.effect_text}" if shared.effect_text else ""
+    return shared.model_copy(update={"reason": reason, "effect_text": words, **dict.fromkeys(fields)})
+
+
+def _decide(reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, Tolerance], loss: Decision) -> Decision:
     if reader.metric is JAX:
-        if cells[0].text == cells[1].text:
-            return Decision(verdict="same", reason="the same version", threshold_text="exact")
-        if is_declared("jax", declared_packages(arms)):
-            reason = "different versions, as the arms are meant to have: it can be behind any other difference"
-            return Decision(verdict="unknown", reason=reason, threshold_text=NOT_JUDGED)
-        reason = "different versions: this alone can change speed, memory and losses"
-        return Decision(verdict="unknown", reason=reason, threshold_text="exact")
+        return _decide_jax(cells, arms)
+    left, right = cells[0].value, cells[1].value
+    assert left is not None  # rows that share no decision have a number where they have a text
+    assert right is not None
+    last_digit = 0.0
     if reader.metric is FINAL_LOSS:
         last = [arm.reading.steps["step"][-1] for arm in arms]
         if last[0] != last[1]:
             return Decision(verdict="unknown", reason=f"the last steps are not the same ({last[0]} and {last[1]})")
-        tolerance, last_digit = tolerances["loss"], unit or PRINTED_LOSS_UNIT
+        if left != right:  # one of the values of the row of all steps: the same word
+            return loss.model_copy(update={"reason": f"one of the losses of all steps, of which: {loss.reason}"})
+        tolerance = tolerances["loss"]
     elif reader.metric is MEMORY:
         tolerance, last_digit = tolerances["memory_percent"], _percent_of_last_digit(arms)
     else:
-        tolerance, last_digit = tolerances[reader.metric.name], 0.0
-    left, right = cells[0].value, cells[1].value
-    assert left is not None  # rows that share no decision have a number where they have a text
-    assert right is not None
+        tolerance = tolerances[reader.metric.name]
     return decide_exact(
         left, right, better=reader.metric.better, tolerance=tolerance, precision="printed precision", unit=last_digit
     )
+
+
+def _decide_jax(cells: Cells, arms: Arms) -> Decision:
+    if cells[0].text == cells[1].text:
+        return Decision(verdict="same", reason="the same version", threshold_text="exact")
+    if is_declared("jax", declared_packages(arms)):
+        return not_judged("different versions, as the arms are meant to have: it can be behind any other difference")
+    reason = "different versions: this alone can change speed, memory and losses"
+    return Decision(verdict="unknown", reason=reason, threshold_text="exact")
 
 
 def _sign_flip(cells: Cells, steady: float | None) -> str:

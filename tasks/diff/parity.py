@@ -2,7 +2,7 @@
 
 import re
 from functools import reduce
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,6 @@ from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"
 WHOLE = "the last digit (whole numbers)"
-TIMES_WITHIN = 10.0  # what runs of one arm differ by among themselves must be exceeded this often to count
 EXPONENTS = frozenset({"megatron"})  # the dialects that print 1.090931E+01
 PLACES = frozenset({"step", "line", "offset", "time"})
 # what is measured, and so differs between two runs of anything
@@ -41,21 +40,22 @@ class Within(Frozen):
     places: tuple[Source | None, ...]
 
 
-class MetricParity(Frozen):
+class MetricParity(Frozen, arbitrary_types_allowed=True):
     """How far two arms agree on one metric, and what the row about it shows."""
 
     parity: Parity
+    steps: NDArray[np.int64]
+    sides: tuple[Values, Values]  # [runs, steps] of each arm
+    exact: bool = False
     unit: float  # one unit of the last printed digit at the largest gap; 0 where values are known in full
     places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
     worst: tuple[int, float, float] | None = None  # the step with the largest gap, and the nearest values there
     within: tuple[Within | None, Within | None] = (None, None)
 
     @property
-    def is_noise(self) -> bool:
-        """Whether the arms differ by no more than a few times what runs of one arm differ by."""
-        widest = max((side.widest for side in self.within if side), default=0.0)
-        gap = self.parity.largest_gap or 0.0
-        return any(self.within) and (gap <= TIMES_WITHIN * widest if isfinite(gap) else widest == inf)
+    def varies(self) -> bool:
+        """Whether the runs of an arm differ among themselves."""
+        return any(self.within)
 
 
 def shared_metrics(arms: tuple[ArmRuns, ArmRuns]) -> list[str]:
@@ -103,7 +103,9 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
         different=len(found),
     )
     if not found.size:
-        return MetricParity(parity=parity, unit=smallest, within=(within[0], within[1]))
+        return MetricParity(
+            parity=parity, steps=steps, sides=sides, exact=exact, unit=smallest, within=(within[0], within[1])
+        )
     at = int(found[0])
     peak = int(found[np.argmax(gaps[found])])
     pairs = {index: nearest_at(sides, index) for index in (at, peak)}
@@ -123,6 +125,9 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
                 "trend": describe_trend(steps[at:], gaps[at:]),
             }
         ),
+        steps=steps,
+        sides=sides,
+        exact=exact,
         unit=unit,
         places=(_place(runs[0], sides[0], at, int(steps[at]), pairs[at][0]),
                 _place(runs[1], sides[1], at, int(steps[at]), pairs[at][1])),

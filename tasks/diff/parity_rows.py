@@ -1,20 +1,26 @@
-"""Turns how far two arms agree, step by step, into rows: the loss, and every other value that has no noise."""
+"""Turns how far two arms agree, step by step, into rows: the loss, and every other value that no clock decides."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from configs.comparison import Tolerance
+from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide import Decision, decide_exact, show_threshold
+from tasks.diff.curve_tests import Block, compare_blocks, is_offset
+from tasks.diff.decide import LEAST_REPEATS, ROUNDING, Decision, show_threshold, threshold_of
+from tasks.diff.decide_noisy import CHANCE, Remedy, ask_for_more, show_chance, show_runs
 from tasks.diff.parity import MetricParity
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
-from tasks.records import MetricDiff
+from tasks.records import MetricDiff, Verdict
 
 LOSS = Metric(
     name="loss_per_step",
     title="Loss, step by step",
     unit="",
-    better="equal",
-    rule="first step whose loss differs in any run; judged by the largest difference",
+    better="lower",
+    rule="first step whose loss differs in any run; judged over all steps",
     decimals=6,
 )
 VALUES = Metric(
@@ -25,35 +31,46 @@ VALUES = Metric(
     rule="what else every run writes and no clock decides: norms, rates, counts",
     decimals=None,
 )
-ORDER = ("same", "improved", "unknown", "regressed")
+ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
+OTHER_DRAWS = "other first weights or other data"
 
 
-def loss_row(arms: Arms, found: MetricParity, tolerance: Tolerance) -> MetricDiff:
+def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
     """Whether both arms compute the same: every common step of every run, not only the last."""
     cells = (_steps_cell(arms[0]), _steps_cell(arms[1]))
-    decision = missing_decision(cells, arms)
-    if decision is not None:
-        return make_row(LOSS, cells, arms, decision)
     metric, first = LOSS, found.parity.first
-    if first is not None:
+    if first is not None and missing_decision(cells, arms) is None:
         texts = (first.baseline, first.candidate)
         cells = (
             Cell(value=float(texts[0]), text=texts[0], source=found.places[0]),
             Cell(value=float(texts[1]), text=texts[1], source=found.places[1]),
         )
         metric = LOSS.model_copy(update={"decimals": len(texts[0].partition(".")[2]) if found.unit else 6})
-    return make_row(metric, cells, arms, judge_parity(arms, found, tolerance))
+    return make_row(metric, cells, arms, missing_decision(cells, arms) or decision)
 
 
-def values_row(arms: Arms, found: Sequence[MetricParity], tolerance: Tolerance) -> MetricDiff | None:
+def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str) -> Decision:
+    """What the losses of all steps say. `proved`: one program runs on both sides; `other_draws`: as declared."""
+    given = rules.tolerances
+    tolerance = given["loss_of_other_draws"] if other_draws else given["loss"]
+    if found.varies and not other_draws and not tolerance.relative and not tolerance.absolute:
+        tolerance = given["loss_of_varying_runs"]
+    draws = given["loss_of_other_draws"]
+    return judge_curve(found, tolerance, proved=proved, chance_makes=draws, better="lower", instead=instead)
+
+
+def values_row(
+    arms: Arms, found: Sequence[MetricParity], rules: VerdictRules, *, proved: bool, instead: str
+) -> MetricDiff | None:
     """The worst of all other deterministic values in one row; None if the runs share none."""
     if not found:
         return None
-    judged = [(item.parity, judge_parity(arms, item, tolerance)) for item in found]
+    tolerance = rules.tolerances["step_values"]
+    judged = [(item.parity, judge_curve(item, tolerance, proved=proved, instead=instead)) for item in found]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
-    told = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
+    saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
-    reason = f"{names}: {worst.reason}" if worst.verdict == "same" else "; ".join(told)
+    reason = f"{names}: {worst.reason}" if worst.verdict == "same" else "; ".join(saying)
     different = [(parity, item) for (parity, _), item in zip(judged, found, strict=True) if parity.first]
     count = "1 value" if len(judged) == 1 else f"{len(judged)} values"
     texts = (count, count)
@@ -64,30 +81,116 @@ def values_row(arms: Arms, found: Sequence[MetricParity], tolerance: Tolerance) 
     return make_row(VALUES, cells, arms, worst.model_copy(update={"reason": reason}))
 
 
-def judge_parity(arms: Arms, found: MetricParity, tolerance: Tolerance) -> Decision:
-    """What the largest difference says; nothing, where runs of one arm differ by as much among themselves."""
+def judge_curve(
+    found: MetricParity,
+    tolerance: Tolerance,
+    *,
+    proved: bool,
+    chance_makes: Tolerance | None = None,
+    better: str = "equal",
+    instead: str = "",
+) -> Decision:
+    """What two curves say: docs/verdict.md has the rule. `chance_makes`: more than that is never nondeterminism."""
     parity = found.parity
-    limit = {"threshold": tolerance.absolute, "threshold_text": show_threshold(tolerance, found.unit)}
-    runs = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
+    limit: dict[str, Any] = {"threshold": tolerance.absolute, "threshold_text": show_threshold(tolerance, found.unit)}
+    limit["evidence"] = show_runs(parity.runs)
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
-    varying = [f"{arm.label} from step {side.step} on" for arm, side in zip(arms, found.within, strict=True) if side]
-    among = f"runs of one arm differ among themselves ({' and '.join(varying)})"
-    if parity.first is None:
-        if varying:
-            return Decision(verdict="unknown", reason=f"{among}: equal values cannot be asked for", **limit)
-        reason = f"equal to {parity.precision} at all {parity.steps} common steps{runs}"
+    broken = _judge_broken(found)
+    if broken is not None:
+        return broken.model_copy(update=limit)
+    several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
+    if parity.first is None and not found.varies:
+        reason = f"equal to {parity.precision} at all {parity.steps} common steps{several}"
         return Decision(verdict="same", reason=reason, **limit)
-    first = parity.first
+    blocks = compare_blocks(found.steps, found.sides)
+    where, word = _describe(found), _direction(blocks, better)
+    furthest = max(blocks, key=lambda block: abs(block.difference))
+    if not found.varies and _is_within(found, tolerance):
+        return Decision(verdict="same", reason=f"{where}; within {show_threshold(tolerance)}: {tolerance.why}", **limit)
+    known = proved or min(parity.runs) > 1  # equal runs give equal values
+    small = found.unit and (parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
+    if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
+        trend = f"; {parity.trend}" if parity.different > 1 else ""
+        return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}{trend}", **limit)
+    if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
+        reason = f"{where}{_side_of(blocks)}: more than {OTHER_DRAWS} make ({chance_makes.why})"
+        return Decision(verdict=word, reason=reason, **limit)
+    if min(parity.runs) >= LEAST_REPEATS:
+        return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
+    if small and not found.varies:
+        reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
+    elif parity.first is not None and parity.first.step == int(found.steps[0]):
+        reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
+    else:
+        reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
+    return Decision(verdict="unknown", reason=reason, runs_wanted=LEAST_REPEATS, **limit)
+
+
+def _judge_broken(found: MetricParity) -> Decision | None:
+    """What NaN and infinities in any run say; None where there are none, or the same on both sides."""
+    bad = [~np.isfinite(side) for side in found.sides]
+    runs = [int(side.any(axis=1).sum()) for side in bad]
+    if not any(runs):
+        return None
+    steps = [int(found.steps[np.flatnonzero(side.any(axis=0))[0]]) if side.any() else None for side in bad]
+    if all(runs):
+        if all(side.all(axis=0)[side.any(axis=0)].all() for side in bad) and np.array_equal(bad[0][0], bad[1][0]):
+            reason = f"no number from step {steps[0]} on, on both sides"
+            return Decision(verdict="unknown", reason=reason)
+        return Decision(verdict="unknown", reason=f"no numbers on either side: from step {steps[0]} and {steps[1]} on")
+    side = 1 if runs[1] else 0
+    of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
+    arm = ("the baseline", "the candidate")[side]
+    reason = f"{arm} is no number (NaN or infinite) from step {steps[side]} on{of}"
+    return Decision(verdict="regressed" if side else "improved", reason=reason)
+
+
+def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> Decision:
+    """Means over blocks of steps, by the test that step times have."""
+    allowed = show_threshold(tolerance)
+    sure = [block for block in blocks if block.chance <= CHANCE / len(blocks)]
+    beyond = [block for block in sure if abs(block.difference) + block.half > threshold_of(tolerance, block.baseline)]
+    if beyond:
+        block = min(beyond, key=lambda block: block.chance)
+        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over steps {block.first}–{block.last}"
+        return Decision(verdict=word, reason=f"{where}; {sizes}, {show_chance(block.chance)}", p_value=block.chance)
+    widest = max(blocks, key=lambda block: block.furthest)
+    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over steps {widest.first}–{widest.last}"
+    if all(block.furthest <= threshold_of(tolerance, block.baseline) for block in blocks):
+        return Decision(verdict="same", reason=f"{where}; {sizes}, inside {allowed} ({tolerance.why})")
+    return Decision(verdict="unknown", reason=f"{where}; {sizes}: neither inside {allowed} nor surely different")
+
+
+def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
+    """Whether the arms differ by no more than the tolerance at any step."""
+    gaps = np.abs(found.sides[1][0] - found.sides[0][0])
+    limits = np.array([threshold_of(tolerance, float(value)) for value in found.sides[0][0]])
+    return bool(np.all(gaps <= limits * (1 + ROUNDING)))
+
+
+def _describe(found: MetricParity) -> str:
+    """Where the arms differ, as the first words of every reason."""
+    parity, first = found.parity, found.parity.first
+    varying = "runs of one arm differ among themselves" if found.varies else ""
+    if first is None:
+        return varying or "equal"
     where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"
     where += "" if parity.largest_step == first.step else f", most at step {parity.largest_step}"
-    if found.is_noise:
-        return Decision(verdict="unknown", reason=f"{where}; but {among}, and by about as much", **limit)
-    assert found.worst is not None  # something differs
-    _, left, right = found.worst
-    judged = decide_exact(left, right, better="equal", tolerance=tolerance, precision=parity.precision, unit=found.unit)
-    trend = f"; {parity.trend}" if parity.different > 1 else ""
-    return judged.model_copy(update={"reason": f"{where}: {judged.reason}{trend}"})
+    return f"{where}; {varying}" if varying else where
+
+
+def _direction(blocks: Sequence[Block], better: str) -> Verdict:
+    """The word for a curve that differs: a loss that ends higher is worse, a lower one another curve."""
+    return "regressed" if better == "lower" and blocks[-1].difference > 0 else "changed"
+
+
+def _side_of(blocks: Sequence[Block]) -> str:
+    last = blocks[-1]
+    return (
+        f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in steps {last.first}–{last.last}"
+    )
 
 
 def _steps_cell(arm: ArmRuns) -> Cell:

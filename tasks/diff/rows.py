@@ -9,10 +9,10 @@ from tasks.records import Better, MetricDiff, Source
 
 DIED = "died"
 ABSENT = "not in the log"
-NOT_JUDGED = "not judged"  # the threshold text of rows that never decide the verdict
+NOT_JUDGED = "not judged"  # the word of rows that never decide the verdict
 
 EFFECT_FIELDS = {
-    "effect", "effect_low", "effect_high", "effect_text", "p_value", "runs_wanted", "cost_text",
+    "effect", "effect_low", "effect_high", "effect_text", "evidence", "p_value", "runs_wanted", "cost_text",
 }  # fmt: skip
 
 type Arms = tuple[ArmRuns, ArmRuns]
@@ -99,3 +99,8 @@ def step_source(arm: ArmRuns, step: int) -> Source | None:
         return None
     row = rows.row(-1, named=True)
     return Source(line=row["line"], offset=row["offset"])
+
+
+def not_judged(reason: str) -> Decision:
+    """What a row says that is shown, and decides nothing."""
+    return Decision(verdict=NOT_JUDGED, reason=reason)

@@ -4,8 +4,8 @@ from collections import Counter
 from statistics import median
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
-from tasks.diff.time_rows import TOO_FEW, not_judged
+from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.time_rows import TOO_FEW
 from tasks.diff.times import NO_STALLS
 from tasks.records import MetricDiff, TimeAccount, TimePart
 
@@ -20,7 +20,7 @@ STALLS = Metric(
 REASON = "waiting for checkpoints and the host, kept apart from the step time: storage decides it"
 
 
-def stall_rows(arms: Arms, times: tuple[TimeAccount, ...], *, same_program: bool) -> list[MetricDiff]:
+def stall_rows(arms: Arms, times: tuple[TimeAccount, ...]) -> list[MetricDiff]:
     """What stalls cost a run, and why: storage decides it more than the trainer, so it is shown and not judged."""
     found = [part.part for account in times for part in account.parts if part.part not in NO_STALLS]
     causes = [cause for cause, _ in Counter(found).most_common()]
@@ -31,7 +31,7 @@ def stall_rows(arms: Arms, times: tuple[TimeAccount, ...], *, same_program: bool
             name, title = f"stall_{cause}_s", f"Stalls: {cause}"
             metric = STALLS.model_copy(update={"name": name, "title": title})
         cells = (_cell(arms[0], times, cause), _cell(arms[1], times, cause))
-        decision = missing_decision(cells, arms) or not_judged(REASON, same_program)
+        decision = missing_decision(cells, arms) or not_judged(REASON)
         rows.append(make_row(metric, cells, arms, decision))
     return rows
 

@@ -77,6 +77,15 @@ def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
     return any(key in left and key in right and left[key] != right[key] for key in declared)
 
 
+def draws_differ(arms: Arms) -> bool:
+    """Whether the arms are known to draw other weights or data: other trainers or seeds, or MaxText's two
+    implementations, which draw different weights from one seed."""
+    left, right = (config_of(arm) for arm in arms)
+    seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
+    maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
+    return trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))
+
+
 def config_of(arm: ArmRuns) -> dict[str, str]:
     """The config of the arm's first run: of its plan, else as its log prints it."""
     plan = arm.first.plan

@@ -4,7 +4,6 @@ from math import inf
 
 from configs.schema import Frozen
 from tasks.diff.decide import LEAST_REPEATS, show_duration
-from tasks.diff.rows import NOT_JUDGED
 from tasks.records import ComparisonRecord, MetricDiff
 
 AT_MOST_TIMES = 2  # as many repeats as before: what is asked for is a guess out of few runs
@@ -62,7 +61,6 @@ def undecided_rows(record: ComparisonRecord) -> list[MetricDiff]:
         for row in record.rows
         if row.group == "ours"  # MaxView's rows of single steps share the decision of the steady ones
         and row.verdict == "unknown"
-        and row.threshold_text != NOT_JUDGED
         and (row.runs_wanted is not None or row.effect is not None)
     ]
 

@@ -44,7 +44,7 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "samples": pl.Int64,  # how many steps the value is made of
     "spread": pl.Float64,  # within the run, in the metric's unit; null for a single sample
     "verdict": pl.String,  # of the comparison's row; null where there is none
-    "same_program": pl.Boolean,  # the comparison proved that both arms run one program
+    "same_program": pl.Boolean,  # the comparison proved that both arms run one program from one source
     "jax": pl.String,
     "alike": pl.String,  # of ingested runs: those with one word should be equal; null: those of one arm at one commit
 }
@@ -68,7 +68,7 @@ def history_rows(
 ) -> pl.DataFrame:
     """One row per run of the comparison and metric that the run has a number for, in HISTORY_SCHEMA."""
     verdicts = {row.metric: row.verdict for row in record.rows}
-    same_program = any(floor.name == "same program" and floor.holds for floor in record.floors)
+    same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
     rows = []
     sides: tuple[tuple[Role, ArmSummary], ...] = (("baseline", record.baseline), ("candidate", record.candidate))

@@ -43,7 +43,7 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
-    judged = [row for row in record.rows if not is_unfilled(row) and row.threshold_text != NOT_JUDGED]
+    judged = [row for row in record.rows if not is_unfilled(row) and row.verdict != NOT_JUDGED]
     rows = [row for row in judged if row.verdict != "same"]
     lines = [_line(row) for row in rows[:MOST_ROWS]]
     more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []

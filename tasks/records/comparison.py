@@ -66,4 +66,5 @@ class ComparisonRecord(Frozen):
     next_command: str = ""
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
+    equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
     aa: bool = False  # both arms are meant to be the same: a control

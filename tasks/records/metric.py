@@ -5,7 +5,8 @@ from typing import Literal
 from configs.schema import Frozen
 from tasks.records.source import Source
 
-Verdict = Literal["same", "improved", "regressed", "unknown"]
+# "changed": it differs, and neither side is better; "not judged": a row that is shown and decides nothing
+Verdict = Literal["same", "improved", "regressed", "changed", "unknown", "not judged"]
 Better = Literal["higher", "lower", "equal"]
 
 
@@ -27,14 +28,16 @@ class MetricDiff(Frozen):
     threshold: float | None
     verdict: Verdict
     reason: str
-    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"; empty: the row decides nothing
+    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"
     baseline_source: Source | None = None
     candidate_source: Source | None = None
-    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 95 % interval
+    allowed: str = ""  # why the comparison's file allows that this row is changed
+    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 99 % interval
     effect: float | None = None
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"
+    evidence: str = ""  # how many runs that rests on, e.g. "one run of each"
     p_value: float | None = None  # the chance of such an effect if there is none
     runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many
     cost_text: str = ""  # what the runs that are lacking cost

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from configs.launch import Xpk
 from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules
 
 BackendName = Literal["local", "replay", "xpk"]
 
@@ -34,4 +35,5 @@ class RunPlan(Frozen):
     checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
     software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
     aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
+    rules: VerdictRules | None = None  # what the comparison is judged by, as its files said when it was asked for
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk

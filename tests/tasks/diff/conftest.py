@@ -6,7 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from configs.comparison import load_tolerances
+from configs.comparison import load_effects, load_tolerances
+from configs.verdict_rules import make_rules
 from tasks.diff import diff
 from tasks.diff.arms import ArmRuns
 from tasks.records import (
@@ -126,10 +127,11 @@ def compare() -> Callable[..., ComparisonRecord]:
     ) -> ComparisonRecord:
         sides = [[side] if isinstance(side, RunRecord) else list(side) for side in (baseline, candidate)]
         given: dict[str, Any] = {
-            "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu", "question": "Same?",
-            "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}),
-        }  # fmt: skip
-        return diff(sides[0], sides[1], **(given | options))
+            "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
+        } | options  # fmt: skip
+        rest = {key: given.pop(key) for key in ("aa", "given") if key in given}
+        rules = make_rules("Same?", **given)
+        return diff(sides[0], sides[1], comparison="linen-vs-nnx", case="01_base", target="cpu", rules=rules, **rest)
 
     return run
 

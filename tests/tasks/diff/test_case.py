@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from configs.comparison import load_comparison
-from tasks.diff.case import CaseRuns, circumstances_of, compare_case, declared_keys, wishes_of
+from tasks.diff.case import CaseRuns, compare_case, wishes_of
 from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.until import undecided_rows
 from tasks.records import ComparisonRecord, RunPlan, RunRecord

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from configs.comparison import load_tolerances
+from configs.verdict_rules import load_verdict_rules
 from tasks.diff import diff
 from tasks.records import STEP_SCHEMA, ComparisonRecord, Coverage, Environment, Memory, RunPlan, RunReading, RunRecord
 from tasks.store import Store, open_store
@@ -80,9 +80,7 @@ def night(store: Store) -> Callable[..., ComparisonRecord]:
             comparison="linen-vs-nnx",
             case="01_base",
             target="cpu",
-            question="Same?",
-            tolerances=load_tolerances("default"),
-            declared=frozenset({"pure_nnx"}),
+            rules=load_verdict_rules("linen-vs-nnx", "cpu"),
         )
         made.append(None)
         return record.model_copy(update={"created": f"2026-11-{day:02}T04:00:{len(made):02}+00:00"})

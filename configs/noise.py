@@ -1,0 +1,63 @@
+"""Reads what equal runs differ by on each kind of device, and what matters there: configs/noise.yml."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from configs.errors import ConfigError, suggest
+from configs.load import explain
+from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
+from configs.schema import Frozen
+
+Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
+DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # the last is the processor's clock
+
+type Noises = Mapping[DeviceKind, "DeviceNoise"]
+
+
+class DeviceNoise(Frozen):
+    """What equal runs on a kind of device differ by, as shares of the step time, and what matters there."""
+
+    equal_runs: Share
+    weight: Annotated[float, Field(ge=1, le=1000)]
+    days_apart: Share
+    tolerance: Share
+    least: Share
+    why: Annotated[str, Field(min_length=1)]
+
+
+def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
+    """The statement for every kind of device. Raises ConfigError."""
+    path = root / "noise.yml"
+    data = read_yaml(path)
+    kinds: tuple[DeviceKind, ...] = get_args(DeviceKind)
+    problems = [
+        f"{origin_of(data, path, (name,))}: unknown kind of device '{name}'{suggest(str(name), kinds)}"
+        for name in data
+        if name not in kinds
+    ]
+    noises: dict[DeviceKind, DeviceNoise] = {}
+    for kind in kinds:
+        try:
+            noises[kind] = DeviceNoise.model_validate(plain(data.get(kind, {})))
+        except ValidationError as error:
+            where = origin_of(data, path, (kind,)) if kind in data else str(path.name)
+            problems += [
+                f"{where}: {kind}: {line}" for line in explain(error, lambda _: "", tuple(DeviceNoise.model_fields))
+            ]
+    if problems:
+        raise ConfigError(problems)
+    return noises
+
+
+def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:
+    """The kind of a device by what a log calls it ("TPU v6 lite", "NVIDIA H100") and by JAX's name of the backend.
+
+    Where a log says neither, the least that is known: as of a GPU.
+    """
+    text = f"{name or ''} {backend or ''}".lower()
+    if "tpu" in text:
+        return "tpu"
+    return "cpu" if "cpu" in text else "gpu"

@@ -1,0 +1,76 @@
+"""Gathers every rule that a comparison is judged by, as its files say now: it travels with the plans from here on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.comparison import (
+    Metric,
+    Target,
+    Tolerance,
+    load_comparison,
+    load_effects,
+    load_target,
+    load_tolerances,
+)
+from configs.findings import Effect, FindingKind
+from configs.noise import DeviceKind, DeviceNoise, load_noises
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+
+
+class VerdictRules(Frozen):
+    """What two arms are judged by: editing a file changes nothing of what has been resolved before."""
+
+    question: str
+    tolerances: Mapping[str, Tolerance]  # of what is not here the device decides
+    effects: Mapping[FindingKind, Effect]
+    noises: Mapping[DeviceKind, DeviceNoise]
+    declared: frozenset[str] = frozenset()  # config keys that the arms are meant to differ in
+    alike: bool = False  # nothing is declared to differ: a control
+    allowed: Mapping[Metric, str] = {}  # rows that may be changed, and why
+    chips: int | None = None  # of the target, where they are what is paid for
+    price: float | None = None  # of one chip for an hour, in US dollars
+
+    def tolerance_of_time(self, metric: Metric, kind: DeviceKind) -> Tolerance:
+        """The tolerance of a clock: as the comparison's set has it, else what the kind of device can tell apart."""
+        if metric in self.tolerances:
+            return self.tolerances[metric]
+        noise = self.noises[kind]
+        return Tolerance(relative=noise.tolerance, why=noise.why, least=noise.least, least_why=noise.why)
+
+
+def load_verdict_rules(comparison: str, target: str, *, root: Path = CONFIG_ROOT) -> VerdictRules:
+    """The rules of a comparison on a target. Raises ConfigError."""
+    spec, place = load_comparison(comparison, root=root), load_target(target, root=root)
+    declared = frozenset(key for arm in spec.arms for key in arm.set)
+    apart = len({spec.trainer_of(arm) for arm in spec.arms}) > 1 or any(arm.ref for arm in spec.arms) or declared
+    return make_rules(
+        spec.question,
+        load_tolerances(spec.tolerances, root=root),
+        load_effects(spec.comparability, comparison, root=root),
+        place,
+        declared=declared,
+        alike=not apart,
+        allowed=spec.allow,
+    )
+
+
+def make_rules(
+    question: str,
+    tolerances: Mapping[str, Tolerance],
+    effects: Mapping[FindingKind, Effect],
+    target: Target | None = None,
+    **given: Any,
+) -> VerdictRules:
+    """The rules out of a set of tolerances, and what the target costs where chips are paid for."""
+    paid = target is not None and target.backend == "xpk"
+    return VerdictRules(
+        question=question,
+        tolerances=tolerances,
+        effects=effects,
+        noises=load_noises(),
+        chips=target.devices if target is not None and paid else None,
+        price=target.dollars_per_chip_hour if target is not None else None,
+        **given,
+    )

@@ -1,0 +1,81 @@
+"""Says of two curves that differ whether that can be chance: an offset that begins at one step, or blocks of steps."""
+
+from math import comb, inf
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from configs.schema import Frozen
+from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.effect import CONFIDENCE
+from tasks.diff.gaps import Values
+
+MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
+AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding
+SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
+
+
+class Block(Frozen):
+    """The means of both arms over neighbouring steps: candidate − baseline, half of its 99 % interval, its chance."""
+
+    first: int
+    last: int
+    baseline: float
+    difference: float
+    half: float = inf
+    chance: float = 1.0
+
+    @property
+    def furthest(self) -> float:
+        """The largest difference inside the interval."""
+        return abs(self.difference) + self.half
+
+
+def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tuple[Block, ...]:
+    """Student's t of each block's means, run by run; with one run of an arm nothing is known of the chance.
+
+    Neighbouring steps are not independent, and neither are the blocks of one run: so a run counts once in each.
+    """
+    counts = [len(side) for side in sides]
+    degrees = sum(counts) - 2
+    blocks = []
+    for index in np.array_split(np.arange(len(steps)), min(len(steps), MOST_BLOCKS)):
+        means = [side[:, index].mean(axis=1) for side in sides]
+        difference = float(means[1].mean() - means[0].mean())
+        spread = {}
+        if min(counts) > 1:
+            variance = sum(float(np.sum((side - side.mean()) ** 2)) for side in means) / degrees
+            error = (variance * (1 / counts[0] + 1 / counts[1])) ** 0.5
+            spread["half"] = float(stats.t.isf((1 - CONFIDENCE) / 2, degrees)) * error
+            spread["chance"] = (
+                float(2 * stats.t.sf(abs(difference) / error, degrees)) if error else float(not difference)
+            )
+        place = {"first": int(steps[index[0]]), "last": int(steps[index[-1]])}
+        blocks.append(Block(**place, baseline=float(means[0].mean()), difference=difference, **spread))
+    return tuple(blocks)
+
+
+def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float) -> bool:
+    """Whether one curve lies beside the other from one step on, so that rounding and chance are no explanation.
+
+    From the first difference on every step differs, and all in one direction. What nondeterminism makes begins small:
+    printed digits flip here and there before they all do. The chance that n such flips among all steps are the last n
+    and of one sign is 2^(1 - n) ÷ C(steps, n). In full precision the first difference has to be a jump. Curves that
+    differ from the first step on may be other draws, unless the gap is the same at every step.
+    """
+    gaps = sides[1][0] - sides[0][0]
+    differs = np.flatnonzero(gaps)
+    if not differs.size:
+        return False
+    first, count = int(differs[0]), gaps.size
+    later = gaps[first:]
+    if not (np.all(later > 0) or np.all(later < 0)):
+        return False
+    size = np.abs(sides[0][0][first:])
+    if first == 0 and float(np.ptp(later)) > max(1.5 * unit, SAME_GAP * float(size.max())):
+        return False
+    chance = 2.0 ** (1 - later.size) / comb(count, later.size)
+    if exact:
+        return bool(abs(later[0]) >= AT_ONCE * size[0] and (first > 0 or chance <= CHANCE))
+    return bool(chance <= CHANCE)

@@ -1,0 +1,88 @@
+"""Says when a difference in time is none by construction, and else where the time of a step went on the host."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.decide import Decision
+from tasks.diff.rows import Arms
+from tasks.identify import SOURCE
+from tasks.records import Floor, RunPlan
+
+# the keys that say which implementation trains: of course they differ between Linen and NNX
+IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
+STEP = "step_time_s"
+# parts of a step's time in the trainer's JSON lines, and what the host does in them
+PARTS: Mapping[str, str] = {
+    "device_s": "the device and waiting for it",
+    "input_s": "waiting for input",
+    "save_s": "saving checkpoints",
+    "report_s": "logging",
+}
+OTHER = "other code in the step loop"
+MOST_OF_IT = 0.25  # of the difference: smaller parts are not named
+
+
+def has_same_program(floors: list[Floor]) -> bool:
+    """Whether both arms were proved to run one program on the device."""
+    return any(floor.name == "same program" and floor.holds for floor in floors)
+
+
+def excuse_of(arms: Arms, floors: list[Floor]) -> str:
+    """Why any difference in time is noise; empty where it is judged.
+
+    The program speaks of the device alone: only where the host's side is the same too (source, software, environment,
+    and every config key but that of the implementation) can nothing but chance make a difference.
+    """
+    plans = [run.plan for arm in arms for run in arm.runs]
+    if not has_same_program(floors) or any(plan is None for plan in plans):
+        return ""
+    hosts = [_host_side(plan) for plan in plans if plan is not None]
+    if any(host is None or host != hosts[0] for host in hosts):
+        return ""
+    return "both arms run the same compiled program from the same source, config and software"
+
+
+def _host_side(plan: RunPlan) -> tuple[object, ...] | None:
+    """Everything that decides what the host does; None where nobody knows the source."""
+    source = plan.versions.get(SOURCE) or (None if plan.dirty else plan.commit)
+    if source is None:
+        return None
+    config = {key: value for key, value in plan.config.items() if key not in IMPLEMENTATION_KEYS | {"run_name"}}
+    return source, plan.versions, plan.environment, config, plan.software
+
+
+def name_host(decision: Decision, arms: Arms) -> Decision:
+    """A decision about time where one program runs from two sources: what differs is the host's doing."""
+    if decision.verdict not in ("regressed", "improved"):
+        return decision
+    parts = explain_time(arms)
+    word = "slower" if decision.verdict == "regressed" else "quicker"
+    reason = f"same program; the host loop is {word}{f' ({parts})' if parts else ''}: {decision.reason}"
+    return decision.model_copy(update={"reason": reason})
+
+
+def explain_time(arms: Arms) -> str:
+    """Which parts of a step take longer or shorter in the candidate, by the trainers' own clocks; empty if unknown."""
+    sides = [_parts(arm) for arm in arms]
+    if not all(sides):
+        return ""
+    grown = {name: sides[1][name] - sides[0][name] for name in sides[0]}
+    whole = sum(grown.values())
+    named = [(name, by) for name, by in grown.items() if by * whole > 0 and abs(by) >= MOST_OF_IT * abs(whole)]
+    named.sort(key=lambda item: -abs(item[1]))
+    return ", ".join(f"{name} {1000 * by:+.3g} ms per step" for name, by in named)
+
+
+def _parts(arm: ArmRuns) -> dict[str, float]:
+    """Mean seconds per step of each part, over all steps but the first of each run; empty unless all runs have them."""
+    tables = [run.metrics for run in arm.runs]
+    if not all(table is not None and {STEP, *PARTS} <= set(table.columns) for table in tables):
+        return {}
+    steps = pl.concat([table[1:].select(STEP, *PARTS).cast(pl.Float64) for table in tables if table is not None])
+    if steps.is_empty():
+        return {}
+    means = {column: float(steps[column].to_numpy().mean()) for column in steps.columns}
+    found = {words: means[column] for column, words in PARTS.items()}
+    return found | {OTHER: means[STEP] - sum(found.values())}
