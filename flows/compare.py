@@ -211,6 +211,7 @@ def final_state(comparisons: list[ComparisonRecord], problem: str = "") -> State
     verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
     message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
     if status == 1:
-        return Failed(name="Regressed", message=message)
+        worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
+        return Failed(name="Regressed" if worse else "Changed", message=message)
     names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
     return Completed(name=names[status], message=message)

@@ -24,7 +24,7 @@ from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"
 ALL = "all"  # instead of a case: every case
-COUNTED = ("regressed", "failed")  # what makes a night a bad one
+COUNTED = ("regressed", "changed", "failed")  # what makes a night a bad one
 
 
 class NightRequest(Frozen):

@@ -11,7 +11,7 @@ from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.death_row import death_row
-from tasks.diff.decide_noisy import show_runs
+from tasks.diff.decide import ONE_RUN
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
@@ -25,7 +25,6 @@ from tasks.diff.times import account_times
 from tasks.diff.trainers import draws_differ
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
-ONE_RUN = show_runs((1, 1))
 # rows that go by another name than what is allowed to change
 ALLOWED_AS = {"loss_per_step": "loss", "final_loss": "loss", "values_per_step": "step_values"}
 

@@ -11,6 +11,7 @@ from configs.schema import Frozen
 from tasks.records import Better, Verdict
 
 LEAST_REPEATS = 3  # runs of one arm that show by themselves how much equal runs differ
+ONE_RUN = "one run of each"  # the least evidence that a word can rest on
 ROUNDING = 1e-9  # share of a unit: the difference of two decimals is not exact in binary
 
 

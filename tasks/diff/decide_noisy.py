@@ -4,7 +4,7 @@ from math import expm1, log1p
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.decide import Decision, show_duration, show_threshold, threshold_of
+from tasks.diff.decide import ONE_RUN, Decision, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
 from tasks.records import Better, Verdict
 
@@ -135,7 +135,7 @@ def show_runs(runs: tuple[int, int]) -> str:
     """How much evidence a word rests on."""
     if runs[0] != runs[1]:
         return f"{runs[0]} and {runs[1]} runs"
-    return "one run of each" if runs[0] == 1 else f"{runs[0]} runs of each"
+    return ONE_RUN if runs[0] == 1 else f"{runs[0]} runs of each"
 
 
 def invert_effect(decision: Decision) -> Decision:

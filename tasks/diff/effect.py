@@ -88,7 +88,7 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     """How many runs of each arm would probably decide, if the difference is what it looks like now.
 
     That is: find it (at the level `chance`, if it is at least `least`) or show that it lies inside ±`within`, with the
-    probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio. They are thought to be
+    probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio. They would be
     made side by side, whenever those at hand were made.
     """
     size, lucky = abs(effect.estimate), float(stats.norm.ppf(POWER))

@@ -11,6 +11,7 @@ from tasks.publish.words import (
     EFFECTS,
     GROUPS,
     VERDICTS,
+    WORST_FIRST,
     cell_text,
     difference_text,
     facts_of,
@@ -66,9 +67,8 @@ def summary_markdown(record: ComparisonRecord) -> str:
 
 def table_rows(records: Sequence[ComparisonRecord]) -> list[dict[str, str]]:
     """The rows of one table artifact over several comparisons, what needs a look first; every value is a string."""
-    order = ["regressed", "unknown", "improved", "same"]
     pairs = [(record, row) for record in records for row in record.rows]
-    pairs.sort(key=lambda pair: order.index(pair[1].verdict))
+    pairs.sort(key=lambda pair: WORST_FIRST.index(pair[1].verdict))
     return [_table_row(record, row) for record, row in pairs]
 
 
@@ -148,7 +148,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     verdict = name_verdict(row.verdict)
     return [
-        f"**{verdict}**" if row.verdict == "regressed" else verdict,
+        f"**{verdict}**" if row.verdict in ("regressed", "changed") else verdict,
         _md(row.title),
         _md(cell_text(row.baseline_text, record.baseline)),
         _md(cell_text(row.candidate_text, record.candidate)),

@@ -7,7 +7,7 @@ from tasks.publish.artifacts import escape_markdown
 from tasks.publish.nightly import MARKER
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import VERDICTS, difference_text, name_verdict
+from tasks.publish.words import VERDICTS, WORST_FIRST, difference_text, name_verdict
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import safe_name
 
@@ -20,8 +20,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
 
     The mark names the comparison: another comparison of the same pull request has a comment of its own.
     """
-    order = ["regressed", "unknown", "improved", "same"]
-    ranked = sorted(compared, key=lambda pair: order.index(pair[0].verdict))
+    ranked = sorted(compared, key=lambda pair: WORST_FIRST.index(pair[0].verdict))
     blocks = [MARKER.format(f"compare {safe_name(name)}")]
     if ranked:
         worst = ranked[0][0]

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from tasks.diff.rows import NOT_JUDGED
 from tasks.publish import words
 from tasks.publish.index import (
     DATA,
@@ -24,15 +25,16 @@ from tasks.publish.index import (
     parse_index,
 )
 from tasks.publish.templating import make_environment, read_asset
+from tasks.publish.words import WORST_FIRST
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
 
+SHOWN = tuple(word for word in WORST_FIRST if word != NOT_JUDGED)
 LOCK = ".index.lock"
 ATTEMPTS = 20
 PAUSE_S = 0.2  # at first, and at random: writers that met once should not meet again
 LONGEST_WAIT_S = 120.0
-ORDER = ("regressed", "unknown", "improved", "same")
 
 
 def update_index(store: Store, change: Change) -> None:
@@ -108,7 +110,11 @@ def render_index(index: StoreIndex, store: Store) -> str:
         .get_template("index.html.j2")
         .render(
             index=index,
-            counts=[(word, sum(item.verdict == word for item in index.comparisons)) for word in ORDER],
+            counts=[
+                (word, sum(item.verdict == word for item in index.comparisons))
+                for word in WORST_FIRST
+                if word != NOT_JUDGED
+            ],
             groups=_groups(index),
             nights=[(night, *_matrix(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",

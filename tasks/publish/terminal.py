@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from tasks.diff.rows import NOT_JUDGED
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
 from tasks.publish.times import describe_part, list_parts
@@ -139,7 +140,7 @@ def _table(record: ComparisonRecord) -> Table:
 
 def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
     """Why, for every row that is not simply the same; the page has the reasons of all."""
-    rows = [row for row in record.rows if row.verdict != "same"]
+    rows = [row for row in record.rows if row.verdict not in ("same", NOT_JUDGED)]
     if not rows:
         return
     yield _section("Why")

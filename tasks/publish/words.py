@@ -4,6 +4,7 @@ import re
 from typing import Literal
 
 from configs.schema import Frozen
+from tasks.diff.decide import ONE_RUN
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
@@ -22,8 +23,11 @@ VERDICTS: dict[Verdict, Word] = {
     "same": Word(sign="=", colour="#0550ae", style="bold blue"),
     "improved": Word(sign="✓", colour="#1a7f37", style="bold green"),
     "regressed": Word(sign="✗", colour="#cf222e", style="bold red"),
+    "changed": Word(sign="≠", colour="#8250df", style="bold magenta"),
     "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
+    "not judged": Word(sign="·", colour="#57606a", style="dim"),
 }
+WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
 EFFECTS: dict[Effect, Word] = {
     "blocks": Word(sign="✗", colour="#cf222e", style="bold red"),
@@ -63,9 +67,13 @@ def cell_text(text: str, arm: ArmSummary) -> str:
 
 
 def difference_text(row: MetricDiff) -> str:
-    """The difference as the record words it, and the effect behind it; MaxView's rows share that of another row."""
+    """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and how
+    much evidence a word rests on where that is little."""
     words = visible(row.difference_text) or "—"
-    return f"{words}: {visible(row.effect_text)}" if row.effect_text and row.group == "ours" else words
+    if row.effect_text and row.group == "ours":
+        words = f"{words}: {visible(row.effect_text)}"
+    little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
+    return f"{words}, by {ONE_RUN}" if little else words
 
 
 def threshold_text(row: MetricDiff) -> str:

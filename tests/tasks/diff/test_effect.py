@@ -1,0 +1,125 @@
+"""The one estimator behind every word about time: by hand, and by runs that are drawn."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from configs.noise import DeviceNoise
+from tasks.diff.effect import CONFIDENCE, Effect, Sample, measure_effect, runs_wanted
+from tasks.diff.noise import Noise, Past, learn_noise
+
+KNOWN = Noise(scale=0.01, df=4.0, pairs=100, source="history of cpu")
+STATED = Noise(scale=0.01, df=4.0, source="a machine")
+TPU = DeviceNoise(equal_runs=0.004, weight=10, days_apart=0.004, tolerance=0.02, least=0.005, why="a slice")
+
+
+def effect_of(baseline: object, candidate: object, noise: Noise = KNOWN, **more: float) -> Effect:
+    """Of logarithms."""
+    sides = [tuple(np.exp(np.asarray(side, dtype=float)).tolist()) for side in (baseline, candidate)]
+    return measure_effect(Sample(baseline=sides[0], candidate=sides[1], noise=noise, **more))
+
+
+def test_pairs_by_hand() -> None:
+    # the machine doubled its time between the pairs: only their differences count, 2, 3 and 7 %
+    effect = effect_of((0.0, 0.7, 0.1), (0.02, 0.73, 0.17))
+    assert effect.estimate == pytest.approx(0.04)
+    # what is known 4 × 0.01², what is seen 0.02² + 0.01² + 0.03²; a third of (0.0004 + 0.0014) / 6 is 0.01²
+    assert (effect.error, effect.df) == (pytest.approx(0.01), 6.0)
+    assert effect.p == pytest.approx(2 * stats.t.sf(4.0, 6))
+    half = stats.t.ppf(0.995, 6) * 0.01
+    assert effect.interval() == pytest.approx((0.04 - half, 0.04 + half))
+
+
+def test_unequal_counts_are_no_pairs_by_hand() -> None:
+    effect = effect_of((0.0, 0.02), (0.04, 0.05, 0.06))
+    assert effect.estimate == pytest.approx(0.05 - 0.01)
+    assert effect.df == 4 + 3
+    # each arm's squares are 2 × 0.01²; a pair has the variance of two runs
+    variance = (4 * 0.01**2 + 2 * (2 * 0.01**2 + 2 * 0.01**2)) / 7
+    assert effect.error**2 == pytest.approx(variance * (1 / 2 + 1 / 3) / 2)
+
+
+def test_a_wild_pair_widens_the_interval_and_does_not_get_lost() -> None:
+    calm, wild = effect_of((0.0,) * 3, (0.06, 0.07, 0.05)), effect_of((0.0,) * 3, (0.06, 0.07, 2.0))
+    assert calm.interval()[0] > 0 > wild.interval()[0]
+    assert wild.estimate == pytest.approx((0.06 + 0.07 + 2.0) / 3)
+
+
+def test_days_apart_are_not_averaged_away() -> None:
+    runs = (0.0, 0.01) * 25
+    near, apart = effect_of(runs, runs), effect_of(runs, runs, days_apart=0.03)
+    assert near.error < 0.005
+    assert apart.error >= 0.03
+    # and such runs are no pairs: what they shared is not taken out
+    assert apart.df == 4 + 98
+    assert near.df == 4 + 49
+
+
+def test_what_steps_leave_open_is_added_to_a_statement_and_bounds_a_history() -> None:
+    for error, stated, known in ((0.0, 0.01, 0.01), (0.02, (0.01**2 + 2 * 0.02**2) ** 0.5, 0.02 * 2**0.5)):
+        assert effect_of((0.0,), (0.0,), STATED, error=error).scale == pytest.approx(stated)
+        assert effect_of((0.0,), (0.0,), KNOWN, error=error).scale == pytest.approx(known)
+
+
+@pytest.mark.parametrize("runs", [1, 3, 10])
+@pytest.mark.parametrize("days", [0.0, 0.01])
+def test_the_intervals_hold_the_truth_as_often_as_they_say(runs: int, days: float) -> None:
+    rng, held, trials = np.random.default_rng(5), 0, 1000
+    noise = Noise(scale=0.01 * 2**0.5, df=30.0, pairs=1000)
+    for _ in range(trials):
+        left, right = rng.normal(0.0, 0.01, (2, runs))
+        low, high = effect_of(left, right + 0.05 + rng.normal(0.0, days), noise, days_apart=days).interval()
+        held += low <= 0.05 <= high
+    # 99 %, of which 1000 trials know 0.3 %; the days are known to be normal here
+    assert held / trials >= CONFIDENCE - 0.015
+
+
+@pytest.fixture(scope="module")
+def learnt() -> dict[int, list[Noise]]:
+    """What is learnt from so many pairs of history, several times, where equal runs differ as is stated."""
+    rng = np.random.default_rng(8)
+    pasts = {n: [Past(differences=tuple(rng.normal(0, 0.004, n)), source="x") for _ in range(20)] for n in (0, 8, 40)}
+    return {pairs: [learn_noise(TPU, past) for past in drawn] for pairs, drawn in pasts.items()}
+
+
+@pytest.mark.parametrize(("runs", "change"), [(1, 0.02), (3, 0.01)])
+def test_more_history_never_blinds(runs: int, change: float, learnt: dict[int, list[Noise]]) -> None:
+    rng, each = np.random.default_rng(11), 50
+    found = {}
+    for pairs, noises in learnt.items():
+        draws = [(noise, rng.normal(change, 0.004, runs)) for noise in noises for _ in range(each)]
+        found[pairs] = float(np.mean([effect_of((0.0,) * runs, right, noise).p <= 0.005 for noise, right in draws]))
+    # were the noise known exactly, it would be found where z = change √runs / 0.4 % comes out above 2.81
+    best = float(stats.norm.sf(2.81 - change * runs**0.5 / 0.004))
+    # the histories are 20: each moves what is found by about as much as its own scale is off (25 % and 11 %)
+    sampling = 0.06
+    assert found[0] >= best - 0.25
+    assert found[8] >= found[0] - sampling
+    assert found[40] >= found[8] - sampling
+
+
+def test_a_history_that_is_calmer_than_stated_finds_more() -> None:
+    rng = np.random.default_rng(9)
+    past = Past(differences=tuple(rng.normal(0, 0.001, 40)), source="history of a target")
+    blunt, sharp = (effect_of((0.0,), (0.01,), learn_noise(TPU, known)) for known in (None, past))
+    assert sharp.p < 0.005 < blunt.p
+
+
+def test_equal_runs_are_hardly_ever_called_different() -> None:
+    rng, trials = np.random.default_rng(10), 1000
+    noise = learn_noise(TPU)
+    p = [effect_of((0.0,), rng.normal(0, 0.004, 1), noise).p for _ in range(trials)]
+    # normal values against t with 10 degrees are found less often than 1 in 100
+    assert np.mean(np.array(p) <= 0.01) <= 0.01 + 3 * 0.0031
+
+
+def test_more_noise_wants_more_runs() -> None:
+    def wanted(scale: float) -> int | None:
+        effect = effect_of((0.0,), (0.03,), Noise(scale=scale, df=20.0, pairs=200))
+        return runs_wanted(effect, least=0.01, within=0.0488, chance=0.005)
+
+    counts = [wanted(scale) for scale in (0.005, 0.01, 0.02, 0.04)]
+    assert all(count is not None for count in counts)
+    assert counts == sorted(counts, key=lambda count: count or 0)
+    assert counts[0] != counts[-1]
+    assert wanted(1.0) is None
