@@ -12,14 +12,13 @@ from configs.schema import Frozen
 from tasks.diff.case import CaseRuns
 from tasks.diff.comparison import diff
 from tasks.diff.noise import LEAST_PAIRS, NoisePrior
+from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
 from tasks.record import with_cause
 from tasks.records import ComparisonRecord, LogReading, RunReading, RunRecord
 from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store import Store, check_name, safe_name
 
-# the keys that say which implementation trains: of course they differ between Linen and NNX
-IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
 INGEST = "ingest"  # what every comparison of two logs is called
 UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
