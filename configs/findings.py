@@ -14,13 +14,14 @@ from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
 FindingKind = Literal[
-    "died", "incomplete-log", "unread-steps", "missing-steps", "restarted", "started-apart", "mixed-runs",
+    "died", "incomplete-log", "no-exit-code", "unread-steps", "missing-steps", "restarted", "started-apart",
+    "mixed-runs",
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
-    "source-lines", "log-format",
+    "source-lines", "other-source", "log-format",
     "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software", "xla-flags",
     "environment-variable",
     "device-kind", "device-count", "mesh", "host-process",
-    "flops", "tokens", "steps", "data", "seed", "config",
+    "flops", "tokens", "steps", "data", "seed", "config", "inert",
     "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "no-effect",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)

@@ -10,34 +10,46 @@ from prefect.runtime import flow_run
 from flows.compare import final_state
 from flows.form import Field, show_name
 from flows.report import current_report
-from tasks.ingest import UNTITLED, check_target
-from tasks.steps import diff_pair_step, publish_step, scrape_pair_step, summarise_step
+from tasks.ingest import UNTITLED, Given, check_words
+from tasks.read_arms import sort_words
+from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 
 
 def name_run() -> str:
     """The flow run's name: the files that are compared."""
-    return show_name(" and ".join(Path(log).name for log in flow_run.parameters["logs"]))
+    given = flow_run.parameters
+    words = [word for key in ("logs", "baseline", "candidate") for word in given.get(key) or ()]
+    return show_name(" and ".join(Path(word).name for word in words))
 
 
-@flow(name="ingest", flow_run_name=name_run, description="Compare two runs from the logs that they left.")
+@flow(name="ingest", flow_run_name=name_run, description="Compare runs from the logs that they left.")
 def ingest(
     logs: Annotated[
-        list[str], Field(min_length=1, max_length=2, description="Two logs, or one saved MaxView page; paths or gs://")
-    ],
+        list[str] | None, Field(max_length=2, description="Two logs, or one saved MaxView page; paths or gs://")
+    ] = None,
+    baseline: Annotated[
+        list[str] | None, Field(description="Several runs: the baseline's logs, folders, patterns; paths or gs://")
+    ] = None,
+    candidate: Annotated[list[str] | None, Field(description="Several runs: the candidate's, as many")] = None,
     case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
     target: Annotated[
         str | None, Field(description="Where they ran: a target, or any name; its history tells the noise")
     ] = None,
+    tolerances: Annotated[
+        str, Field(description="What must not differ by more: default, or other-draws for other seeds")
+    ] = "default",
 ) -> State[Any]:
-    """Read both logs, archive them, and publish what differs."""
-    check_target(target)
+    """Read the logs, archive them, and publish what differs."""
+    check_words(target, tolerances)
+    sides = sort_words(logs or (), baseline or (), candidate or ())
+    given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     report = current_report()
     store = open_store(out)
-    pair, records = scrape_pair_step(logs, store)
-    comparison = diff_pair_step(records, case or pair.case or UNTITLED, aa, target, store)
+    told, records = scrape_logs_step(given, aa, store)
+    comparison = diff_logs_step(records, case or told or UNTITLED, aa, target, tolerances, given, store)
     report.compared(comparison, publish_step(comparison, store))
     summarise_step([comparison], "ingest")
     return final_state([comparison])

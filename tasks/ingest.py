@@ -1,141 +1,85 @@
-"""Turns logs that exist, or a saved page that holds both, into the run records of two arms."""
+"""Turns the logs of two arms into run records in the store, and these into their comparison."""
 
-import hashlib
-import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from configs.comparison import list_names, load_effects, load_target, load_tolerances
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.case import CaseRuns
 from tasks.diff.comparison import diff
-from tasks.diff.host import IMPLEMENTATION_KEYS
 from tasks.diff.noise import LEAST_PAIRS, Past
+from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.diff.time_rows import Circumstances
+from tasks.read_arms import LoggedArms, LoggedRun
+from tasks.read_arms import read_pair as read_pair
 from tasks.record import with_cause
-from tasks.records import ComparisonRecord, LogReading, RunReading, RunRecord
-from tasks.scrape import LogFormatError, copy_log, scrape
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 
-INGEST = "ingest"  # what every comparison of two logs is called
+INGEST = "ingest"  # what every comparison of logs is called
 UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
-# XPK's pods: workload, slice-job, slice, worker, and five letters
-FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 
 
-class LogPair(Frozen):
-    """The two runs to compare, each with the file it was read from, and the case if the page names it."""
+class Given(Frozen):
+    """The words with which the logs were given, by side: what to type again with more of them."""
 
-    files: tuple[Path, Path]
-    readings: tuple[RunReading, RunReading]
-    case: str | None
-    pods: tuple[str | None, str | None] = (None, None)  # whose log in the file it is, where that holds several
+    baseline: tuple[str, ...] = ("LOG",)
+    candidate: tuple[str, ...] = ("LOG",)
 
-
-def read_pair(logs: Sequence[Path]) -> LogPair:
-    """Two logs, baseline first, or one page with both. Raises LogFormatError with what to type instead."""
-    if len(logs) == 1:
-        reading = scrape(logs[0])
-        if len(reading.runs) != 2:
-            raise LogFormatError(
-                f"{logs[0]}: holds {len(reading.runs)} run{'s' if len(reading.runs) != 1 else ''}, a comparison needs "
-                f"two: give a second log (maxview ingest {logs[0]} OTHER), or a saved MaxView page with both"
-            )
-        case = (reading.page or {}).get("case")
-        return _pair((logs[0], logs[0]), reading.runs, case)
-    if len(logs) != 2:
-        raise LogFormatError(f"expected one page or two logs, got {len(logs)} files")
-    readings, pods = [], []
-    for path in logs:
-        reading = scrape(path)
-        run = reading.runs[0] if len(reading.runs) == 1 else choose_process(reading, path)
-        pods.append(run.name if len(reading.runs) > 1 else None)
-        readings.append(run)
-    return _pair((logs[0], logs[1]), readings, None, (pods[0], pods[1]))
+    def words(self, more: Sequence[str] = ()) -> list[str]:
+        """The words that name these logs, and more of each side."""
+        if len(self.baseline) == len(self.candidate) == 1 and self.baseline != self.candidate and not more:
+            return [*self.baseline, *self.candidate]
+        if self.baseline == self.candidate and not more and self.baseline != ("LOG",):
+            return [*self.baseline]  # a page
+        return ["--baseline", *self.baseline, *more, "--candidate", *self.candidate, *more]
 
 
-def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Of the pods of one job, whose logs one file holds, the one that is process 0: it alone tells of commits.
-
-    Raises LogFormatError if the runs are others, or if it is not clear which that is.
-    """
-    runs = reading.runs
-    if reading.page is not None:
-        raise LogFormatError(
-            f"{path}: is a page with {len(runs)} runs; give it alone, or a file with one run on each side"
-        )
-    first = [run for run in runs if run.environment.process_index == 0] or [
-        run for run in runs if FIRST_POD.search(run.name)
-    ]
-    if len(first) != 1:
-        names = ", ".join(run.name for run in runs)
-        raise LogFormatError(
-            f"{path}: holds {len(runs)} runs ({names}), and {'more than one' if first else 'none'} of them is process "
-            "0 of its job; give a file with the log of one (kubectl logs POD > run.log, or an export filtered by "
-            "resource.labels.pod_name)"
-        )
-    return first[0]
-
-
-def _pair(
-    files: tuple[Path, Path],
-    readings: Sequence[RunReading],
-    case: str | None,
-    pods: tuple[str | None, str | None] = (None, None),
-) -> LogPair:
-    names = distinct_names([reading.name for reading in readings], files)
-    left, right = (reading.model_copy(update={"name": name}) for reading, name in zip(readings, names, strict=True))
-    return LogPair(files=files, readings=(left, right), case=case, pods=pods)
-
-
-def distinct_names(names: Sequence[str], logs: Sequence[Path]) -> list[str]:
-    """The arms' names; where both logs have the same, their files' or folders' names tell them apart."""
-    for candidates in (list(names), [path.stem for path in logs], [path.absolute().parent.name for path in logs]):
-        if candidates[0] != candidates[1]:
-            return candidates
-    return ["baseline", "candidate"]
-
-
-def archive(pair: LogPair, store: Store) -> list[RunRecord]:
+def archive(arms: LoggedArms, store: Store) -> list[RunRecord]:
     """Copy each log into a run folder of the store and write its record there: the archive outlives the log."""
-    records = []
-    for path, reading, pod in zip(pair.files, pair.readings, pair.pods, strict=True):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()[:10]
-        directory = store.run(safe_name(f"{reading.name}-{digest}-{reading.span[0]}")).create()
-        if not directory.log.exists():
-            partial = directory.log.with_suffix(".partial")
-            if reading.coverage.unwrapped:
-                copy_log(path, partial, source=pod)  # lines and offsets of the reading are those of the text inside
-            else:
-                shutil.copyfile(path, partial)
-            partial.replace(directory.log)
-        record = RunRecord(
-            plan=None,
-            arm=reading.name,
-            label=f"{reading.name} · {reading.commit}" if reading.commit else reading.name,
-            commit=reading.commit,
-            log=directory.log_address,
-            reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
-        )
-        directory.write_record(record)
-        records.append(record)
-    return records
+    sides = zip(arms.names, (arms.baseline, arms.candidate), strict=True)
+    return [_archive(run, name, store) for name, runs in sides for run in runs]
+
+
+def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
+    reading = run.reading
+    directory = store.run(safe_name(f"{reading.name}-{run.digest}-{reading.span[0]}")).create()
+    if not directory.log.exists():
+        partial = directory.log.with_suffix(".partial")
+        if reading.coverage.unwrapped:
+            copy_log(run.file, partial, source=run.pod)  # lines and offsets of the reading are those of the text inside
+        else:
+            shutil.copyfile(run.file, partial)
+        partial.replace(directory.log)
+    record = RunRecord(
+        plan=None,
+        arm=arm,
+        label=f"{arm} · {reading.commit}" if reading.commit else arm,
+        commit=reading.commit,
+        log=directory.log_address,
+        reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
+    )
+    directory.write_record(record)
+    return record
 
 
 def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
-    """The two runs as those of a case, for what the history of the target knows of them."""
+    """The runs as those of a case, for what the history of the target knows of them."""
     return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
 
 
-def check_target(target: str | None) -> None:
-    """Raises ValueError for what is no plain name; where logs come from needs no file in configs/targets."""
+def check_words(target: str | None, tolerances: str) -> None:
+    """Raises ValueError for a target that is no plain name, and for an unknown set of tolerances.
+
+    Where logs come from needs no file in configs/targets.
+    """
     if target is not None:
         check_name(target, "target")
+    load_tolerances(tolerances)
 
 
 def compare_pair(
@@ -145,22 +89,29 @@ def compare_pair(
     aa: bool,
     target: str | None = None,
     past: Mapping[str, Past] | None = None,
+    tolerances: str = "default",
+    given: Given | None = None,
 ) -> ComparisonRecord:
-    """The comparison of two ingested runs with the default tolerances.
+    """The comparison of the ingested runs of two arms, baseline first.
 
-    `target`: where they ran; `past`: what equal runs there differed by, as `tasks/history/prior.py` reads it.
+    `target`: where they ran; `past`: what equal runs there differed by, as `tasks/history/prior.py` reads it;
+    `given`: how their logs were named.
     """
+    baseline = [run for run in records if run.arm == records[0].arm]
+    candidate = [run for run in records if run.arm != records[0].arm]
+    given = given or Given(baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate))
+    place = options_of(case, target, tolerances, aa=aa)
     record = diff(
-        records[:1],
-        records[1:],
+        baseline,
+        candidate,
         comparison=INGEST,
         case=case,
         target=target or UNNAMED,
-        rules=ingest_rules(f"Do {records[0].label} and {records[1].label} differ?", target),
+        rules=ingest_rules(f"Do {baseline[0].label} and {candidate[0].label} differ?", target, tolerances),
         aa=aa,
-        given=circumstances_of(target, past or {}),
+        given=circumstances_of(target, past or {}, shlex.join(["maxview", "ingest", *given.words(["LOG..."]), *place])),
     )
-    return record.model_copy(update={"next_command": suggest_next(record)})
+    return record.model_copy(update={"next_command": suggest_next(record, given, place)})
 
 
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
@@ -169,37 +120,32 @@ def ingest_rules(question: str, target: str | None, tolerances: str = "default")
     return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=IMPLEMENTATION_KEYS)
 
 
-def circumstances_of(target: str | None, past: Mapping[str, Past]) -> Circumstances:
-    """What the noise of two logs is judged with, and what to type for more of it: the runs cannot be made again."""
+def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:
+    """What the noise of logs is judged with; `command`: what to type with more of them."""
+    instead = f"give the logs of further runs: {command}"
     if target is None:
-        instead = "name where they ran: what equal runs there differ by comes from the history of it (--target NAME)"
+        instead += " (with --target NAME, of where they ran, its history counts too)"
     elif not past:
-        instead = (
-            f"let the history of {target} know equal runs: maxview ingest LOG LOG --aa --target {target} with pairs of "
-            f"logs of one commit, {LEAST_PAIRS} pairs or more"
-        )
-    else:
-        instead = "compare logs of further runs"
+        instead += f" (or let the history of {target} know {LEAST_PAIRS} pairs of equal runs: --aa --target {target})"
     return Circumstances(past=past, instead=instead)
 
 
-def ingest_words(case: str, target: str, *logs: str) -> list[str]:
-    """The words that compare two logs of a case from a place."""
-    place = [] if target == UNNAMED else ["--target", target]
-    return ["ingest", *(logs or ("LOG", "LOG")), *([] if case == UNTITLED else ["--case", case]), *place]
+def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
+    """The options that an ingest was asked for with."""
+    words = [] if case == UNTITLED else ["--case", case]
+    words += [] if target in (None, UNNAMED) else ["--target", str(target)]
+    words += [] if tolerances == "default" else ["--tolerances", tolerances]
+    return words + (["--aa"] if aa else [])
 
 
-def suggest_next(record: ComparisonRecord) -> str:
-    """The command that is most useful after this verdict: logs cannot be run again, but they can be read closely.
-
-    Where nothing but the noise of an unnamed place is lacking: the same with its name.
-    """
+def suggest_next(record: ComparisonRecord, given: Given, options: Sequence[str]) -> str:
+    """The command that is most useful after this verdict: with the logs that are lacking, else a log read closely."""
     blocked = any(finding.effect == "blocks" for finding in record.findings)
-    asked = any(row.runs_wanted is not None for row in record.rows)
-    if asked and not blocked and record.target == UNNAMED:
-        return shlex.join(
-            ["maxview", *ingest_words(record.case, "NAME", record.baseline.logs[0], record.candidate.logs[0])]
-        )
+    wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
+    runs = len(record.baseline.logs)
+    if wanted > runs and not blocked:
+        more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)]
+        return shlex.join(["maxview", "ingest", *given.words(more), *options])
     dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
     shown = (dead or [record.candidate])[0]
     return shlex.join(["maxview", "scrape", shown.logs[0]])

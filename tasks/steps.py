@@ -27,7 +27,7 @@ from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.ingest import LogPair, archive, case_runs, compare_pair, read_pair
+from tasks.ingest import Given, archive, case_runs, compare_pair
 from tasks.launch import job
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
@@ -39,11 +39,11 @@ from tasks.publish.index_page import update_index
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
+from tasks.read_arms import open_arms
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
 from tasks.scrape import StepCompleted, scrape_run
-from tasks.scrape.buckets import on_this_machine
 from tasks.store import RunDirectory, Store
 from tasks.turns import Life
 from tasks.verify import verify_checkpoint
@@ -128,20 +128,19 @@ def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[Checkpo
 
 
 @task(name="scrape", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
-def scrape_pair_step(logs: Sequence[str], store: Store) -> tuple[LogPair, list[RunRecord]]:
-    """Two runs read from logs that exist, and their records in the store."""
-    with on_this_machine(logs) as paths:
-        pair = read_pair(paths)
-        return pair, archive(pair, store)
+def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
+    """The runs of two arms read from logs that exist, as records in the store, and their case if a page names it."""
+    with open_arms((given.baseline, given.candidate), aa=aa) as arms:
+        return arms.case, archive(arms, store)
 
 
 @task(name="diff", cache_policy=NO_CACHE)
-def diff_pair_step(
-    records: Sequence[RunRecord], case: str, aa: bool, target: str | None, store: Store
+def diff_logs_step(
+    records: Sequence[RunRecord], case: str, aa: bool, target: str | None, tolerances: str, given: Given, store: Store
 ) -> ComparisonRecord:
-    """The comparison of two ingested runs, with what the store's history knows of where they ran."""
+    """The comparison of ingested runs, with what the store's history knows of where they ran."""
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
-    return compare_pair(records, case=case, aa=aa, target=target, past=past)
+    return compare_pair(records, case=case, aa=aa, target=target, past=past, tolerances=tolerances, given=given)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)

@@ -7,15 +7,21 @@ from cyclopts import Parameter
 from flows.commands.flow_runs import run_flow
 from flows.commands.options import DEFAULT_OUT, Json, Out, absolute_place, check_out
 
+Side = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+
 
 def ingest(
     logs: Annotated[
-        list[str], Parameter(help="Two logs, baseline first, or one saved MaxView page with both; files or gs://.")
-    ],
+        list[str] | None,
+        Parameter(help="Two logs, baseline first, or one saved MaxView page with both; files, folders or gs://."),
+    ] = None,
     /,
     *,
+    baseline: Side = None,
+    candidate: Side = None,
     case: str | None = None,
     target: str | None = None,
+    tolerances: str = "default",
     out: Out = DEFAULT_OUT,
     aa: Annotated[bool, Parameter(help="The two are meant to be the same commit.", negative="")] = False,
     json_: Json = False,
@@ -24,28 +30,40 @@ def ingest(
 
     Parameters
     ----------
+    baseline
+        Several runs of each side: the baseline's logs, or pages of which its side counts. Folders, patterns, gs://.
+    candidate
+        The candidate's, in the same way.
     case
         The case's name, where the logs do not tell it.
     target
         Where they ran: a target, or any name. Its history tells what equal runs there differ by, and learns from these.
+    tolerances
+        What must not differ by more: default, or other-draws for runs with other first weights or another batch.
     """
-    from tasks.ingest import check_target, read_pair
-    from tasks.scrape.buckets import on_this_machine
+    from tasks.ingest import check_words
+    from tasks.read_arms import open_arms, sort_words
 
-    check_target(target)
-    with on_this_machine(logs) as paths:
-        read_pair(paths)
+    check_words(target, tolerances)
+    with open_arms(sort_words(logs or (), baseline or (), candidate or ()), aa=aa):
+        pass  # what is no comparison is refused before a flow run is begun
     check_out(out)
 
     def run() -> Any:
         from flows.ingest import ingest as flow
 
+        logs_, baseline_, candidate_ = (
+            [absolute_place(log) for log in words] if words else None for words in (logs, baseline, candidate)
+        )
         return flow(
-            logs=[absolute_place(log) for log in logs],
+            logs=logs_,
+            baseline=baseline_,
+            candidate=candidate_,
             case=case,
             out=absolute_place(out),
             aa=aa,
             target=target,
+            tolerances=tolerances,
             return_state=True,
         )
 

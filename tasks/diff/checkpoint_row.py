@@ -70,8 +70,21 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
     return frozenset(event.step for event in run.reading.checkpoints if event.committed)
 
 
+def _shows(run: RunRecord, step: int) -> bool:
+    """Whether a log holds the part in which a step's checkpoint would be told of."""
+    reading = run.reading
+    begun = not reading.steps.is_empty() and int(reading.steps["step"].min() or 0) <= step  # type: ignore[arg-type]
+    return begun and _is_whole(run)
+
+
+def _is_whole(run: RunRecord) -> bool:
+    return run.reading.coverage.complete and not run.reading.coverage.gaps
+
+
 def _broken(name: str, run: RunRecord) -> list[str]:
     if not run.proofs:
+        if not _is_whole(run):  # the commit may stand in what is missing
+            return []
         lost = [event.step for event in run.reading.checkpoints if event.committed is False]
         return [f"{name}, step {step}: the run ended before it was committed" for step in lost]
     failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
@@ -117,6 +130,11 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if unseen:
         return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {told}"
     if lacking := sorted(baseline.steps - candidate.steps):
+        if not candidate.proved and (
+            cut := [step for step in lacking if not all(_shows(r, step) for r in arms[1].runs)]
+        ):
+            steps = ", ".join(map(str, cut))
+            return "unknown", f"the log of {arms[1].label} does not hold the part in which step {steps} was saved"
         return "regressed", f"{arms[1].label} has no checkpoint of step {', '.join(map(str, lacking))}"
     if lacking := sorted(candidate.steps - baseline.steps):
         return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, has_died, seconds_between
 from tasks.diff.decide import show_duration
 from tasks.diff.observed import Observations, Observed, last_step_line, places_of, show_each
@@ -65,13 +66,14 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             evidence=show(f"{coverage.step_lines_parsed} read", place),
         )
     if not coverage.complete and not has_died(run):
+        kind: FindingKind = "incomplete-log"
         why = "does not show how the run ended"
         if coverage.truncated or run.reading.fate == "cut_off":
             why = "is cut off"
-        elif run.reading.fate == "finished" and run.reading.exit_code is None:
-            why = "shows every planned step, but not how the run ended"
+        elif run.reading.fate == "finished" and run.reading.exit_code is None and not missed:
+            kind, why = "no-exit-code", "shows every planned step, but not how the run ended"
         yield Observed(
-            kind="incomplete-log",
+            kind=kind,
             message=f"the log of {name} {why}",
             evidence=show("no EXIT_CODE", last_step_line(run.reading, number)),
         )

@@ -7,11 +7,10 @@ import polars as pl
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import Decision
 from tasks.diff.rows import Arms
+from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.identify import SOURCE
 from tasks.records import Floor, RunPlan
 
-# the keys that say which implementation trains: of course they differ between Linen and NNX
-IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
 STEP = "step_time_s"
 # parts of a step's time in the trainer's JSON lines, and what the host does in them
 PARTS: Mapping[str, str] = {

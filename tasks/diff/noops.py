@@ -12,8 +12,8 @@ from tasks.diff.arms import ArmRuns, is_exact
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.rows import Arms
+from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
-from tasks.diff.trainers import config_of
 from tasks.records import Evidence, RunRecord, Source
 
 LEAST_STEPS = 3  # fewer values are equal by chance
@@ -187,7 +187,7 @@ def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[Met
     if not parities or parities[0].parity.first is not None or parities[0].parity.steps < LEAST_STEPS:
         return
     loss = parities[0].parity
-    left, right = (config_of(arm) for arm in arms)
+    left, right = (config_of(arm.first) for arm in arms)
     for key in EFFECTIVE:
         values = left.get(key), right.get(key)
         if None in values or values[0] == values[1]:

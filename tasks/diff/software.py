@@ -1,19 +1,18 @@
 """Finds differences of the software and hardware that the two arms ran on and were not declared to differ in."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
-from tasks.diff.observed import Observations, Observed, compare, first_step_line, places_of, show_each
+from tasks.diff.arms import ArmRuns
+from tasks.diff.observed import Observations, Observed, compare, first_step_line, places_of
 from tasks.diff.rows import Arms
+from tasks.diff.settings import differences
 from tasks.identify import SOURCE
 from tasks.records import Environment, Evidence, RunRecord
 
-FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-INERT_VARIABLES = ("DECOUPLE_GCLOUD",)  # of MaxText: it does not ask the cloud who it is
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})
 
@@ -89,48 +88,21 @@ def show_mesh(environment: Environment) -> str | None:
 
 
 def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
-    """What only we know, because we launched both runs: package versions and environment variables."""
+    """What only we know, because we launched both runs: package versions."""
     left, right = (arm.first.plan for arm in arms)
-    if left is None or right is None:
+    if left is None or right is None or declared == ALL:
         return
-    told = {"jax", "jaxlib", SOURCE}  # by the logs and by the commits
-    if declared != ALL:
-        yield from _entries(arms, "package-version", "versions of", left.versions, right.versions, told | declared)
-    flags = tuple(" ".join(plan.environment.get(name, "") for name in FLAG_VARIABLES) for plan in (left, right))
-    yield from find_flags(arms, (flags[0], flags[1]))
-    variables = {*FLAG_VARIABLES, *INERT_VARIABLES}
-    yield from _entries(arms, "environment-variable", "values of", left.environment, right.environment, variables)
-
-
-def _entries(
-    arms: Arms,
-    kind: FindingKind,
-    name: str,
-    left: Mapping[str, str],
-    right: Mapping[str, str],
-    told: set[str] | frozenset[str],
-) -> Observations:
-    for key in sorted((left.keys() | right.keys()) - told):
-        values = (str(left.get(key)), str(right.get(key)))
-        yield from compare(arms, kind, values, f"different {name} {key} ({{}} and {{}})")
-
-
-def find_flags(arms: Arms, texts: tuple[str, str]) -> Observations:
-    """Compiler flags that only one side has, whatever their order."""
-    left, right = (set(re.findall(r"\S+", text)) for text in texts)
-    if left != right:
-        alone = tuple(" ".join(sorted(mine - other)) or "none" for mine, other in ((left, right), (right, left)))
-        yield Observed(
-            kind="xla-flags",
-            message=f"different compiler flags ({alone[0]} and {alone[1]})",
-            evidence=show_each(arms, (alone[0], alone[1]), (None, None)),
-        )
+    told = {"jax", "jaxlib", SOURCE} | declared  # by the logs and by the commits
+    for key in sorted((left.versions.keys() | right.versions.keys()) - told):
+        values = str(left.versions.get(key)), str(right.versions.get(key))
+        yield from compare(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
 
 
 def _mixed_runs(arms: Arms) -> Observations:
     """Repeats of one arm that did not run under the same conditions."""
     reads: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
         ("commits", "", lambda run: run.commit),
+        ("source lines of their steps", "", lambda run: run.reading.source_file),
         ("JAX versions", "jax", lambda run: run.reading.environment.jax),
         ("builds of libtpu", "libtpu", lambda run: run.reading.environment.libtpu),
         ("devices", "device_kind", lambda run: run.reading.environment.device_kind),
@@ -140,19 +112,26 @@ def _mixed_runs(arms: Arms) -> Observations:
         for name, field, read in reads:
             values = [(number, read(run)) for number, run in enumerate(arm.runs) if read(run) is not None]
             other = next((pair for pair in values if pair[1] != values[0][1]), None)
-            if other is None:
-                continue
-            pair = (values[0], other)
-            places = [arm.runs[n].reading.sources.get(field) or first_step_line(arm.runs[n].reading) for n, _ in pair]
-            yield Observed(
-                kind="mixed-runs",
-                message=f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})",
-                evidence=tuple(
-                    Evidence(
-                        arm=arm.name,
-                        value=f"run {number + 1}: {value}",
-                        source=None if place is None else place.model_copy(update={"run": number}),
-                    )
-                    for (number, value), place in zip(pair, places, strict=True)
-                ),
+            if other is not None:
+                yield _mixed(arm, name, field, (values[0], other))
+        for number, run in enumerate(arm.runs):
+            found = next((d for d in differences(arm.first, run) if not d.why), None)
+            if found is not None:
+                yield _mixed(arm, found.name, f"config.{found.name}", ((0, found.values[0]), (number, found.values[1])))
+                break
+
+
+def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tuple[int, Any]]) -> Observed:
+    places = [arm.runs[n].reading.sources.get(field) or first_step_line(arm.runs[n].reading) for n, _ in pair]
+    return Observed(
+        kind="mixed-runs",
+        message=f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})",
+        evidence=tuple(
+            Evidence(
+                arm=arm.name,
+                value=f"run {number + 1}: {value}",
+                source=None if place is None else place.model_copy(update={"run": number}),
             )
+            for (number, value), place in zip(pair, places, strict=True)
+        ),
+    )

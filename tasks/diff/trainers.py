@@ -1,13 +1,14 @@
 """Finds out whether the two arms ran the code that they were meant to run."""
 
-from tasks.diff.arms import ArmRuns
 from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
 from tasks.diff.rows import Arms
+from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
 from tasks.identify import SOURCE
 from tasks.records import Evidence
 
 TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText"}  # as people call them
+SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
 
@@ -22,7 +23,18 @@ def find_writers(arms: Arms) -> Observations:
     places = first_step_line(arms[0].reading), first_step_line(arms[1].reading)
     files = arms[0].reading.source_file, arms[1].reading.source_file
     formats = arms[0].reading.format, arms[1].reading.format
-    if not _code_is_meant_to_differ(arms):
+    moved, commits = _moved_messages(arms), {arm.first.commit for arm in arms}
+    if _code_is_meant_to_differ(arms):
+        pass
+    elif len(moved) >= SEVERAL and len(commits) == 1 and None not in commits:
+        shown = ", ".join(f"{left} and {right}" for left, right in moved)
+        yield Observed(
+            kind="other-source",
+            message=f"both logs say commit {commits.pop()}, but {len(moved)} of the same messages come from other "
+            f"source lines ({shown}): they did not run one commit",
+            evidence=show_each(arms, (moved[0][0], moved[0][1]), places),
+        )
+    elif len(commits) == 1 or None in commits:  # two commits may print as they like
         message = "step lines were printed by different source lines ({} and {}): not the same code"
         yield from compare(arms, "source-lines", files, message, places)
     if trainers_differ(arms):
@@ -31,6 +43,13 @@ def find_writers(arms: Arms) -> Observations:
         yield from compare(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
         yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
+
+
+def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
+    """The source lines, on each side, of messages that both logs have and that other lines of one file printed."""
+    left, right = ({"step": arm.reading.source_file or ""} | arm.reading.printers for arm in arms)
+    pairs = [(left[name], right[name]) for name in left if name in right]
+    return [(one, two) for one, two in pairs if one != two and one.partition(":")[0] == two.partition(":")[0]]
 
 
 def _code_is_meant_to_differ(arms: Arms) -> bool:
@@ -73,23 +92,17 @@ def _compares_implementations(arms: Arms) -> bool:
 
 
 def _differ_as_declared(arms: Arms, declared: frozenset[str]) -> bool:
-    left, right = (config_of(arm) for arm in arms)
+    left, right = (config_of(arm.first) for arm in arms)
     return any(key in left and key in right and left[key] != right[key] for key in declared)
 
 
 def draws_differ(arms: Arms) -> bool:
     """Whether the arms are known to draw other weights or data: other trainers or seeds, or MaxText's two
     implementations, which draw different weights from one seed."""
-    left, right = (config_of(arm) for arm in arms)
+    left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
     maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
     return trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))
-
-
-def config_of(arm: ArmRuns) -> dict[str, str]:
-    """The config of the arm's first run: of its plan, else as its log prints it."""
-    plan = arm.first.plan
-    return {key: str(value) for key, value in plan.config.items()} if plan else dict(arm.reading.config)
 
 
 def _other_trainers(arms: Arms) -> Observations:

@@ -1,24 +1,16 @@
 """Finds out whether the two arms did the same work: the model, the data, the seeds, the steps, and every config key."""
 
-import re
+from collections.abc import Sequence
 from typing import Any
 
 from configs.findings import FindingKind
-from configs.schema import PLACE_KEYS
-from tasks.diff.observed import Observations, Observed, compare, last_step_line, places_of, show_each
+from tasks.diff.observed import Observations, Observed, compare, first_step_line, last_step_line, places_of, show_each
 from tasks.diff.rows import Arms
-from tasks.diff.trainers import config_of
+from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
+from tasks.diff.software import software_differs
 from tasks.records import RunReading
 
-PLACES = PLACE_KEYS | {"tensorboard_dir", "checkpoint_dir", "metrics_dir"}  # MaxText's, derived from PLACE_KEYS
 SINGLE = 5  # more keys than this that differ become one finding
-# keys of MaxText, of ours and of Megatron, by what they decide
-KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
-    ("seed", re.compile(r"seed")),
-    ("data", re.compile(r"^(data|dataset|eval_dataset|train_data|hf|grain|tfds|tokenizer|c4_mlperf)(_|$)|_split$|"
-                        r"^(split|packing|vocab_file|merge_file|mock_data|num_epoch)$")),
-    ("xla-flags", re.compile(r"xla_flags|libtpu_init_args|^xla_")),
-)  # fmt: skip
 
 
 def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
@@ -28,50 +20,64 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
     message = "the model does different work per step ({} and {} TFLOPs)"
     yield from compare(arms, "flops", flops, message, places_of(arms, "flops"))
     ends = last_step_line(left), last_step_line(right)
-    tokens = _last(left, "total_weights"), _last(right, "total_weights")
+    tokens = _at(left, "total_weights", -1), _at(right, "total_weights", -1)
     yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
+    begins = first_step_line(left), first_step_line(right)
+    yield from compare(
+        arms,
+        "steps",
+        (_at(left, "step", 0), _at(right, "step", 0)),
+        "the arms began at different steps ({} and {})",
+        begins,
+    )
     if not any(arm.dead for arm in arms):
-        steps = _last(left, "step"), _last(right, "step")
+        steps = _at(left, "step", -1), _at(right, "step", -1)
         yield from compare(arms, "steps", steps, "the arms ended at different steps ({} and {})", ends)
     yield from _configs(arms, declared)
 
 
-def _last(reading: RunReading, column: str) -> Any:
+def _at(reading: RunReading, column: str, index: int) -> Any:
     if reading.steps.is_empty() or column not in reading.steps.columns:
         return None
-    return reading.steps[column][-1]
+    return reading.steps[column][index]
 
 
 def _configs(arms: Arms, declared: frozenset[str]) -> Observations:
-    left, right = (config_of(arm) for arm in arms)
-    keys = sorted((left.keys() & right.keys()) - PLACES - declared)
-    different = [key for key in keys if left[key] != right[key]]
-    for kind in dict.fromkeys(map(kind_of, different)):
-        same_kind = [key for key in different if kind_of(key) == kind]
-        if len(same_kind) > SINGLE:
-            yield _many(arms, kind, same_kind, (left, right))
+    if "pure_nnx" in declared:
+        declared |= IMPLEMENTATION_KEYS  # MaxText says it three times
+    # what two releases print differs as their authors wanted
+    runs = arms[0].first, arms[1].first
+    found = [item for item in config_differences(*runs, planned=software_differs(arms)) if item.name not in declared]
+    yield from _observe(arms, [*found, *variable_differences(*runs)])
+
+
+def _observe(arms: Arms, found: Sequence[Difference]) -> Observations:
+    """What differs, one observation per setting; what cannot matter for one reason, and many of a kind, as one."""
+    for kind, why in dict.fromkeys((item.kind, item.why) for item in found):
+        same = [item for item in found if (item.kind, item.why) == (kind, why)]
+        if len(same) > SINGLE or why:
+            yield _together(arms, kind, same, why)
             continue
-        for key in same_kind:
-            message = f"{key} differs ({{}} and {{}}), and was not meant to"
-            yield from compare(arms, kind, (left[key], right[key]), message, places_of(arms, f"config.{key}"))
+        for item in same:
+            message = f"{item.name} differs ({{}} and {{}}), and was not meant to"
+            yield from compare(arms, kind, item.values, message, places_of(arms, f"config.{item.name}"))
 
 
-def _many(arms: Arms, kind: FindingKind, keys: list[str], configs: tuple[dict[str, str], dict[str, str]]) -> Observed:
-    """One observation for many keys, as two versions of a trainer have them: their values are the evidence."""
-    shown = ", ".join(keys[:SINGLE])
+def _together(arms: Arms, kind: FindingKind, found: list[Difference], why: str) -> Observed:
+    """One observation for many settings, as two versions of a trainer have them: their values are the evidence."""
+    shown = ", ".join(item.name for item in found[:SINGLE])
+    shown += f" and {len(found) - SINGLE} more" if len(found) > SINGLE else ""
+    many = f"{len(found)} config keys differ, and were not meant to: {shown}"
     return Observed(
         kind=kind,
-        message=f"{len(keys)} config keys differ, and were not meant to: {shown} and {len(keys) - SINGLE} more",
+        message=f"{shown} {'differs' if len(found) == 1 else 'differ'}, which cannot matter: {why}" if why else many,
         evidence=tuple(
             evidence
-            for key in keys
+            for item in found
             for evidence in show_each(
-                arms, (f"{key}={configs[0][key]}", f"{key}={configs[1][key]}"), places_of(arms, f"config.{key}")
+                arms,
+                (f"{item.name}={item.values[0]}", f"{item.name}={item.values[1]}"),
+                places_of(arms, f"config.{item.name}"),
             )
         ),
     )
-
-
-def kind_of(key: str) -> FindingKind:
-    """What a config key decides, by its name."""
-    return next((kind for kind, pattern in KEYS if pattern.search(key)), "config")

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
-from tasks.ingest import INGEST, ingest_words
+from tasks.ingest import INGEST, options_of
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # nights drawn
@@ -96,7 +96,7 @@ def suggest_next(judged: Sequence[Judged]) -> str:
 
 def _ingest(series: Series) -> str:
     """More logs of the same: nobody here can run what they are from."""
-    return shlex.join(["maxview", *ingest_words(series.case, series.target)])
+    return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
 
 
 def to_json(judged: Judged) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from configs.schema import Frozen
 from tasks.diff.arms import cpu_seconds, step_table
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
+from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
 from tasks.diff.steady import Steady, steady
-from tasks.diff.work import PLACES
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]
@@ -106,7 +106,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
         "environment": reading.environment.model_dump(exclude={"process_index"}),
         "parameters": reading.parameters.count,
         "flops": reading.flops.total_tflops,
-        "config": {key: value for key, value in reading.config.items() if key not in PLACES},
+        "config": own_config(run),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -73,6 +73,7 @@ class RunReading(Frozen):
     sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
     timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
     source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
+    printers: dict[str, str] = {}  # the same of the trainer's other messages, by what they say
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source
-from tasks.scrape.prefix import parse_date
+from tasks.scrape.prefix import parse_date, prefix_of_text
 from tasks.scrape.window import Window
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
@@ -15,6 +15,9 @@ _WORDS = re.compile(r"[\w.-]+")
 # anchor -> what it tells, named as in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "devices": "num_devices", "process": "process_index", "flops": "flops", "start": "started"}  # fmt: skip
+# messages that are MaxText's own, not those of a library, which may be of another version
+OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
+                 "eval_start", "eval"})  # fmt: skip
 _SIZES = re.compile(r"'(\w+)': (\d+)")
 
 
@@ -33,6 +36,7 @@ class Facts:
     profiling: list[int] = field(default_factory=list)  # where the profiler says that it starts or writes
     config: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # where each of these was read first, by name
+    printers: dict[str, str] = field(default_factory=dict)  # the source line that printed each of OWN first
     _jax: str | None = None
     _jaxlib: str | None = None
     _libtpu: str | None = None
@@ -53,6 +57,8 @@ class Facts:
         """Note one anchor; anchors that are no facts are ignored."""
         texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
         first = texts[0] if texts and texts[0] is not None else ""
+        if name in OWN and name not in self.printers and (prefix := prefix_of_text(window.data, match.start())):
+            self.printers[name] = prefix.source
         if name == "config":
             self.sources.setdefault(f"config.{first}", window.source(match.start()))
         elif name in PLACED:

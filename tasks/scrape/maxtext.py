@@ -93,6 +93,7 @@ class MaxTextReader:
             config=facts.config,
             sources=facts.sources,
             source_file=self.steps.source_file,
+            printers=facts.printers,
             span=span,
             coverage=coverage,
         )

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.ingest import archive, compare_pair, distinct_names, read_pair
+from flows.cli import call
+from tasks.ingest import Given, archive, compare_pair, options_of, read_pair, suggest_next
+from tasks.read_arms import open_arms, sort_words
 from tasks.records import RunRecord
 from tasks.scrape import LogFormatError
 from tasks.store import Store
@@ -69,7 +71,7 @@ def test_of_the_pods_of_one_job_process_0_is_compared(write: Callable[..., Path]
         path = write("pods.txt", pods_text(*mixed))
         pair = read_pair([path, other])
         assert pair.readings[0].steps.height == 2
-        assert pair.pods == (mixed[1][0], None)
+        assert [run.pod for run in (*pair.baseline, *pair.candidate)] == [mixed[1][0], None]
         record = records_of([path, other], tmp_path / "out")[0]
         text = Path(record.log).read_text()
         assert text == mixed[1][1]
@@ -88,16 +90,27 @@ def test_pods_of_which_nobody_knows_which_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("names", "logs", "expected"),
+    ("baseline", "candidate", "names", "runs"),
     [
-        (["main", "feat"], ["x.txt", "x.txt"], ["main", "feat"]),
-        (["main", "main"], ["before.txt", "after.txt"], ["before", "after"]),
-        (["log", "log"], ["linen/log.txt", "nnx/log.txt"], ["linen", "nnx"]),
-        (["log", "log"], ["same/log.txt", "same/log.txt"], ["baseline", "candidate"]),
+        (["before.txt"], ["after.txt"], ("before", "after"), ["before", "after"]),
+        (["linen/log.txt"], ["nnx/log.txt"], ("linen", "nnx"), ["linen", "nnx"]),
+        (["linen-r0.txt", "linen-r1.txt"], ["nnx-r0.txt", "nnx-r1.txt"], ("linen", "nnx"),
+         ["linen-r0", "linen-r1", "nnx-r0", "nnx-r1"]),
+        (["a/1/log.txt", "a/2/log.txt"], ["b/1/log.txt", "b/2/log.txt"], ("baseline", "candidate"),
+         ["baseline-1", "baseline-2", "candidate-1", "candidate-2"]),
+        (["run1.txt", "run3.txt"], ["run2.txt"], ("baseline", "candidate"), ["run1", "run3", "candidate"]),
     ],
-)
-def test_arms_always_have_different_names(names: list[str], logs: list[str], expected: list[str]) -> None:
-    assert distinct_names(names, [Path(log) for log in logs]) == expected
+)  # fmt: skip
+def test_arms_always_have_different_names(
+    baseline: list[str], candidate: list[str], names: tuple[str, str], runs: list[str], write: Callable[..., Path]
+) -> None:
+    sides = [
+        [str(write(name, log_text(losses=(9.0, 8.5, 8.0 + n / 100 + len(name))))) for n, name in enumerate(side)]
+        for side in (baseline, candidate)
+    ]
+    with open_arms((sides[0], sides[1])) as arms:
+        assert arms.names == names
+        assert [reading.name for reading in arms.readings] == runs
 
 
 def test_one_log_against_itself_has_two_arms(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -116,10 +129,119 @@ def test_a_log_alone_is_no_comparison(write: Callable[..., Path]) -> None:
     assert "or a saved MaxView page with both" in message
 
 
-@pytest.mark.parametrize("count", [0, 3])
-def test_neither_none_nor_three(count: int, write: Callable[..., Path]) -> None:
-    with pytest.raises(LogFormatError, match=f"expected one page or two logs, got {count} files"):
-        read_pair([write(f"{n}.txt") for n in range(count)])
+# ---------------------------------------------------------------- several runs of each
+
+
+HOW = "maxview ingest --baseline LOG… --candidate LOG…"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (([], [], []), "expected one page or two logs, got 0 files; several runs of each: " + HOW),
+        ((["x"] * 50, [], []), "expected one page or two logs, got 50 files; several runs of each: " + HOW),
+        (([], ["a"], []), "there is no log of the candidate: " + HOW),
+        (([], [], ["a"] * 50), "there is no log of the baseline: " + HOW),
+        ((["x"], ["a"], ["b"]), "x: say of every log which side it is of: " + HOW),
+    ],
+)
+def test_words_that_are_no_comparison(words: tuple[list[str], list[str], list[str]], message: str) -> None:
+    with pytest.raises(LogFormatError) as caught:
+        sort_words(*words)
+    assert str(caught.value) == message
+
+
+def timed(minute: int, loss: float = 8.0) -> str:
+    """A log of a run that began in that minute."""
+    return log_text(losses=(9.0, 8.5, loss)).replace("Apr 18 00:54:24", f"Apr 18 00:{minute:02}:24")
+
+
+def test_folders_and_patterns_stand_for_their_logs_in_the_order_of_their_start(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
+    for name, minute in (("base/x.txt", 30), ("base/deep/y.txt", 10), ("c1.log", 20), ("c2.log", 40)):
+        write(name, timed(minute))
+    write("base/notes.md", "no log")
+    with open_arms(([str(tmp_path / "logs/base")], [str(tmp_path / "logs/c*.log")])) as arms:
+        assert [run.file.name for run in arms.baseline] == ["y.txt", "x.txt"]
+        assert [run.file.name for run in arms.candidate] == ["c1.log", "c2.log"]
+        records = archive(arms, Store(tmp_path / "out"))
+    record = compare_pair(records, case="logs", aa=False)
+    assert [len(arm.runs) for arm in (record.baseline, record.candidate)] == [2, 2]
+    assert {curve.arm for curve in record.curves} == {record.baseline.name, record.candidate.name}
+
+
+@pytest.mark.parametrize("place", ["logs/none*.log", "logs/empty", "logs/texts"])
+def test_a_place_without_a_log_is_named(place: str, write: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "logs/empty").mkdir(parents=True)
+    good = write("a.txt")
+    write("texts/readme.md", "no log")
+    with (
+        pytest.raises(LogFormatError, match=place.rpartition("/")[2].replace("*", r"\*")),
+        open_arms(([str(good)], [str(tmp_path / place)])),
+    ):
+        pass
+
+
+def more_tokens(text: str) -> str:
+    return text.replace("65536", "131072")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ((timed(1), more_tokens(timed(2))), "they have different tokens per step (65536 and 131072)"),
+        ((timed(1), " iteration        1/      20 | consumed samples:           16 | elapsed time per iteration (ms): "
+          "4493.2 | lm loss: 9.0E+00 |\n"), "they have different trainers (maxtext and megatron)"),
+        ((timed(1), timed(1)), "are the same log, and count as one run"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_runs_of_one_arm(texts: tuple[str, str], words: str, write: Callable[..., Path]) -> None:
+    mixed = [str(write(f"a{n}.txt", text)) for n, text in enumerate(texts)]
+    with pytest.raises(LogFormatError) as caught, open_arms((mixed, [str(write("b.txt", timed(9)))])):
+        pass
+    assert str(caught.value).startswith(f"{mixed[0]} and {mixed[1]}: ")
+    assert words in str(caught.value)
+
+
+def test_one_file_on_both_sides_needs_aa(write: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(write("a.txt"))
+    assert call(["ingest", path, path]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "holds 1 run, a comparison needs two" in shown
+    assert "--aa" in shown
+    with open_arms(([path], [path]), aa=True) as arms:
+        assert arms.names == ("baseline", "candidate")
+
+
+def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> None:
+    sides = [[str(write(f"{arm}-{n}.txt", timed(n, 8.0))) for n in range(50)] for arm in ("a", "b")]
+    with open_arms((sides[0], sides[1])) as arms:
+        records = archive(arms, Store(tmp_path / "out"))
+    assert arms.names == ("a", "b")
+    assert len(compare_pair(records, case="logs", aa=False).baseline.runs) == 50
+
+
+def test_what_to_type_for_more_runs_names_the_logs(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a 1.log"), write("b 1.log", timed(5))]
+    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
+    asked = [row.model_copy(update={"runs_wanted": 3 if row.metric == "step_time_s" else None}) for row in record.rows]
+    given = Given(baseline=(str(paths[0]),), candidate=(str(paths[1]),))
+    options = options_of("03_dropout", "lab", "other-draws")
+    assert suggest_next(record.model_copy(update={"rows": tuple(asked), "findings": ()}), given, options) == (
+        f"maxview ingest --baseline '{paths[0]}' LOG2 LOG3 --candidate '{paths[1]}' LOG2 LOG3 --case 03_dropout "
+        "--target lab --tolerances other-draws"
+    )
+    page = Given(baseline=("page.txt",), candidate=("page.txt",))
+    assert page.words() == ["page.txt"]
+    assert page.words(["LOG2"]) == ["--baseline", "page.txt", "LOG2", "--candidate", "page.txt", "LOG2"]
+
+
+def test_an_unknown_set_of_tolerances_is_refused(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["ingest", str(write("a.txt")), str(write("b.txt")), "--tolerances", "other-draw"]) == 2
+    assert "did you mean 'other-draws'?" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02\xff" * 100, b"nothing to see here\n" * 10])
@@ -169,9 +291,9 @@ def test_a_changed_log_is_another_run(write: Callable[..., Path], tmp_path: Path
 @pytest.mark.parametrize("name", ["feat/../../../x", "a b;rm -rf", "日本", "." * 80, "-" * 300])
 def test_no_name_leads_out_of_the_archive(name: str, write: Callable[..., Path], tmp_path: Path) -> None:
     pair = read_pair([write("a.txt"), write("b.txt")])
-    strange = pair.readings[0].model_copy(update={"name": name})
+    strange = pair.baseline[0].model_copy(update={"reading": pair.readings[0].model_copy(update={"name": name})})
     out = tmp_path / "out"
-    records = archive(pair.model_copy(update={"readings": (strange, pair.readings[1])}), Store(out))
+    records = archive(pair.model_copy(update={"baseline": (strange,), "names": (name, "b")}), Store(out))
     assert Path(records[0].log).resolve().parent.parent == (out / "runs").resolve()
     assert records[0].arm == name
 

@@ -75,11 +75,13 @@ def step_time(record: ComparisonRecord) -> MetricDiff:
 def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ingest) -> None:
     record = ingest(1.0, 1.02, target=None)
     logs = [record.baseline.logs[0], record.candidate.logs[0]]
-    assert record.next_command == shlex.join(["maxview", "ingest", *logs, "--target", "NAME"])
+    more = [["--baseline", logs[0], *words, "--candidate", logs[1], *words] for words in (["LOG2", "LOG3"], ["LOG..."])]
+    assert record.next_command == shlex.join(["maxview", "ingest", *more[0]])
     row = step_time(record)
     assert row.verdict == "unknown"
     assert "run-to-run noise is not known; run 2 more of each" in row.reason
-    assert row.reason.endswith("comes from the history of it (--target NAME)")
+    assert f"give the logs of further runs: {shlex.join(['maxview', 'ingest', *more[1]])}" in row.reason
+    assert "--target NAME" in row.reason
     assert "--repeats" not in row.reason  # logs cannot be asked for more runs
 
 
@@ -87,7 +89,7 @@ def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> 
     ingest(1.0, 1.0)  # two settings, for all that anybody knows
     row = step_time(ingest(1.0, 1.02))
     assert (row.verdict, row.effect) == ("unknown", None)
-    assert "maxview ingest LOG LOG --aa --target lab with pairs of logs of one commit, 4 pairs or more" in row.reason
+    assert "or let the history of lab know 4 pairs of equal runs: --aa --target lab" in row.reason
 
 
 def test_earlier_controls_of_the_place_supply_the_noise(ingest: Ingest, store: Store) -> None:
@@ -100,7 +102,7 @@ def test_earlier_controls_of_the_place_supply_the_noise(ingest: Ingest, store: S
     slower = step_time(ingest(1.0, 1.3))
     assert slower.verdict == "unknown"  # one pair cannot tell a change from a machine that changed
     assert "more than equal runs have differed by" in slower.reason
-    assert slower.reason.endswith("or compare logs of further runs")
+    assert "or give the logs of further runs: maxview ingest --baseline" in slower.reason
 
 
 def test_other_places_and_other_runs_tell_nothing(ingest: Ingest) -> None:

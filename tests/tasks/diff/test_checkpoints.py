@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records import ComparisonRecord, Coverage, MetricDiff, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Judge = Callable[..., MetricDiff]
@@ -136,3 +136,33 @@ def test_a_dead_arm_is_not_blamed_for_what_it_did_not_save(
     row = row_of(compare(make_run("linen", reading=announce(BOTH), record=prove(BOTH)), dead), "checkpoints")
     assert (row.candidate_text, row.verdict) == ("1 of 1 verified", "unknown")
     assert row.reason == "nnx · c0ffee died before its last checkpoint"
+
+
+WHOLE = {"step_lines_seen": 6, "step_lines_parsed": 6, "complete": True}
+
+
+@pytest.mark.parametrize(
+    ("first", "coverage", "saved", "verdict"),
+    [
+        (0, WHOLE, {0: True}, "regressed"),
+        (0, WHOLE | {"complete": False, "truncated": True}, {0: True}, "unknown"),  # the end is missing
+        (0, WHOLE | {"gaps": ((3, 4),)}, {0: True}, "unknown"),
+        (0, WHOLE | {"gaps": ((3, 4),)}, {0: True, 5: False}, "unknown"),  # its commit may be in the gap
+        (0, WHOLE, {0: True, 5: False}, "regressed"),
+        (2, WHOLE, {5: True}, "unknown"),  # the beginning is missing
+        (0, WHOLE, {5: True}, "regressed"),
+    ],
+)
+def test_what_a_cut_log_lacks_is_unknown(
+    first: int,
+    coverage: dict[str, Any],
+    saved: dict[int, bool],
+    verdict: str,
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+) -> None:
+    right = make_run("nnx", first=first, reading=announce(saved) | {"coverage": Coverage(**coverage)})
+    row = row_of(compare(make_run("linen", reading=announce(BOTH)), right), "checkpoints")
+    assert row.verdict == verdict

@@ -168,7 +168,7 @@ def test_other_work_is_not_comparable(
     [
         ({"versions": {"jax": "9", "flax": "0.12.11"}}, "package-version", "versions of flax (0.12.12 and 0.12.11)"),
         ({"versions": {"jax": "9"}}, "package-version", "versions of flax (0.12.12 and None)"),
-        ({"environment": {"JAX_PLATFORMS": "tpu"}}, "environment-variable", "values of JAX_PLATFORMS (cpu and tpu)"),
+        ({"environment": {"JAX_PLATFORMS": "tpu"}}, "environment-variable", "JAX_PLATFORMS differs (cpu and tpu)"),
         ({"config": {"steps": 9, "pure_nnx": True}}, "config", "steps differs (6 and 9), and was not meant to"),
     ],
 )
@@ -388,16 +388,18 @@ def test_what_was_not_read_is_told(
 
 
 @pytest.mark.parametrize(
-    ("fate", "words"),
+    ("fate", "kind", "words"),
     [
-        ("cut_off", "is cut off"),
-        ("finished", "shows every planned step, but not how the run ended"),
-        ("unknown", "does not show how the run ended"),
+        ("cut_off", "incomplete-log", "is cut off"),
+        ("finished", "no-exit-code", "shows every planned step, but not how the run ended"),
+        ("unknown", "incomplete-log", "does not show how the run ended"),
     ],
 )
-def test_a_log_without_an_exit_code_says_what_it_can(fate: str, words: str, make_run: MakeRun, find: Find) -> None:
+def test_a_log_without_an_exit_code_says_what_it_can(
+    fate: str, kind: str, words: str, make_run: MakeRun, find: Find
+) -> None:
     reading = {"coverage": COMPLETE.model_copy(update={"complete": False}), "exit_code": None, "fate": fate}
-    assert words in find(make_run("linen"), make_run("nnx", reading=reading))["incomplete-log"].message
+    assert words in find(make_run("linen"), make_run("nnx", reading=reading))[kind].message
 
 
 def test_what_was_not_read_of_a_repeat_leads_to_its_log(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:

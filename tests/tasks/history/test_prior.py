@@ -10,7 +10,7 @@ import pytest
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.history import append_comparison
-from tasks.history.prior import equal_differences, noise_priors, read_priors
+from tasks.history.prior import equal_differences, past_noise, read_past
 from tasks.history.rows import HISTORY_SCHEMA
 from tasks.history.table import read_runs
 from tasks.records import ComparisonRecord
@@ -37,7 +37,7 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def differences(rows: list[dict[str, Any]], case: str | None = "01_base", **more: Any) -> list[float]:
-    return sorted(pair.size for pair in equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
+    return sorted(equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
 
 
 def test_neighbouring_runs_of_one_commit_are_equal() -> None:
@@ -67,17 +67,6 @@ def test_the_runs_that_are_judged_do_not_judge_themselves() -> None:
     assert differences(rows, but=["run-0", "run-2"]) == []
 
 
-def test_the_unrest_of_a_pair_is_that_of_both_runs_by_the_same_clock() -> None:
-    rows = [row(0, 1.0), row(1, 1.0), row(2, 1.0)]
-    rows += [row(0, np.exp(0.03), metric="step_time_s"), row(1, np.exp(0.04), metric="step_time_s")]
-    rows += [row(1, 5.0, metric="step_cpu_time_s")]
-    first, second = equal_differences(table(rows), target="cpu", metric=QUICK, case=None)
-    assert first.unrest == pytest.approx(((0.03**2 + 0.04**2) / 2) ** 0.5)
-    assert second.unrest is None  # nobody knows the third run's middle steps
-    (of_the_middle,) = equal_differences(table(rows), target="cpu", metric="step_time_s", case=None)
-    assert (of_the_middle.size, of_the_middle.unrest) == (pytest.approx(0.01), first.unrest)
-
-
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 0.0, -1.0])
 def test_what_is_no_time_tells_nothing(value: float | None) -> None:
     assert differences([row(0, 1.0), row(1, value), row(2, 1.0)]) == pytest.approx([0.0])
@@ -87,34 +76,36 @@ def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
     rng = np.random.default_rng(1)
     rows = [row(i, float(np.exp(rng.normal(0, 0.01))), case="03_dropout") for i in range(60)]
     rows += [row(100 + i, 1.0) for i in range(3)]
-    (prior,) = noise_priors(table(rows), target="cpu", case="01_base").values()
-    assert prior.source == "history of cpu"
-    assert prior.scale == pytest.approx(0.01 * 2**0.5, rel=0.3)
-    own = noise_priors(table(rows), target="cpu", case="03_dropout")[QUICK]
-    assert own.source == "history of 03_dropout on cpu"
-    assert own.pairs == 59
+    (past,) = past_noise(table(rows), target="cpu", case="01_base").values()
+    assert (past.source, len(past.differences)) == ("history of cpu", 59 + 2)
+    own = past_noise(table(rows), target="cpu", case="03_dropout")[QUICK]
+    assert (own.source, len(own.differences)) == ("history of 03_dropout on cpu", 59)
+    # other cases say less of this one: twice as many are asked of them
+    few = [row(i, 1.0 + i, case="03_dropout") for i in range(6)]
+    assert set(past_noise(table(few), target="cpu", case="03_dropout")) == {QUICK}
+    assert past_noise(table(few), target="cpu", case="01_base") == {}
 
 
-def test_no_history_is_no_prior() -> None:
-    assert noise_priors(table([]), target="cpu", case="01_base") == {}
+def test_no_history_knows_nothing() -> None:
+    assert past_noise(table([]), target="cpu", case="01_base") == {}
 
 
 def test_what_was_compared_before_judges_the_next_comparison(store: Store, night: Night) -> None:
     for day in range(1, 7):  # six nights of equal runs of one commit, which differ by up to 2 %
         append_comparison(night(day, seconds=0.1 + 0.001 * (day % 3), repeats=2), store)
-    later = night(9, seconds=0.1, candidate_s=0.15, repeats=1)
+    later = night(9, seconds=0.1, candidate_s=0.12, repeats=1)
     runs = read_runs(later, store)
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs))
-    priors = read_priors(case, store)
-    assert set(priors) == {"step_time_s", "step_time_quick_s"}
-    # one pair has an effect with an interval now; without the history it has none
-    (known,) = [row for row in compare_case(case, priors=priors).rows if row.metric == "step_time_s"]
+    past = read_past(case, store)
+    assert set(past) == {"step_time_s", "step_time_quick_s"}
+    (known,) = [row for row in compare_case(case, past=past).rows if row.metric == "step_time_s"]
     (alone,) = [row for row in compare_case(case).rows if row.metric == "step_time_s"]
-    assert (known.verdict, alone.verdict) == ("unknown", "unknown")  # of less than three runs of each
-    assert known.reason.startswith("quick steps +50.0 % (")
-    assert known.effect == pytest.approx(0.5)
+    # what is stated of a CPU is 10 %, the history of this one knows 2 % at most
+    assert (known.verdict, alone.verdict) == ("regressed", "unknown")
+    assert known.effect == alone.effect == pytest.approx(0.2)
     assert known.effect_low is not None
-    assert known.effect_low > 0.3
-    assert alone.effect is None
+    assert known.effect_low > 0.1
+    assert "pairs of the history of " in known.reason
+    assert "pairs" not in alone.reason
     append_comparison(later, store)
-    assert read_priors(case, store) == priors  # the runs that are judged do not count
+    assert read_past(case, store) == past  # the runs that are judged do not count

@@ -1,0 +1,127 @@
+"""Turns what two runs were set to into what differs: less what is each run's own, and apart from what cannot matter."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from configs.findings import FindingKind
+from configs.inert import load_inert
+from configs.schema import Frozen
+from tasks.records import RunRecord
+
+FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+# the keys that say which implementation trains: of course they differ between Linen and NNX
+IMPLEMENTATION_KEYS = frozenset({"pure_nnx", "enable_nnx", "pure_nnx_decoder"})
+# keys of MaxText, of ours and of Megatron, by what they decide
+KEYS: tuple[tuple[FindingKind, re.Pattern[str]], ...] = (
+    ("seed", re.compile(r"seed")),
+    ("data", re.compile(r"^(data|dataset|eval_dataset|train_data|hf|grain|tfds|tokenizer|c4_mlperf)(_|$)|_split$|"
+                        r"^(split|packing|vocab_file|merge_file|mock_data|num_epoch)$")),
+    ("xla-flags", re.compile(r"xla_flags|libtpu_init_args|^xla_", re.IGNORECASE)),
+)  # fmt: skip
+LEFT_OUT = "…"  # stands for what is the run's own
+
+
+class Difference(Frozen):
+    """A setting in which two runs differ: what each has, and what kind of finding that is."""
+
+    name: str
+    values: tuple[str, str]
+    kind: FindingKind
+    why: str = ""  # it cannot matter
+
+
+def kind_of(key: str) -> FindingKind:
+    """What a config key decides, by its name."""
+    return next((kind for kind, pattern in KEYS if pattern.search(key)), "config")
+
+
+def config_of(run: RunRecord) -> dict[str, str]:
+    """The config of a run: of its plan, and what only its log prints of it."""
+    planned = run.plan.config if run.plan else {}
+    return dict(run.reading.config) | {key: str(value) for key, value in planned.items()}
+
+
+def own_config(run: RunRecord) -> dict[str, str]:
+    """The config without what is the run's own: two runs of one request have equal ones."""
+    return _without_own(config_of(run), run)
+
+
+def differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
+    """Every setting in which two runs differ."""
+    yield from config_differences(left, right)
+    yield from variable_differences(left, right)
+
+
+def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = False) -> Iterator[Difference]:
+    """What differs of the keys that both runs have; `planned`: only of those that their plans hold."""
+    sides = own_config(left), own_config(right)
+    keys = sides[0].keys() & sides[1].keys()
+    if planned:
+        keys &= {key for run in (left, right) if run.plan for key in run.plan.config}
+    for key in sorted(keys):
+        yield from _compare(key, (sides[0][key], sides[1][key]), sides)
+
+
+def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
+    """What differs of the variables that the launcher sets, the flags in some of them together."""
+    if left.plan is None or right.plan is None:
+        return
+    sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)
+    flags = [" ".join(side.get(name, "") for name in FLAG_VARIABLES) for side in sides]
+    yield from _compare(FLAG_VARIABLES[0], (flags[0], flags[1]), sides)
+    for name in sorted((sides[0].keys() | sides[1].keys()) - set(FLAG_VARIABLES)):
+        for found in _compare(name, (str(sides[0].get(name)), str(sides[1].get(name))), sides):
+            yield found if found.why else found.model_copy(update={"kind": "environment-variable"})
+
+
+def _compare(name: str, values: tuple[str, str], sides: tuple[Mapping[str, str], ...]) -> Iterator[Difference]:
+    if values[0] == values[1]:
+        return
+    inert, kind = load_inert(), kind_of(name)
+    if kind != "xla-flags":
+        why = inert.why(name, *sides)
+        yield Difference(name=name, values=values, kind="inert" if why else kind, why=why or "")
+        return
+    flags = [set(value.split()) for value in values]
+    reasons = {flag: inert.why(flag.strip("-'\"").partition("=")[0]) for flag in flags[0] ^ flags[1]}
+    for only in (False, True):  # those that cannot matter by themselves
+        alone = [
+            " ".join(sorted(f for f in side if f in reasons and (reasons[f] is not None) == only)) for side in flags
+        ]
+        if any(alone):
+            why = next((reason for reason in reasons.values() if reason), "") if only else ""
+            shown = (alone[0] or "none", alone[1] or "none")
+            yield Difference(name=name, values=shown, kind="inert" if only else kind, why=why)
+
+
+def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
+    """The settings without the run's own names, folders, ports and hosts, and without these within other values."""
+    inert = load_inert()
+    own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
+    words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)
+    pattern = re.compile("|".join(rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])" for text in words) or r"(?!)")
+    left = {}
+    for name, text in values.items():
+        if inert.is_own(name):
+            continue
+        # a key that just says what the run is called after (quantization: int8) is no name of the run's
+        keep = inert.is_input(name) or kind_of(name) in ("data", "seed") or (text in own and "/" not in text)
+        left[name] = text if keep else pattern.sub(LEFT_OUT, text)
+    return left
+
+
+def _own_words(run: RunRecord) -> set[str]:
+    inert, config = load_inert(), config_of(run)
+    words = {text.rstrip("/") for key, text in config.items() if inert.is_own(key)}
+    name, base = config.get("run_name", ""), config.get("base_output_directory", "").rstrip("/")
+    words |= {f"{base}/{name}"} if name and base else set()
+    if run.plan is not None:
+        words |= {run.plan.run_name, run.plan.directory, str(Path(run.plan.directory).parent)}
+        words |= {run.plan.checkout} if run.plan.checkout else set()
+    return words
+
+
+def _is_telling(text: str) -> bool:
+    """Whether a text is found elsewhere only because it is meant: no number, no switch, no single letter."""
+    return len(text) > 1 and not re.fullmatch(r"[\d.]+|(?i:true|false|none|null)|\W+", text)

@@ -1,0 +1,260 @@
+"""Reads logs that exist, or a saved page that holds both, into the runs of two arms; refuses what is no comparison."""
+
+import glob
+import hashlib
+import os.path
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from configs.schema import Frozen
+from tasks.records import LogReading, RunReading
+from tasks.scrape import LogFormatError, scrape
+from tasks.scrape.buckets import SCHEME, list_logs, on_this_machine
+
+SIDES = ("baseline", "candidate")
+HOW = "maxview ingest --baseline LOG… --candidate LOG…"
+WILD = re.compile(r"[*?\[]")
+# XPK's pods: workload, slice-job, slice, worker, and five letters
+FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
+_NUMBER_AT_END = re.compile(r"[\W_]*(?:(?<![a-z])(?:r|run|rep|repeat|log))?[\W_]*\d*\Z", re.IGNORECASE)
+
+
+class LoggedRun(Frozen):
+    """One run: the file it was read from, and whose log in it that is where the file holds several."""
+
+    file: Path
+    digest: str
+    reading: RunReading
+    pod: str | None = None
+    case: str | None = None  # as a page names it
+
+
+class LoggedArms(Frozen):
+    """The runs of two arms, each in the order they ran."""
+
+    names: tuple[str, str]
+    baseline: tuple[LoggedRun, ...]
+    candidate: tuple[LoggedRun, ...]
+
+    @property
+    def readings(self) -> tuple[RunReading, ...]:
+        """What all logs say, the baseline's first."""
+        return tuple(run.reading for run in (*self.baseline, *self.candidate))
+
+    @property
+    def case(self) -> str | None:
+        """The case, if a page names it."""
+        return next((run.case for run in (*self.baseline, *self.candidate) if run.case), None)
+
+
+def sort_words(
+    logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """What was typed, by side. Raises LogFormatError with what to type instead."""
+    if logs and (baseline or candidate):
+        raise LogFormatError(f"{logs[0]}: say of every log which side it is of: {HOW}")
+    if len(logs) == 1:
+        return logs, logs
+    if len(logs) == 2:
+        return logs[:1], logs[1:]
+    if logs or not (baseline or candidate):
+        raise LogFormatError(f"expected one page or two logs, got {len(logs)} files; several runs of each: {HOW}")
+    for side, given in zip(SIDES, (baseline, candidate), strict=True):
+        if not given:
+            raise LogFormatError(f"there is no log of the {side}: {HOW}")
+    return baseline, candidate
+
+
+@contextmanager
+def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -> Iterator[LoggedArms]:
+    """The runs of both sides out of files, folders, patterns and gs:// addresses; copies go with the block.
+
+    aa: one log may stand for both sides. Raises LogFormatError.
+    """
+    found = [[item for word in words for item in _find(word)] for words in sides]
+    places = list(dict.fromkeys(place for side in found for place, _ in side))
+    with on_this_machine(places) as paths:
+        here = dict(zip(places, paths, strict=True))
+        arms = read_arms(*([(here[place], named) for place, named in side] for side in found))
+        if not aa:
+            check_apart(arms)
+        yield arms
+
+
+def read_pair(logs: Sequence[Path]) -> LoggedArms:
+    """Two logs, baseline first, or one page with both. Raises LogFormatError with what to type instead."""
+    left, right = sort_words([str(log) for log in logs], (), ())
+    arms = read_arms([(Path(log), True) for log in left], [(Path(log), True) for log in right])
+    if len(logs) == 1:
+        check_apart(arms)
+    return arms
+
+
+def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
+    """The runs in the files of each side; one that nobody named, out of a folder, may be no log.
+
+    Raises LogFormatError.
+    """
+    known: dict[Path, LogReading] = {}
+    shared = dict(baseline).keys() & dict(candidate).keys()
+    sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
+    for side in sides:
+        _check_alike(side)
+    names = name_arms(sides)
+    left, right = (_named(_ordered(side), name) for side, name in zip(sides, names, strict=True))
+    return LoggedArms(names=names, baseline=tuple(left), candidate=tuple(right))
+
+
+def _find(word: str) -> list[tuple[str, bool]]:
+    """(place, whether it was named itself) of the logs behind a word."""
+    if word.startswith(SCHEME):
+        if wild := WILD.search(word):
+            below = list_logs(word[: word.rindex("/", 0, wild.start()) + 1])
+            return [(place, False) for place in below if fnmatchcase(place, word)] or _nothing(word)
+        found = list_logs(word)
+        return [(place, found == [word]) for place in found]
+    path = Path(word)
+    if os.path.isdir(word):  # False too for what no path can be
+        return [(str(file), False) for file in sorted(path.rglob("*")) if file.is_file()] or _nothing(word)
+    if WILD.search(word) and not os.path.exists(word):
+        return [(name, False) for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()] or _nothing(
+            word
+        )
+    return [(word, True)]
+
+
+def _nothing(word: str) -> list[tuple[str, bool]]:
+    raise LogFormatError(f"{word}: there is no file in it; check the path")
+
+
+def _read_side(
+    files: Sequence[tuple[Path, bool]], side: int, known: dict[Path, LogReading], shared: Set[Path]
+) -> list[LoggedRun]:
+    runs, refused = [], None
+    for path, named in dict(files).items():
+        try:
+            known[path] = reading = known.get(path) or scrape(path)
+            runs.append(_run_of(reading, path, side, holds_both=path in shared))
+        except LogFormatError as error:
+            if named:
+                raise
+            refused = error  # beside the logs lie checkpoints, records, configs
+    if not runs:
+        folder = os.path.commonpath([path.parent for path, _ in files])
+        raise LogFormatError(f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}; {refused}")
+    return runs
+
+
+def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> LoggedRun:
+    if len(reading.runs) == 1:
+        run = reading.runs[0]
+    elif len(reading.runs) == 2 and (holds_both or reading.page is not None):
+        run = reading.runs[side]
+    else:
+        run = choose_process(reading, path)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()[:10]
+    pod = run.name if len(reading.runs) > 1 and reading.page is None else None
+    return LoggedRun(file=path, digest=digest, reading=run, pod=pod, case=(reading.page or {}).get("case"))
+
+
+def choose_process(reading: LogReading, path: Path) -> RunReading:
+    """Of the pods of one job, whose logs one file holds, the one that is process 0: it alone tells of commits.
+
+    Raises LogFormatError if the runs are others, or if it is not clear which that is.
+    """
+    runs = reading.runs
+    if reading.page is not None:
+        raise LogFormatError(f"{path}: is a page with {len(runs)} runs; give one with two, or files with one run each")
+    first = [run for run in runs if run.environment.process_index == 0] or [
+        run for run in runs if FIRST_POD.search(run.name)
+    ]
+    if len(first) != 1:
+        names = ", ".join(run.name for run in runs)
+        raise LogFormatError(
+            f"{path}: holds {len(runs)} runs ({names}), and {'more than one' if first else 'none'} of them is process "
+            "0 of its job; give a file with the log of one (kubectl logs POD > run.log, or an export filtered by "
+            "resource.labels.pod_name)"
+        )
+    return first[0]
+
+
+def check_apart(arms: LoggedArms) -> None:
+    """No file holds one run for both sides. Raises LogFormatError."""
+    for run in arms.candidate:
+        for other in arms.baseline:
+            if run.file == other.file and _identity(run) == _identity(other):
+                raise LogFormatError(
+                    f"{run.file}: holds 1 run, a comparison needs two: give a second log (maxview ingest {run.file} "
+                    "OTHER), or a saved MaxView page with both; --aa compares one commit with itself, best in two runs"
+                )
+
+
+def _identity(run: LoggedRun) -> tuple[str, tuple[int, int], str | None]:
+    return run.digest, run.reading.span, run.pod
+
+
+def _check_alike(side: Sequence[LoggedRun]) -> None:
+    """The runs of one arm are different runs of one case by one trainer, as far as their logs say."""
+    seen: dict[tuple[str, tuple[int, int], str | None], Path] = {}
+    for run in side:
+        if _identity(run) in seen:
+            raise LogFormatError(
+                f"{seen[_identity(run)]} and {run.file}: are the same log, and count as one run; give one"
+            )
+        seen[_identity(run)] = run.file
+    for what, read in (
+        ("trainers", lambda run: run.reading.format),
+        ("cases", lambda run: run.case),
+        ("numbers of parameters", lambda run: run.reading.parameters.printed),
+        ("work per step (TFLOPs)", lambda run: run.reading.flops.total_tflops),
+        ("tokens per step", lambda run: _first_tokens(run.reading)),
+    ):
+        known = [(run.file, value) for run in side if (value := read(run)) is not None]
+        other = next((pair for pair in known if pair[1] != known[0][1]), None)
+        if other is not None:
+            raise LogFormatError(
+                f"{known[0][0]} and {other[0]}: cannot be runs of one arm, they have different {what} ({known[0][1]} "
+                f"and {other[1]}); give the logs of one case on each side"
+            )
+
+
+def _first_tokens(reading: RunReading) -> int | None:
+    return None if reading.steps.is_empty() else reading.steps["total_weights"][0]
+
+
+def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
+    """In the order they began, where every log says when; the first of each side are neighbours, and so on."""
+    starts = [run.reading.started for run in side]
+    return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
+
+
+def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
+    """What the runs of each arm have in common in their names, else in those of their files or folders."""
+    for names in (
+        [[run.reading.name for run in side] for side in sides],
+        [[run.file.stem for run in side] for side in sides],
+        [[run.file.absolute().parent.name for run in side] for side in sides],
+    ):
+        left, right = (_common(side) for side in names)
+        if left and right and left != right:
+            return left, right
+    return SIDES
+
+
+def _common(names: Sequence[str]) -> str:
+    return names[0] if len(set(names)) == 1 else _NUMBER_AT_END.sub("", os.path.commonprefix(names))  # noqa: RUF071 - letters are meant
+
+
+def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
+    """One run is called as its arm; several keep what tells them apart."""
+    names = [run.reading.name for run in side]
+    if len(side) == 1 or len(set(names)) < len(side):
+        names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]
+    return [
+        run.model_copy(update={"reading": run.reading.model_copy(update={"name": name})})
+        for run, name in zip(side, names, strict=True)
+    ]
