@@ -32,6 +32,10 @@ def config_problems(config: TrainConfig) -> list[str]:
     left = [key for key in MESH_KEYS.values() if getattr(config, key) == -1]
     if len(left) > 1:
         problems.append(f"only one of {' and '.join(left)} may be -1 (= all devices that are left)")
+    if config.resume_after_step >= config.steps - 1:
+        problems.append("resume_after_step must be less than steps - 1 (else nothing is left to do after it)")
+    if config.resume_after_step >= 0 and not config.enable_checkpointing:
+        problems.append("resume_after_step needs enable_checkpointing: true (it resumes from a checkpoint)")
     return problems
 
 

@@ -57,7 +57,7 @@ class TrainConfig(Frozen):
     rope_max_timescale: Positive
     scan_layers: bool
     param_scan_axis: Annotated[int, Field(ge=0, le=1)]
-    remat_policy: Literal["full", "minimal", "none"]
+    remat_policy: Literal["full", "minimal", "save_dot_except_mlp", "qkv_proj_offloaded", "none"]
     attention_type: Literal["global"]
     attention: Literal["dot_product"]
     enable_dropout: bool
@@ -68,7 +68,7 @@ class TrainConfig(Frozen):
     weight_dtype: Literal["float32", "bfloat16"]
     matmul_precision: Literal["default", "high", "highest"]
 
-    quantization: Literal[""]
+    quantization: Literal["", "int8"]
 
     # the data
     dataset_type: Literal["synthetic"]
@@ -87,12 +87,19 @@ class TrainConfig(Frozen):
     adam_eps_root: NotNegative
     adam_weight_decay: NotNegative
     gradient_clipping_threshold: NotNegative
+    gradient_accumulation_steps: Positive
+    optimizer_memory_host_offload: bool
+
+    # evaluation
+    eval_interval: PositiveOrAll
+    eval_steps: Positive
 
     # random numbers
     init_weights_seed: Seed
     data_shuffle_seed: Seed
 
     # devices
+    shardy: bool
     ici_data_parallelism: PositiveOrAll
     ici_fsdp_parallelism: PositiveOrAll
     ici_context_parallelism: PositiveOrAll
@@ -102,6 +109,7 @@ class TrainConfig(Frozen):
     enable_checkpointing: bool
     async_checkpointing: bool
     checkpoint_period: Positive
+    resume_after_step: Annotated[int, Field(ge=-1, lt=2**63)]
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:

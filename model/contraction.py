@@ -5,6 +5,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import qwix
 
 type Product = Callable[[str, jax.Array, jax.Array], jax.Array]  # (equation, left, right)
 
@@ -45,5 +46,16 @@ def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.einsum(equation, left, right)
 
 
+def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
+    """The product of both operands rounded to int8, each scaled by its largest value along what is summed over."""
+    inputs, out = equation.split("->")
+    rounded = [
+        qwix.quantize(operand, jnp.int8, channelwise_axes=tuple(i for i, letter in enumerate(term) if letter in out))
+        for operand, term in zip((left, right), inputs.split(","), strict=True)
+    ]
+    product: jax.Array = qwix.einsum(equation, *rounded)
+    return product.astype(left.dtype)
+
+
 # By the value of `quantization`.
-PRODUCTS: dict[str, Product] = {"": plain}
+PRODUCTS: dict[str, Product] = {"": plain, "int8": int8}

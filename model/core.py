@@ -2,10 +2,11 @@
 
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from configs.schema import TrainConfig
 
@@ -140,11 +141,24 @@ def layer_groups(config: TrainConfig) -> list[LayerGroup]:
     return [LayerGroup("layers", 0, config.base_num_decoder_layers, "dense")]
 
 
-# What `jax.checkpoint` may keep of a layer, by the value of `remat_policy`: `full` recomputes everything, `minimal` all
-# but the matmuls.
+def name_result(x: jax.Array, name: str) -> jax.Array:
+    """`x`, under a name by which a remat policy may keep it."""
+    return cast(jax.Array, checkpoint_name(x, name))
+
+
+QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # what the decoders call these results
+
+# What `jax.checkpoint` may keep of a layer, by the value of `remat_policy`; `full` keeps nothing.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
     "full": None,
-    "minimal": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "minimal": jax.checkpoint_policies.save_only_these_names(*QKV, OUT, "mlpwi_0", "mlpwi_1", "mlpwo"),
+    "save_dot_except_mlp": jax.checkpoint_policies.save_only_these_names(*QKV, OUT),
+    "qkv_proj_offloaded": jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=list(QKV),
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
 }
 
 

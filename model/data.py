@@ -26,12 +26,12 @@ def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
 
 
 class Synthetic:
-    """The same batch for ever, each token equally likely. Every process draws all of it and keeps its part."""
+    """The same batch at every step, each token equally likely. Every process draws all of it and keeps its part."""
 
-    def __init__(self, config: TrainConfig, mesh: Mesh):
+    def __init__(self, config: TrainConfig, mesh: Mesh, *, evaluation: bool = False):
         declared = batch_shape(config, mesh)
         rows, length = declared.inputs.shape
-        rng = np.random.default_rng(config.data_shuffle_seed)
+        rng = np.random.default_rng([config.data_shuffle_seed, 1] if evaluation else config.data_shuffle_seed)
         tokens_BM = rng.integers(0, config.vocab_size, size=(rows, length + 1), dtype=np.int32)
         positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
         host = Batch(tokens_BM[:, :-1], tokens_BM[:, 1:], positions_BL, None, np.ones((rows, length), np.int32))
@@ -45,6 +45,6 @@ class Synthetic:
         return self.batch
 
 
-def make_source(config: TrainConfig, mesh: Mesh) -> DataSource:
-    """The data that `dataset_type` asks for."""
-    return Synthetic(config, mesh)
+def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
+    """The data that `dataset_type` asks for, to train on or to evaluate with."""
+    return Synthetic(config, mesh, evaluation=evaluation)

@@ -73,6 +73,7 @@ class Attention(nn.Module):
         def project(name: str, heads: int, axes: tuple[str, ...]) -> jax.Array:
             shape, init = (E, heads, K), INITIALIZERS[name]
             x_BLHK = Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, name=name)(x_BLE)
+            x_BLHK = core.name_result(x_BLHK, f"{name}_proj")
             return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
         query_BLHK = core.rotary(project("query", H, ("embed", "q_heads", "kv")), context)
@@ -80,7 +81,8 @@ class Attention(nn.Module):
         value_BLGK = project("value", G, kv_axes)
         attended_BLHK = CORES[cfg.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
         shape, axes, init = (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
-        return Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
+        out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
+        return core.name_result(out_BLE, core.OUT)
 
 
 class MLP(nn.Module):
@@ -96,13 +98,15 @@ class MLP(nn.Module):
 
         def widen(name: str) -> jax.Array:
             shape, axes, init = (E, F), ("embed", "mlp"), INITIALIZERS[name]
-            return Projection(cfg, product, "BLE,EF->BLF", shape, axes, init, name=name)(x_BLE)
+            wide_BLF = Projection(cfg, product, "BLE,EF->BLF", shape, axes, init, name=name)(x_BLE)
+            return core.name_result(wide_BLF, f"mlp{name}")
 
         hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = core.dropout(hidden_BLF, cfg, key, "mlp")
         shape, axes, init = (F, E), ("mlp", "embed"), INITIALIZERS["wo"]
-        return Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, name="wo")(hidden_BLF), {}
+        out_BLE = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, name="wo")(hidden_BLF)
+        return core.name_result(out_BLE, "mlpwo"), {}
 
 
 class DecoderLayer(nn.Module):

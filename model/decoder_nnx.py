@@ -80,15 +80,15 @@ class Attention(nnx.Module):
         self.out = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, rngs=rngs)
 
     def __call__(self, x_BLE: jax.Array, context: core.Context) -> jax.Array:
-        def project(projection: Projection) -> jax.Array:
-            x_BLHK = projection(x_BLE)
+        def project(name: str) -> jax.Array:
+            x_BLHK = core.name_result(getattr(self, name)(x_BLE), f"{name}_proj")
             return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
-        query_BLHK = core.rotary(project(self.query), context)
-        key_BLGK = core.rotary(project(self.key), context)
-        value_BLGK = project(self.value)
+        query_BLHK = core.rotary(project("query"), context)
+        key_BLGK = core.rotary(project("key"), context)
+        value_BLGK = project("value")
         attended_BLHK = CORES[self.config.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
-        return self.out(attended_BLHK)
+        return core.name_result(self.out(attended_BLHK), core.OUT)
 
 
 class MLP(nnx.Module):
@@ -107,10 +107,13 @@ class MLP(nnx.Module):
         self.wo = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, rngs=rngs)
 
     def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
-        hidden_BLF = jax.nn.silu(self.wi_0(x_BLE)) * self.wi_1(x_BLE)
+        def widen(name: str) -> jax.Array:
+            return core.name_result(getattr(self, name)(x_BLE), f"mlp{name}")
+
+        hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = core.dropout(hidden_BLF, self.config, key, "mlp")
-        return self.wo(hidden_BLF), {}
+        return core.name_result(self.wo(hidden_BLF), "mlpwo"), {}
 
 
 class DecoderLayer(nnx.Module):

@@ -19,7 +19,7 @@ class StepFlops:
 
 def tokens_per_device(config: TrainConfig) -> int:
     """Tokens that one device trains on in a step."""
-    return config.per_device_batch_size * config.max_target_length
+    return config.per_device_batch_size * config.gradient_accumulation_steps * config.max_target_length
 
 
 def step_flops(config: TrainConfig) -> StepFlops:

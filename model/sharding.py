@@ -70,4 +70,4 @@ def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) 
 
 def global_batch_size(config: TrainConfig, mesh: Mesh) -> int:
     """Sequences per step over all devices."""
-    return config.per_device_batch_size * mesh.size
+    return config.per_device_batch_size * config.gradient_accumulation_steps * mesh.size

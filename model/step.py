@@ -2,18 +2,24 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.schema import TrainConfig
+from model.batch import Batch
 from model.data import batch_shape
 from model.declaration import Declaration
 from model.dialect import Dialect
+from model.objective import Metrics
 from model.params import Tree, draw_params, flatten
 from model.sharding import mesh_spec
+
+HOST = "pinned_host"  # the kind of memory that waits beside the devices
 
 
 @dataclass(frozen=True)
@@ -44,8 +50,11 @@ def declare_state(config: TrainConfig, dialect: Dialect, mesh: Mesh) -> Declared
     everywhere = NamedSharding(mesh, PartitionSpec())
 
     def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        parameter = "params/" + next(names).rpartition("params/")[-1]
+        name = next(names)
+        parameter = "params/" + name.rpartition("params/")[-1]
         sharding = shardings.get(parameter, everywhere)
+        if config.optimizer_memory_host_offload and name.startswith("opt_state/") and parameter in shardings:
+            sharding = sharding.with_memory_kind(HOST)
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return DeclaredState(declared, dialect.from_tree(jax.tree.map(place, tree)))
@@ -71,15 +80,53 @@ def placements(declared: DeclaredState) -> Tree:
 def lower_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> jax.stages.Lowered:
     """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed."""
     everywhere = NamedSharding(mesh, PartitionSpec())
-    jitted = jax.jit(dialect.train_step, donate_argnums=0, out_shardings=(placements(declared), everywhere))
-    with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
+
+    def train_step(arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
+        return dialect.train_step(fetch(arrays, declared), batch)
+
+    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(placements(declared), everywhere))
+    with settings(config, mesh):
         return jitted.lower(declared.arrays, batch_shape(config, mesh))
+
+
+def fetch(arrays: Tree, declared: DeclaredState) -> Tree:
+    """The state with what waits in the host's memory brought to the devices."""
+
+    def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
+        if kind.sharding.memory_kind != HOST:
+            return array
+        return cast(jax.Array, jax.device_put(array, kind.sharding.with_memory_kind("device")))
+
+    return jax.tree.map(bring, arrays, declared.arrays)
+
+
+@contextmanager
+def settings(config: TrainConfig, mesh: Mesh) -> Iterator[None]:
+    """What holds while a program is lowered and compiled."""
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", config.shardy)
+    try:
+        with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
+            yield
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def compile_eval(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> jax.stages.Compiled:
+    """The evaluation of one batch; the state stays as it is."""
+
+    def eval_step(arrays: Tree, batch: Batch) -> Metrics:
+        return dialect.eval_step(arrays, batch)
+
+    with settings(config, mesh):
+        return jax.jit(eval_step).lower(declared.arrays, batch_shape(config, mesh)).compile()
 
 
 def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
     """Lower and compile the step once; the same executable is analysed, hashed and run."""
     lowered = lower_step(config, dialect, declared, mesh)
-    compiled = lowered.compile()
+    with settings(config, mesh):
+        compiled = lowered.compile()
     return Program(
         run=compiled,
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),

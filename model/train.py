@@ -22,6 +22,7 @@ from model.data import DataSource, make_source
 from model.dialect import Dialect, make_dialect, name_arrays, step_of
 from model.digest import digest
 from model.distributed import join_processes, leave_processes
+from model.evaluation import Evaluation, make_evaluation
 from model.flops import step_flops
 from model.metrics import MetricsFile, Number, to_number
 from model.params import Tree
@@ -34,6 +35,10 @@ from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
 class NonFiniteLoss(ArithmeticError):
     """The loss became nan or inf: nothing after it means anything."""
+
+
+class ResumeChanges(RuntimeError):
+    """A run that stopped and went on is not what it would have been."""
 
 
 class Clocks(NamedTuple):
@@ -97,7 +102,10 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         report.log_parameters(declared.parameters, mesh)
         report.log_compiled_memory(program.memory)
         report.log_parameter_count(declared.parameters)
-        run = Run(config, dialect, program, make_source(config, mesh), manager, metrics_file, stop)
+        evaluation = make_evaluation(config, dialect, declared, mesh)
+        run = Run(
+            config, dialect, declared, program, make_source(config, mesh), manager, metrics_file, stop, evaluation
+        )
         state = train_loop(run, state)
         done = step_of(dialect, state)
         if stop.arrived:
@@ -106,6 +114,9 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         record["state"] = {"step": done - 1, **digest(name_arrays(dialect, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
+    if config.resume_after_step >= 0:
+        del state
+        prove_resume(run, mesh, record)
     if continue_from is not None:
         del state  # a big model fits once
         record["cross_restore"] = cross_restore(config, dialect, declared, program, mesh, continue_from, stop)
@@ -152,11 +163,13 @@ class Run(NamedTuple):
 
     config: TrainConfig
     dialect: Dialect
+    declared: DeclaredState
     program: Program
     source: DataSource
     manager: Any
     metrics_file: MetricsFile
     stop: StopSignal
+    evaluation: Evaluation | None
 
 
 def train_loop(run: Run, state: Tree) -> Tree:
@@ -178,6 +191,10 @@ def train_loop(run: Run, state: Tree) -> Tree:
         if saved:
             run.metrics_file.publish()
         refuse_non_finite(config, step, metrics["loss"])
+        if run.evaluation is not None and done % config.eval_interval == 0:
+            run.evaluation.run(step, state)
+        if step == config.resume_after_step:
+            state = forget_and_restore(run, step, state)
     if run.stop.arrived and done > first:
         save(run, done - 1, state, force=True)
     return state
@@ -196,6 +213,29 @@ def tell_step(run: Run, step: int, metrics: dict[str, Number], took: Clocks) -> 
     # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
     times = {"step_time_s": took.wall_s} | ({"step_cpu_time_s": took.cpu_s} if run.config.hardware == "cpu" else {})
     run.metrics_file.write({"step": step, "loss": metrics["loss"], **metrics, **times})
+
+
+def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
+    """The state after `step`, out of its checkpoint."""
+    save(run, step, state, force=True)
+    run.manager.wait_until_finished()
+    jax.tree.map(lambda array: array.delete(), state)
+    logging.info("restoring from this run's directory step %d", step)
+    abstract = run.dialect.to_tree(run.declared.arrays)
+    return run.dialect.from_tree(checkpoint.restore(run.manager, step, abstract))
+
+
+def prove_resume(run: Run, mesh: Mesh, record: dict[str, Any]) -> None:
+    """Train again without a stop. Raises ResumeChanges unless every array ends with the same bits."""
+    state, source = init_state(run.config, run.dialect, run.declared, mesh), make_source(run.config, mesh)
+    for _ in range(run.config.steps):
+        state, _ = run.program.run(state, source.next())
+    whole, resumed = digest(name_arrays(run.dialect, state))["arrays"], record["state"]["arrays"]
+    different = sorted(path for path in whole if whole[path] != resumed[path])
+    told = f"stopped after step {run.config.resume_after_step}, restored and trained on"
+    if different:
+        raise ResumeChanges(f"{told}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
+    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", told, len(whole))
 
 
 def refuse_non_finite(config: TrainConfig, step: int, loss: Number) -> None:

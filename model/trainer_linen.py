@@ -8,9 +8,9 @@ from flax.training.train_state import TrainState
 
 from configs.schema import TrainConfig
 from model import decoder_linen
-from model.batch import Batch, total_weights
+from model.batch import Batch
 from model.declaration import Declaration, Declared
-from model.objective import Gradients, Metrics, accumulate, measure, objective, step_key
+from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
 from model.optimizer import make_clip, make_optimizer
 from model.params import Tree, path_of, unflatten
 
@@ -60,11 +60,11 @@ class Linen:
         )
         key = step_key(self.config, arrays.step)
 
-        def loss_of(params: Tree, part: Batch, share: jax.Array, key: jax.Array) -> tuple[jax.Array, Metrics]:
+        def loss_of(params: Tree, part: Batch, share: Share, key: jax.Array) -> tuple[jax.Array, Metrics]:
             output = state.apply_fn(params, part.inputs, part.positions, part.segment_ids, key)
             return objective(output, part, share)
 
-        def gradients_of(part: Batch, share: jax.Array, key: jax.Array) -> Gradients:
+        def gradients_of(part: Batch, share: Share, key: jax.Array) -> Gradients:
             gradient = jax.value_and_grad(loss_of, has_aux=True)
             return gradient(state.params, part, share, key)
 
@@ -77,7 +77,7 @@ class Linen:
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:
         """The losses of a batch, nothing dropped and nothing changed."""
         output: Any = self.module.apply(arrays.params, batch.inputs, batch.positions, batch.segment_ids, None)
-        return objective(output, batch, 1 / total_weights(batch))[1] | {"total_weights": total_weights(batch)}
+        return evaluate(output, batch)
 
     def to_tree(self, arrays: Arrays) -> dict[str, Tree]:
         """The state as its checkpoint holds it."""

@@ -8,9 +8,9 @@ from flax import nnx
 
 from configs.schema import TrainConfig
 from model import decoder_nnx
-from model.batch import Batch, total_weights
+from model.batch import Batch
 from model.declaration import Declaration
-from model.objective import Gradients, Metrics, accumulate, measure, objective, step_key
+from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
 from model.optimizer import make_clip, make_optimizer
 from model.params import Tree, unflatten
 
@@ -61,13 +61,11 @@ class Nnx:
         step = state.optimizer.step[...]
         key = step_key(self.config, step)
 
-        def loss_of(
-            model: decoder_nnx.Decoder, part: Batch, share: jax.Array, key: jax.Array
-        ) -> tuple[jax.Array, Metrics]:
+        def loss_of(model: decoder_nnx.Decoder, part: Batch, share: Share, key: jax.Array) -> tuple[jax.Array, Metrics]:
             output = model(part.inputs, part.positions, part.segment_ids, key)
             return objective(output, part, share)
 
-        def gradients_of(part: Batch, share: jax.Array, key: jax.Array) -> Gradients:
+        def gradients_of(part: Batch, share: Share, key: jax.Array) -> Gradients:
             gradient = nnx.value_and_grad(loss_of, has_aux=True, graph_updates=False)
             gradients: Gradients = gradient(state.model, part, share, key)
             return gradients
@@ -83,7 +81,7 @@ class Nnx:
         """The losses of a batch, nothing dropped and nothing changed."""
         state = nnx.merge(self.graphdef, arrays)
         output = state.model(batch.inputs, batch.positions, batch.segment_ids, None)
-        return objective(output, batch, 1 / total_weights(batch))[1] | {"total_weights": total_weights(batch)}
+        return evaluate(output, batch)
 
     def to_tree(self, arrays: Arrays) -> dict[str, Tree]:
         """The state as its checkpoint holds it."""

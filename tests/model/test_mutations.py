@@ -26,8 +26,8 @@ MUTATIONS = {
     "an axis": ("decoder_nnx", '("embed", "mlp")', '("mlp", "embed")', "same program"),
     "a gradient that is stopped": (
         "decoder_nnx",
-        "value_BLGK = project(self.value)",
-        "value_BLGK = jax.lax.stop_gradient(project(self.value))",
+        'value_BLGK = project("value")',
+        'value_BLGK = jax.lax.stop_gradient(project("value"))',
         "same program",
     ),
     "a dropout key": ("decoder_nnx", "core.fold_in(context.key, layer)", "context.key", "same program"),
