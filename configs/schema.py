@@ -7,6 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from configs.model_checks import config_problems
+
 
 def _check_not_zero(value: int) -> int:
     if value == 0:
@@ -55,7 +57,8 @@ class TrainConfig(Frozen):
     rope_max_timescale: Positive
     scan_layers: bool
     param_scan_axis: Annotated[int, Field(ge=0, le=1)]
-    remat_policy: Literal["full", "minimal", "none"]
+    remat_policy: Literal["full", "minimal", "save_dot_except_mlp", "qkv_proj_offloaded", "none"]
+    attention_type: Literal["global"]
     attention: Literal["dot_product"]
     enable_dropout: bool
     dropout_rate: Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -64,6 +67,8 @@ class TrainConfig(Frozen):
     dtype: Literal["float32", "bfloat16"]
     weight_dtype: Literal["float32", "bfloat16"]
     matmul_precision: Literal["default", "high", "highest"]
+
+    quantization: Literal["", "int8"]
 
     # the data
     dataset_type: Literal["synthetic"]
@@ -82,38 +87,38 @@ class TrainConfig(Frozen):
     adam_eps_root: NotNegative
     adam_weight_decay: NotNegative
     gradient_clipping_threshold: NotNegative
+    gradient_accumulation_steps: Positive
+    optimizer_memory_host_offload: bool
+
+    # evaluation
+    eval_interval: PositiveOrAll
+    eval_steps: Positive
 
     # random numbers
     init_weights_seed: Seed
     data_shuffle_seed: Seed
 
     # devices
+    shardy: bool
     ici_data_parallelism: PositiveOrAll
     ici_fsdp_parallelism: PositiveOrAll
+    ici_context_parallelism: PositiveOrAll
     ici_tensor_parallelism: PositiveOrAll
 
     # checkpoints
     enable_checkpointing: bool
     async_checkpointing: bool
     checkpoint_period: Positive
+    resume_after_step: Annotated[int, Field(ge=-1, lt=2**63)]
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
         """What no single key can tell; every line of the message names the keys that it is about."""
-        problems = []
-        if self.base_num_query_heads != self.base_num_kv_heads:
-            problems.append("base_num_kv_heads must equal base_num_query_heads (there is no grouped-query attention)")
-        if self.head_dim % 2:
-            problems.append("head_dim must be even (rotary embeddings turn pairs of channels)")
-        left = [key for key in MESH_KEYS if getattr(self, key) == -1]
-        if len(left) > 1:
-            problems.append(f"only one of {' and '.join(left)} may be -1 (= all devices that are left)")
+        problems = config_problems(self)
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
-
-MESH_KEYS = ("ici_data_parallelism", "ici_fsdp_parallelism", "ici_tensor_parallelism")
 
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})

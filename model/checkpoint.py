@@ -12,8 +12,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from configs.schema import TrainConfig
-from model.params import flatten
-from model.step import TrainState
+from model.params import Tree, flatten
 
 ITEM = "items"
 
@@ -67,18 +66,19 @@ def make_reader(directory: epath.Path) -> ocp.CheckpointManager:
     )
 
 
-def save(
-    config: TrainConfig, manager: ocp.CheckpointManager, step: int, state: TrainState, *, force: bool = False
-) -> bool:
-    """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already."""
+def save(config: TrainConfig, manager: ocp.CheckpointManager, step: int, tree: Tree, *, force: bool = False) -> bool:
+    """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already.
+
+    tree: the dialect's own (`Dialect.to_tree`).
+    """
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
     logging.info("Waiting for step %d to finish before checkpoint...", step)
     started = time.time()
-    jax.block_until_ready(state)
+    jax.block_until_ready(tree)
     waited = time.time() - started
     logging.info("Waited %s seconds for step %d to finish before starting checkpointing.", waited, step)
-    saved = manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(state)), force=force)
+    saved = manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(tree)), force=force)
     if saved and config.async_checkpointing:
         logging.info("Started an asynchronous checkpoint save for step %d", step)
     elif saved:
@@ -86,17 +86,16 @@ def save(
     return bool(saved)
 
 
-def restore(manager: ocp.CheckpointManager, step: int, abstract: TrainState) -> TrainState:
-    """The state after `step`, placed as `abstract` says."""
+def restore(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> Tree:
+    """The tree of the state after `step`, placed as `abstract` says."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
     restored: Any = manager.restore(
         step, args=ocp.args.Composite(items=ocp.args.PyTreeRestore(item=abstract, restore_args=restore_args))
     )
-    state: TrainState = restored[ITEM]
-    return state
+    return restored[ITEM]
 
 
-def tree_difference(manager: ocp.CheckpointManager, step: int, abstract: TrainState) -> str | None:
+def tree_difference(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> str | None:
     """The first array that a checkpoint and `abstract` do not have in common, None if there is none."""
     metadata = manager.item_metadata(step)[ITEM]
     there = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(metadata).items()}

@@ -2,45 +2,13 @@
 
 import zlib
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from configs.schema import TrainConfig
-
-# Large enough to vanish in any softmax, small enough to stay finite in bfloat16.
-MASKED = -2.0e38
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def contract(equation: str, x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """`jnp.einsum(equation, x, kernel)` for an equation whose every letter stands in two of its three terms.
-
-    The weight gradient is spelt out because the one that JAX derives contracts in the other order and then transposes:
-    on CPU that falls out of the fast matmul path and costs about as much as the rest of the step.
-    """
-    return jnp.einsum(equation, x, kernel)
-
-
-def _contract_forward(equation: str, x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return jnp.einsum(equation, x, kernel), (x, kernel)
-
-
-def _contract_backward(
-    equation: str, saved: tuple[jax.Array, jax.Array], gradient: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    x, kernel = saved
-    inputs, out = equation.split("->")
-    of_x, of_kernel = inputs.split(",")
-    return (
-        jnp.einsum(f"{out},{of_kernel}->{of_x}", gradient, kernel),
-        jnp.einsum(f"{of_x},{out}->{of_kernel}", x, gradient),
-    )
-
-
-contract.defvjp(_contract_forward, _contract_backward)
 
 
 def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -> jax.Array:
@@ -51,27 +19,35 @@ def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -
     return normed * scale_E.astype(dtype)[None, None, :]
 
 
-def rotary(x_BLHK: jax.Array, max_timescale: int) -> jax.Array:
-    """Turn channel pairs (k, k + K/2) by the token's position (Su et al. 2021); wavelengths 2π … 2π·max_timescale."""
-    length, half = x_BLHK.shape[1], x_BLHK.shape[3] // 2
-    timescale = max_timescale ** (jnp.arange(half, dtype=jnp.float32) / half)
-    angle = jnp.arange(length, dtype=jnp.float32)[:, None] / timescale[None, :]
-    sin = jnp.sin(angle).astype(x_BLHK.dtype)[None, :, None, :]
-    cos = jnp.cos(angle).astype(x_BLHK.dtype)[None, :, None, :]
+class Context(NamedTuple):
+    """What every layer is given beside the residual stream."""
+
+    sin_BLK: jax.Array  # of the angles by which rotary embeddings turn; K is half the width that they turn
+    cos_BLK: jax.Array
+    segment_ids_BL: jax.Array | None
+    key: jax.Array | None  # holds seed and step; None: nothing is dropped
+
+
+def make_context(
+    config: TrainConfig, positions_BL: jax.Array, segment_ids_BL: jax.Array | None, key: jax.Array | None
+) -> Context:
+    """The context of a batch. Rotary wavelengths are 2π … 2π·rope_max_timescale (Su et al. 2021)."""
+    half = ROTARY_WIDTH[config.attention_type](config) // 2
+    timescale = config.rope_max_timescale ** (jnp.arange(half, dtype=jnp.float32) / half)
+    angle_BLK = positions_BL.astype(jnp.float32)[:, :, None] / timescale[None, None, :]
+    sin_BLK, cos_BLK = (turn(angle_BLK).astype(config.dtype) for turn in (jnp.sin, jnp.cos))
+    return Context(sin_BLK, cos_BLK, segment_ids_BL, key)
+
+
+# By the value of `attention_type`.
+ROTARY_WIDTH: dict[str, Callable[[TrainConfig], int]] = {"global": lambda config: config.head_dim}
+
+
+def rotary(x_BLHK: jax.Array, context: Context) -> jax.Array:
+    """Turn channel pairs (k, k + K/2) by the token's position."""
+    sin, cos = context.sin_BLK[:, :, None, :], context.cos_BLK[:, :, None, :]
     first, second = jnp.split(x_BLHK, 2, axis=-1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-
-
-def attend(query_BLHK: jax.Array, key_BSHK: jax.Array, value_BSHK: jax.Array) -> jax.Array:
-    """Causal dot-product attention, softmax in float32.
-
-    The logits are not divided by √K: that factor is in the query kernel's initial values, as in T5 and MaxText.
-    """
-    length = query_BLHK.shape[1]
-    logits_BHLS = jnp.einsum("BLHK,BSHK->BHLS", query_BLHK, key_BSHK, preferred_element_type=jnp.float32)
-    causal_LS = jnp.tril(jnp.ones((length, length), dtype=jnp.bool_))
-    weights_BHLS = jax.nn.softmax(jnp.where(causal_LS[None, None, :, :], logits_BHLS, MASKED), axis=-1)
-    return jnp.einsum("BHLS,BSHK->BLHK", weights_BHLS.astype(value_BSHK.dtype), value_BSHK)
 
 
 def site_number(name: str) -> int:
@@ -79,13 +55,18 @@ def site_number(name: str) -> int:
     return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
-def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array, site: str) -> jax.Array:
+def fold_in(key: jax.Array | None, number: jax.typing.ArrayLike) -> jax.Array | None:
+    """A key of its own for a layer or a part of the batch."""
+    return None if key is None else jax.random.fold_in(key, number)
+
+
+def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: str) -> jax.Array:
     """Drop channels at `dropout_rate`; a sequence drops the same channels at all its positions, as MaxText does.
 
     `key` already holds the step and the layer, so what is dropped depends on (step, layer, site) and not on the order
-    in which either dialect happens to draw.
+    in which either dialect happens to draw. Without a key nothing is dropped: an evaluation has none.
     """
-    if not config.enable_dropout or config.dropout_rate == 0.0:
+    if key is None or not config.enable_dropout or config.dropout_rate == 0.0:
         return x_BLE
     batch, _, width = x_BLE.shape
     keep = 1.0 - config.dropout_rate
@@ -97,35 +78,90 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array, site: str) ->
 
 
 @jax.custom_vjp
-def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array) -> jax.Array:
-    """Mean negative log-likelihood of the targets in nats, computed in float32 whatever the type of the logits.
+def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array) -> jax.Array:
+    """Sum of weight times negative log-likelihood of the targets, in nats and float32 whatever the logits' type.
 
     The gradient, softmax minus one-hot, is spelt out so that the logits are kept once, in their own type, and no
     one-hot array is made: with a large vocabulary these decide the peak memory of the step.
     """
-    return _cross_entropy_forward(logits_BLV, targets_BL)[0]
+    return _cross_entropy_forward(logits_BLV, targets_BL, weights_BL)[0]
 
 
 def _cross_entropy_forward(
-    logits_BLV: jax.Array, targets_BL: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+    logits_BLV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array, jax.Array]]:
     log_normalizer_BL = jax.nn.logsumexp(logits_BLV.astype(jnp.float32), axis=-1)
     target_logit_BL = jnp.take_along_axis(logits_BLV, targets_BL[:, :, None], axis=-1)[:, :, 0].astype(jnp.float32)
-    return jnp.mean(log_normalizer_BL - target_logit_BL), (logits_BLV, targets_BL, log_normalizer_BL)
+    loss = jnp.sum((log_normalizer_BL - target_logit_BL) * weights_BL)
+    return loss, (logits_BLV, targets_BL, weights_BL, log_normalizer_BL)
 
 
 def _cross_entropy_backward(
-    saved: tuple[jax.Array, jax.Array, jax.Array], gradient: jax.Array
-) -> tuple[jax.Array, None]:
-    logits_BLV, targets_BL, log_normalizer_BL = saved
+    saved: tuple[jax.Array, jax.Array, jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, None, None]:
+    logits_BLV, targets_BL, weights_BL, log_normalizer_BL = saved
     softmax_BLV = jnp.exp(logits_BLV.astype(jnp.float32) - log_normalizer_BL[:, :, None])
     is_target_BLV = jax.lax.broadcasted_iota(targets_BL.dtype, logits_BLV.shape, 2) == targets_BL[:, :, None]
-    return ((softmax_BLV - is_target_BLV) * (gradient / targets_BL.size)).astype(logits_BLV.dtype), None
+    scale_BL1 = (gradient * weights_BL)[:, :, None]
+    return ((softmax_BLV - is_target_BLV) * scale_BL1).astype(logits_BLV.dtype), None, None
 
 
 cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
 
 
-def remat_policy(config: TrainConfig) -> Callable[..., Any] | None:
-    """What `jax.checkpoint` may keep of a layer: `full` recomputes everything, `minimal` all but the matmuls."""
-    return jax.checkpoint_policies.dots_with_no_batch_dims_saveable if config.remat_policy == "minimal" else None
+class Output(NamedTuple):
+    """What a decoder says of a batch."""
+
+    logits_BLV: jax.Array
+    auxiliary: dict[str, jax.Array]  # losses of its own, by name: each a part of what is minimised
+
+
+def add_losses(*found: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Losses by name, summed over layers (a leading axis) and over groups of layers."""
+    names = sorted({name for losses in found for name in losses})
+    return {name: sum((jnp.sum(losses[name]) for losses in found if name in losses), jnp.float32(0)) for name in names}
+
+
+class LayerGroup(NamedTuple):
+    """Layers of one kind that follow each other."""
+
+    name: str
+    first: int  # number of its first layer in the whole decoder
+    layers: int
+    mlp: str
+
+    @property
+    def numbers(self) -> jax.Array:
+        """The numbers of its layers, which dropout folds in."""
+        return jnp.arange(self.first, self.first + self.layers)
+
+
+def layer_groups(config: TrainConfig) -> list[LayerGroup]:
+    """The decoder's layers, in order, under MaxText's names."""
+    return [LayerGroup("layers", 0, config.base_num_decoder_layers, "dense")]
+
+
+def name_result(x: jax.Array, name: str) -> jax.Array:
+    """`x`, under a name by which a remat policy may keep it."""
+    return cast(jax.Array, checkpoint_name(x, name))
+
+
+QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # what the decoders call these results
+
+# What `jax.checkpoint` may keep of a layer, by the value of `remat_policy`; `full` keeps nothing.
+REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
+    "full": None,
+    "minimal": jax.checkpoint_policies.save_only_these_names(*QKV, OUT, "mlpwi_0", "mlpwi_1", "mlpwo"),
+    "save_dot_except_mlp": jax.checkpoint_policies.save_only_these_names(*QKV, OUT),
+    "qkv_proj_offloaded": jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=list(QKV),
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
+}
+
+
+def stack_name(config: TrainConfig) -> str:
+    """How layers are run: which of the stacks."""
+    return "scan" if config.scan_layers else "unrolled"

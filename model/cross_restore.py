@@ -7,21 +7,25 @@ import jax
 import numpy as np
 from absl import logging
 from etils import epath
+from jax.sharding import Mesh
 
 from configs.schema import TrainConfig
 from model.checkpoint import checkpoint_directory, make_reader, restore, tree_difference
+from model.data import make_source
+from model.dialect import Dialect, make_dialect, name_arrays
 from model.digest import digest
 from model.metrics import read_losses
 from model.program import read_program
-from model.step import Declaration, Program
+from model.step import DeclaredState, Program, declare_state
 from model.stop import StopSignal
 
 
 def cross_restore(
     config: TrainConfig,
-    declared: Declaration,
+    dialect: Dialect,
+    declared: DeclaredState,
     program: Program,
-    batch: jax.Array,
+    mesh: Mesh,
     other: epath.Path,
     stop: StopSignal,
 ) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def cross_restore(
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
-        result |= _continue_other(config, declared, program, batch, other, stop)
+        result |= _continue_other(config, dialect, declared, program, mesh, other, stop)
     except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
         # one line and no traceback: readers of the log would take it for the end of this run
         reason = str(error).partition("\n")[0]
@@ -44,9 +48,10 @@ def cross_restore(
 
 def _continue_other(
     config: TrainConfig,
-    declared: Declaration,
+    dialect: Dialect,
+    declared: DeclaredState,
     program: Program,
-    batch: jax.Array,
+    mesh: Mesh,
     other: epath.Path,
     stop: StopSignal,
 ) -> dict[str, Any]:
@@ -64,18 +69,24 @@ def _continue_other(
             return known | {"evidence": f"{directory} has no committed checkpoint"}
         first = min(steps)
         known["restored_step"] = first
-        difference = tree_difference(reader, first, declared.state)
+        writer, written = dialect, declared
+        if record["implementation"] != dialect.name:
+            writer = make_dialect(config.model_copy(update={"pure_nnx": not config.pure_nnx}))
+            written = declare_state(config, writer, mesh)
+        abstract = writer.to_tree(written.arrays)
+        difference = tree_difference(reader, first, abstract)
         if difference:
             return known | {"evidence": f"the trees differ: {difference}"}
-        state = restore(reader, first, declared.state)
+        restored = writer.from_tree(restore(reader, first, abstract))
     finally:
         reader.close()
     metrics = Path(record["metrics_file"])
     theirs = read_losses(metrics if metrics.exists() else other / metrics.name)
-    for step in range(int(state.step), config.steps):
+    state, source = translate(writer, restored, dialect, declared), make_source(config, mesh)
+    for step in range(first + 1, config.steps):
         if stop.arrived:
             return known | {"evidence": f"stopped by SIGTERM before step {step}"}
-        state, of_step = program.run(state, batch)
+        state, of_step = program.run(state, source.next())
         loss = np.float32(jax.device_get(of_step["loss"]))
         known["steps"] = step - first
         if step not in theirs:
@@ -85,9 +96,16 @@ def _continue_other(
             return known | {"holds": False, "evidence": evidence}
     if record["state"] is None:
         return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
-    names = (record["implementation"], "nnx" if config.pure_nnx else "linen")
+    names = (record["implementation"], dialect.name)
     told = f"the {names[0]} checkpoint of step {first}, trained on for {known['steps']} steps by {names[1]},"
-    return known | _compare_states(digest(state), record["state"], told)
+    return known | _compare_states(digest(name_arrays(dialect, state)), record["state"], told)
+
+
+def translate(writer: Dialect, state: Any, reader: Dialect, declared: DeclaredState) -> Any:
+    """A state that one dialect wrote, as the other carries it: the same arrays under the same common names."""
+    arrays = name_arrays(writer, state)
+    names = iter(name_arrays(reader, declared.arrays))
+    return reader.from_tree(jax.tree.map(lambda _: arrays[next(names)], reader.to_tree(declared.arrays)))
 
 
 def _compare_states(here: dict[str, Any], there: dict[str, Any], told: str) -> dict[str, Any]:

@@ -1,23 +1,50 @@
 """Turns a seed into the synthetic batch: one fixed batch of random tokens, the same at every step, as in MaxText."""
 
+from typing import Protocol
+
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from configs.schema import TrainConfig
+from model.batch import Batch
 from model.sharding import global_batch_size, mesh_spec
 
 
-def batch_shape(config: TrainConfig, mesh: Mesh) -> jax.ShapeDtypeStruct:
-    """Shape, type and placement of the batch tokens_BM, M = max_target_length + 1."""
-    shape = (global_batch_size(config, mesh), config.max_target_length + 1)
+class DataSource(Protocol):
+    """Batches, one per step."""
+
+    def next(self) -> Batch: ...
+
+
+def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
+    """Shapes, types and placement of a batch."""
+    shape = (global_batch_size(config, mesh), config.max_target_length)
     sharding = NamedSharding(mesh, mesh_spec(("activation_batch", "activation_length")))
-    return jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding)
+    array = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding)
+    return Batch(array, array, array, None, array)
 
 
-def synthetic_batch(config: TrainConfig, mesh: Mesh) -> jax.Array:
-    """tokens_BM, each token equally likely. Drawn on the host: every process draws all and keeps its part."""
-    declared = batch_shape(config, mesh)
-    rng = np.random.default_rng(config.data_shuffle_seed)
-    tokens_BM = rng.integers(0, config.vocab_size, size=declared.shape, dtype=np.int32)
-    return jax.make_array_from_callback(declared.shape, declared.sharding, lambda index: tokens_BM[index])
+class Synthetic:
+    """The same batch at every step, each token equally likely. Every process draws all of it and keeps its part."""
+
+    def __init__(self, config: TrainConfig, mesh: Mesh, *, evaluation: bool = False):
+        declared = batch_shape(config, mesh)
+        rows, length = declared.inputs.shape
+        rng = np.random.default_rng([config.data_shuffle_seed, 1] if evaluation else config.data_shuffle_seed)
+        tokens_BM = rng.integers(0, config.vocab_size, size=(rows, length + 1), dtype=np.int32)
+        positions_BL = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+        host = Batch(tokens_BM[:, :-1], tokens_BM[:, 1:], positions_BL, None, np.ones((rows, length), np.int32))
+        self.batch: Batch = jax.tree.map(
+            lambda array, kind: jax.make_array_from_callback(kind.shape, kind.sharding, lambda index: array[index]),
+            host,
+            declared,
+        )
+
+    def next(self) -> Batch:
+        return self.batch
+
+
+def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
+    """The data that `dataset_type` asks for, to train on or to evaluate with."""
+    return Synthetic(config, mesh, evaluation=evaluation)

@@ -1,33 +1,38 @@
 """The decoder in Flax Linen: turns tokens into logits. Twin of `decoder_nnx.py`: the same classes in the same order."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from configs.schema import TrainConfig
 from model import core
+from model.attention import CORES
+from model.contraction import PRODUCTS, Product, contract, plain
+from model.declaration import linen_param
 from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
+from model.stack_linen import STACKS
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm over E with a learned scale."""
+    """Root-mean-square norm over the last axis with a learned scale."""
 
     config: TrainConfig
+    width: int
 
     @nn.compact
     def __call__(self, x_BLE: jax.Array) -> jax.Array:
-        init: Any = nn.with_logical_partitioning(INITIALIZERS["norm"], ("norm",))
-        scale_E: jax.Array = self.param("scale", init, (x_BLE.shape[-1],), jnp.dtype(self.config.weight_dtype))
-        return core.rms_norm(x_BLE, scale_E, self.config.normalization_layer_epsilon, self.config.dtype)
+        cfg = self.config
+        init = linen_param(INITIALIZERS["norm"], ("norm",))
+        scale_E: jax.Array = self.param("scale", init, (self.width,), jnp.dtype(cfg.weight_dtype))
+        return core.rms_norm(x_BLE, scale_E, cfg.normalization_layer_epsilon, cfg.dtype)
 
 
 class Projection(nn.Module):
     """A matmul with a learned kernel, written as an einsum equation."""
 
     config: TrainConfig
+    product: Product
     equation: str
     shape: tuple[int, ...]
     axes: tuple[str, ...]
@@ -35,9 +40,9 @@ class Projection(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        init: Any = nn.with_logical_partitioning(self.kernel_init, self.axes)
+        init = linen_param(self.kernel_init, self.axes)
         kernel: jax.Array = self.param("kernel", init, self.shape, jnp.dtype(self.config.weight_dtype))
-        return core.contract(self.equation, x, kernel.astype(self.config.dtype))
+        return contract(self.product, self.equation, x, kernel.astype(self.config.dtype))
 
 
 class TokenEmbedder(nn.Module):
@@ -48,97 +53,99 @@ class TokenEmbedder(nn.Module):
     @nn.compact
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         cfg = self.config
-        init: Any = nn.with_logical_partitioning(INITIALIZERS["token_embedder"], ("vocab", "embed_vocab"))
+        init = linen_param(INITIALIZERS["token_embedder"], ("vocab", "embed_vocab"))
         shape = (cfg.vocab_size, cfg.base_emb_dim)
         embedding_VE: jax.Array = self.param("embedding", init, shape, jnp.dtype(cfg.weight_dtype))
         return embedding_VE.astype(cfg.dtype)[tokens_BL]
 
 
 class Attention(nn.Module):
-    """Causal self-attention with rotary embeddings."""
+    """Causal self-attention with rotary embeddings; several query heads may share a key and value head."""
 
     config: TrainConfig
 
     @nn.compact
-    def __call__(self, x_BLE: jax.Array) -> jax.Array:
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> jax.Array:
         cfg = self.config
-        E, H, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.head_dim
-        kv_axes = ("embed", "kv_heads", "kv_head_dim")
+        E, H, G, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.base_num_kv_heads, cfg.head_dim
+        product, kv_axes = PRODUCTS[cfg.quantization], ("embed", "kv_heads", "kv_head_dim")
 
-        def project(name: str, axes: tuple[str, ...]) -> jax.Array:
-            heads = Projection(cfg, "BLE,EHK->BLHK", (E, H, K), axes, INITIALIZERS[name], name=name)(x_BLE)
-            return constrain(heads, "activation_batch", "activation_length", "activation_heads", "activation_kv")
+        def project(name: str, heads: int, axes: tuple[str, ...]) -> jax.Array:
+            shape, init = (E, heads, K), INITIALIZERS[name]
+            x_BLHK = Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, name=name)(x_BLE)
+            x_BLHK = core.name_result(x_BLHK, f"{name}_proj")
+            return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
-        query_BLHK = core.rotary(project("query", ("embed", "q_heads", "kv")), cfg.rope_max_timescale)
-        key_BLHK = core.rotary(project("key", kv_axes), cfg.rope_max_timescale)
-        attended_BLHK = core.attend(query_BLHK, key_BLHK, project("value", kv_axes))
-        out = Projection(cfg, "BLHK,HKE->BLE", (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"], name="out")
-        return out(attended_BLHK)
+        query_BLHK = core.rotary(project("query", H, ("embed", "q_heads", "kv")), context)
+        key_BLGK = core.rotary(project("key", G, kv_axes), context)
+        value_BLGK = project("value", G, kv_axes)
+        attended_BLHK = CORES[cfg.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
+        shape, axes, init = (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
+        out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
+        return core.name_result(out_BLE, core.OUT)
 
 
 class MLP(nn.Module):
-    """Gated MLP: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020)."""
+    """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
 
     config: TrainConfig
+    width: int
 
     @nn.compact
-    def __call__(self, x_BLE: jax.Array, key: jax.Array) -> jax.Array:
-        cfg = self.config
-        E, F = cfg.base_emb_dim, cfg.base_mlp_dim
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        cfg, product = self.config, PRODUCTS[self.config.quantization]
+        E, F = cfg.base_emb_dim, self.width
 
         def widen(name: str) -> jax.Array:
-            return Projection(cfg, "BLE,EF->BLF", (E, F), ("embed", "mlp"), INITIALIZERS[name], name=name)(x_BLE)
+            shape, axes, init = (E, F), ("embed", "mlp"), INITIALIZERS[name]
+            wide_BLF = Projection(cfg, product, "BLE,EF->BLF", shape, axes, init, name=name)(x_BLE)
+            return core.name_result(wide_BLF, f"mlp{name}")
 
         hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = core.dropout(hidden_BLF, cfg, key, "mlp")
-        return Projection(cfg, "BLF,FE->BLE", (F, E), ("mlp", "embed"), INITIALIZERS["wo"], name="wo")(hidden_BLF)
+        shape, axes, init = (F, E), ("mlp", "embed"), INITIALIZERS["wo"]
+        out_BLE = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, name="wo")(hidden_BLF)
+        return core.name_result(out_BLE, "mlpwo"), {}
 
 
 class DecoderLayer(nn.Module):
-    """Attention and MLP, each behind its norm and around the residual stream."""
+    """Attention and an MLP, each behind its norm and around the residual stream."""
 
     config: TrainConfig
+    mlp_type: str
 
     @nn.compact
-    def __call__(self, x_BLE: jax.Array, layer: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
-        cfg = self.config
-        key = jax.random.fold_in(key, layer)
-        x_BLE = x_BLE + Attention(cfg, name="self_attention")(RMSNorm(cfg, name="pre_self_attention_layer_norm")(x_BLE))
-        x_BLE = x_BLE + MLP(cfg, name="mlp")(RMSNorm(cfg, name="post_self_attention_layer_norm")(x_BLE), key)
-        x_BLE = core.dropout(x_BLE, cfg, key, "layer")
-        return constrain(x_BLE, "activation_batch", "activation_length", "activation_embed"), None
+    def __call__(
+        self, x_BLE: jax.Array, layer: jax.Array, context: core.Context
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        cfg, E = self.config, self.config.base_emb_dim
+        key = core.fold_in(context.key, layer)
+        attention = ATTENTION[cfg.attention_type](cfg, name="self_attention")
+        x_BLE = x_BLE + attention(RMSNorm(cfg, E, name="pre_self_attention_layer_norm")(x_BLE), context)
+        mlp = MLPS[self.mlp_type](cfg, "mlp")
+        changed_BLE, losses = mlp(RMSNorm(cfg, E, name="post_self_attention_layer_norm")(x_BLE), key)
+        x_BLE = core.dropout(x_BLE + changed_BLE, cfg, key, "layer")
+        return constrain(x_BLE, "activation_batch", "activation_length", "activation_embed"), losses
 
 
 class DecoderStack(nn.Module):
-    """All layers, the last norm and the projection to logits. Layers are one scanned module, or one module each."""
+    """All layers, group by group, the last norm and the projection to logits."""
 
     config: TrainConfig
 
     @nn.compact
-    def __call__(self, x_BLE: jax.Array, key: jax.Array) -> jax.Array:
-        cfg = self.config
-        layer_type = DecoderLayer
-        if cfg.remat_policy != "none":
-            # inside a scan XLA cannot merge the recomputation with the forward pass anyway
-            layer_type = nn.remat(DecoderLayer, prevent_cse=not cfg.scan_layers, policy=core.remat_policy(cfg))
-        if cfg.scan_layers:
-            scanned = nn.scan(
-                layer_type,
-                variable_axes={"params": cfg.param_scan_axis},
-                split_rngs={"params": True},
-                in_axes=(0, nn.broadcast),
-                length=cfg.base_num_decoder_layers,
-                metadata_params={nn.PARTITION_NAME: "layers"},
-            )
-            x_BLE, _ = scanned(cfg, name="layers")(x_BLE, jnp.arange(cfg.base_num_decoder_layers), key)
-        else:
-            for i in range(cfg.base_num_decoder_layers):
-                x_BLE, _ = layer_type(cfg, name=f"layers_{i}")(x_BLE, jnp.int32(i), key)
-        x_BLE = core.dropout(RMSNorm(cfg, name="decoder_norm")(x_BLE), cfg, key, "decoder_norm")
-        shape, axes = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab")
-        head = Projection(cfg, "BLE,EV->BLV", shape, axes, INITIALIZERS["logits_dense"], name="logits_dense")
-        return constrain(head(x_BLE), "activation_batch", "activation_length", "activation_vocab")
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> core.Output:
+        cfg, losses = self.config, []
+        for group in core.layer_groups(cfg):
+            x_BLE, of_group = STACKS[core.stack_name(cfg)](self, cfg, DecoderLayer, group, x_BLE, context)
+            losses.append(of_group)
+        x_BLE = RMSNorm(cfg, cfg.base_emb_dim, name="decoder_norm")(x_BLE)
+        x_BLE = core.dropout(x_BLE, cfg, context.key, "decoder_norm")
+        shape, axes, init = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab"), INITIALIZERS["logits_dense"]
+        logits_BLV = Projection(cfg, plain, "BLE,EV->BLV", shape, axes, init, name="logits_dense")(x_BLE)
+        logits_BLV = constrain(logits_BLV, "activation_batch", "activation_length", "activation_vocab")
+        return core.Output(logits_BLV, core.add_losses(*losses))
 
 
 class Decoder(nn.Module):
@@ -147,8 +154,17 @@ class Decoder(nn.Module):
     config: TrainConfig
 
     @nn.compact
-    def __call__(self, tokens_BL: jax.Array, key: jax.Array) -> jax.Array:
-        x_BLE = TokenEmbedder(self.config, name="token_embedder")(tokens_BL)
-        x_BLE = core.dropout(x_BLE, self.config, key, "token_embedder")
+    def __call__(
+        self, tokens_BL: jax.Array, positions_BL: jax.Array, segment_ids_BL: jax.Array | None, key: jax.Array | None
+    ) -> core.Output:
+        cfg = self.config
+        x_BLE = TokenEmbedder(cfg, name="token_embedder")(tokens_BL)
+        x_BLE = core.dropout(x_BLE, cfg, key, "token_embedder")
         x_BLE = constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")
-        return DecoderStack(self.config, name="decoder")(x_BLE, key)
+        context = core.make_context(cfg, positions_BL, segment_ids_BL, key)
+        return DecoderStack(cfg, name="decoder")(x_BLE, context)
+
+
+# By the value of `attention_type`, and by the kind of a group of layers.
+ATTENTION = {"global": Attention}
+MLPS = {"dense": lambda cfg, name: MLP(cfg, cfg.base_mlp_dim, name=name)}

@@ -6,20 +6,24 @@ from flax import nnx
 
 from configs.schema import TrainConfig
 from model import core
+from model.attention import CORES
+from model.contraction import PRODUCTS, Product, contract, plain
+from model.declaration import nnx_param
 from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
+from model.stack_nnx import STACKS
 
 
 class RMSNorm(nnx.Module):
-    """Root-mean-square norm over E with a learned scale."""
+    """Root-mean-square norm over the last axis with a learned scale."""
 
-    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: TrainConfig, width: int, *, rngs: nnx.Rngs):
         self.config = config
-        value = INITIALIZERS["norm"](rngs.params(), (config.base_emb_dim,), jnp.dtype(config.weight_dtype))
-        self.scale = nnx.Param(value, out_sharding=("norm",), eager_sharding=False)
+        self.scale = nnx_param(INITIALIZERS["norm"], ("norm",), (width,), jnp.dtype(config.weight_dtype), rngs)
 
     def __call__(self, x_BLE: jax.Array) -> jax.Array:
-        return core.rms_norm(x_BLE, self.scale[...], self.config.normalization_layer_epsilon, self.config.dtype)
+        cfg = self.config
+        return core.rms_norm(x_BLE, self.scale[...], cfg.normalization_layer_epsilon, cfg.dtype)
 
 
 class Projection(nnx.Module):
@@ -28,6 +32,7 @@ class Projection(nnx.Module):
     def __init__(
         self,
         config: TrainConfig,
+        product: Product,
         equation: str,
         shape: tuple[int, ...],
         axes: tuple[str, ...],
@@ -36,138 +41,120 @@ class Projection(nnx.Module):
         rngs: nnx.Rngs,
     ):
         self.config = config
+        self.product = product
         self.equation = equation
-        value = kernel_init(rngs.params(), shape, jnp.dtype(config.weight_dtype))
-        self.kernel = nnx.Param(value, out_sharding=axes, eager_sharding=False)
+        self.kernel = nnx_param(kernel_init, axes, shape, jnp.dtype(config.weight_dtype), rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return core.contract(self.equation, x, self.kernel[...].astype(self.config.dtype))
+        return contract(self.product, self.equation, x, self.kernel[...].astype(self.config.dtype))
 
 
 class TokenEmbedder(nnx.Module):
     """One learned vector per token."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        shape = (config.vocab_size, config.base_emb_dim)
-        value = INITIALIZERS["token_embedder"](rngs.params(), shape, jnp.dtype(config.weight_dtype))
-        self.embedding = nnx.Param(value, out_sharding=("vocab", "embed_vocab"), eager_sharding=False)
+        self.config = cfg = config
+        shape = (cfg.vocab_size, cfg.base_emb_dim)
+        init, axes = INITIALIZERS["token_embedder"], ("vocab", "embed_vocab")
+        self.embedding = nnx_param(init, axes, shape, jnp.dtype(cfg.weight_dtype), rngs)
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         return self.embedding[...].astype(self.config.dtype)[tokens_BL]
 
 
 class Attention(nnx.Module):
-    """Causal self-attention with rotary embeddings."""
+    """Causal self-attention with rotary embeddings; several query heads may share a key and value head."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
-        E, H, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.head_dim
-        kv_axes = ("embed", "kv_heads", "kv_head_dim")
+        E, H, G, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.base_num_kv_heads, cfg.head_dim
+        product, kv_axes = PRODUCTS[cfg.quantization], ("embed", "kv_heads", "kv_head_dim")
 
-        def projection(name: str, axes: tuple[str, ...]) -> Projection:
-            return Projection(cfg, "BLE,EHK->BLHK", (E, H, K), axes, INITIALIZERS[name], rngs=rngs)
+        def projection(name: str, heads: int, axes: tuple[str, ...]) -> Projection:
+            return Projection(cfg, product, "BLE,EHK->BLHK", (E, heads, K), axes, INITIALIZERS[name], rngs=rngs)
 
-        self.query = projection("query", ("embed", "q_heads", "kv"))
-        self.key = projection("key", kv_axes)
-        self.value = projection("value", kv_axes)
-        self.out = Projection(cfg, "BLHK,HKE->BLE", (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"], rngs=rngs)
+        self.query = projection("query", H, ("embed", "q_heads", "kv"))
+        self.key = projection("key", G, kv_axes)
+        self.value = projection("value", G, kv_axes)
+        shape, axes, init = (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
+        self.out = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, rngs=rngs)
 
-    def __call__(self, x_BLE: jax.Array) -> jax.Array:
-        cfg = self.config
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> jax.Array:
+        def project(name: str) -> jax.Array:
+            x_BLHK = core.name_result(getattr(self, name)(x_BLE), f"{name}_proj")
+            return constrain(x_BLHK, "activation_batch", "activation_length", "activation_heads", "activation_kv")
 
-        def project(projection: Projection) -> jax.Array:
-            heads = projection(x_BLE)
-            return constrain(heads, "activation_batch", "activation_length", "activation_heads", "activation_kv")
-
-        query_BLHK = core.rotary(project(self.query), cfg.rope_max_timescale)
-        key_BLHK = core.rotary(project(self.key), cfg.rope_max_timescale)
-        attended_BLHK = core.attend(query_BLHK, key_BLHK, project(self.value))
-        return self.out(attended_BLHK)
+        query_BLHK = core.rotary(project("query"), context)
+        key_BLGK = core.rotary(project("key"), context)
+        value_BLGK = project("value")
+        attended_BLHK = CORES[self.config.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
+        return core.name_result(self.out(attended_BLHK), core.OUT)
 
 
 class MLP(nnx.Module):
-    """Gated MLP: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020)."""
+    """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
 
-    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: TrainConfig, width: int, *, rngs: nnx.Rngs):
         self.config = cfg = config
-        E, F = cfg.base_emb_dim, cfg.base_mlp_dim
+        E, F, product = cfg.base_emb_dim, width, PRODUCTS[cfg.quantization]
 
         def widening(name: str) -> Projection:
-            return Projection(cfg, "BLE,EF->BLF", (E, F), ("embed", "mlp"), INITIALIZERS[name], rngs=rngs)
+            return Projection(cfg, product, "BLE,EF->BLF", (E, F), ("embed", "mlp"), INITIALIZERS[name], rngs=rngs)
 
         self.wi_0 = widening("wi_0")
         self.wi_1 = widening("wi_1")
-        self.wo = Projection(cfg, "BLF,FE->BLE", (F, E), ("mlp", "embed"), INITIALIZERS["wo"], rngs=rngs)
+        shape, axes, init = (F, E), ("mlp", "embed"), INITIALIZERS["wo"]
+        self.wo = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, rngs=rngs)
 
-    def __call__(self, x_BLE: jax.Array, key: jax.Array) -> jax.Array:
-        hidden_BLF = jax.nn.silu(self.wi_0(x_BLE)) * self.wi_1(x_BLE)
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        def widen(name: str) -> jax.Array:
+            return core.name_result(getattr(self, name)(x_BLE), f"mlp{name}")
+
+        hidden_BLF = jax.nn.silu(widen("wi_0")) * widen("wi_1")
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = core.dropout(hidden_BLF, self.config, key, "mlp")
-        return self.wo(hidden_BLF)
+        return core.name_result(self.wo(hidden_BLF), "mlpwo"), {}
 
 
 class DecoderLayer(nnx.Module):
-    """Attention and MLP, each behind its norm and around the residual stream."""
+    """Attention and an MLP, each behind its norm and around the residual stream."""
 
-    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        self.pre_self_attention_layer_norm = RMSNorm(config, rngs=rngs)
-        self.self_attention = Attention(config, rngs=rngs)
-        self.post_self_attention_layer_norm = RMSNorm(config, rngs=rngs)
-        self.mlp = MLP(config, rngs=rngs)
+    def __init__(self, config: TrainConfig, mlp_type: str, *, rngs: nnx.Rngs):
+        self.config = cfg = config
+        self.pre_self_attention_layer_norm = RMSNorm(cfg, cfg.base_emb_dim, rngs=rngs)
+        self.self_attention = ATTENTION[cfg.attention_type](cfg, rngs=rngs)
+        self.post_self_attention_layer_norm = RMSNorm(cfg, cfg.base_emb_dim, rngs=rngs)
+        self.mlp = MLPS[mlp_type](cfg, rngs)
 
-    def __call__(self, x_BLE: jax.Array, layer: jax.Array, key: jax.Array) -> jax.Array:
-        key = jax.random.fold_in(key, layer)
-        x_BLE = x_BLE + self.self_attention(self.pre_self_attention_layer_norm(x_BLE))
-        x_BLE = x_BLE + self.mlp(self.post_self_attention_layer_norm(x_BLE), key)
-        x_BLE = core.dropout(x_BLE, self.config, key, "layer")
-        return constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")
+    def __call__(
+        self, x_BLE: jax.Array, layer: jax.Array, context: core.Context
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        key = core.fold_in(context.key, layer)
+        x_BLE = x_BLE + self.self_attention(self.pre_self_attention_layer_norm(x_BLE), context)
+        changed_BLE, losses = self.mlp(self.post_self_attention_layer_norm(x_BLE), key)
+        x_BLE = core.dropout(x_BLE + changed_BLE, self.config, key, "layer")
+        return constrain(x_BLE, "activation_batch", "activation_length", "activation_embed"), losses
 
 
 class DecoderStack(nnx.Module):
-    """All layers, the last norm and the projection to logits. Layers are one scanned module, or one module each."""
+    """All layers, group by group, the last norm and the projection to logits."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
-        if cfg.scan_layers:
+        for group in core.layer_groups(cfg):
+            STACKS[core.stack_name(cfg)].make(self, cfg, DecoderLayer, group, rngs)
+        self.decoder_norm = RMSNorm(cfg, cfg.base_emb_dim, rngs=rngs)
+        shape, axes, init = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab"), INITIALIZERS["logits_dense"]
+        self.logits_dense = Projection(cfg, plain, "BLE,EV->BLV", shape, axes, init, rngs=rngs)
 
-            @nnx.split_rngs(splits=cfg.base_num_decoder_layers)
-            @nnx.vmap(out_axes=cfg.param_scan_axis, transform_metadata={nnx.PARTITION_NAME: "layers"})
-            def make_layers(rngs: nnx.Rngs) -> DecoderLayer:
-                return DecoderLayer(cfg, rngs=rngs)
-
-            self.layers = make_layers(rngs)
-        else:
-            for i in range(cfg.base_num_decoder_layers):
-                setattr(self, f"layers_{i}", DecoderLayer(cfg, rngs=rngs))
-        self.decoder_norm = RMSNorm(cfg, rngs=rngs)
-        shape, axes = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab")
-        self.logits_dense = Projection(cfg, "BLE,EV->BLV", shape, axes, INITIALIZERS["logits_dense"], rngs=rngs)
-
-    def __call__(self, x_BLE: jax.Array, key: jax.Array) -> jax.Array:
-        cfg = self.config
-
-        def run_layer(module: DecoderLayer, x_BLE: jax.Array, layer: jax.Array, key: jax.Array) -> jax.Array:
-            return module(x_BLE, layer, key)
-
-        if cfg.remat_policy != "none":
-            # inside a scan XLA cannot merge the recomputation with the forward pass anyway
-            run_layer = nnx.remat(run_layer, prevent_cse=not cfg.scan_layers, policy=core.remat_policy(cfg))
-        if cfg.scan_layers:
-            scanned = nnx.scan(
-                run_layer,
-                in_axes=(cfg.param_scan_axis, nnx.Carry, 0, None),
-                out_axes=nnx.Carry,
-                length=cfg.base_num_decoder_layers,
-                transform_metadata={nnx.PARTITION_NAME: "layers"},
-            )
-            x_BLE = scanned(self.layers, x_BLE, jnp.arange(cfg.base_num_decoder_layers), key)
-        else:
-            for i in range(cfg.base_num_decoder_layers):
-                x_BLE = run_layer(getattr(self, f"layers_{i}"), x_BLE, jnp.int32(i), key)
-        x_BLE = core.dropout(self.decoder_norm(x_BLE), cfg, key, "decoder_norm")
-        return constrain(self.logits_dense(x_BLE), "activation_batch", "activation_length", "activation_vocab")
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> core.Output:
+        cfg, losses = self.config, []
+        for group in core.layer_groups(cfg):
+            x_BLE, of_group = STACKS[core.stack_name(cfg)].run(self, cfg, group, x_BLE, context)
+            losses.append(of_group)
+        x_BLE = core.dropout(self.decoder_norm(x_BLE), cfg, context.key, "decoder_norm")
+        logits_BLV = constrain(self.logits_dense(x_BLE), "activation_batch", "activation_length", "activation_vocab")
+        return core.Output(logits_BLV, core.add_losses(*losses))
 
 
 class Decoder(nnx.Module):
@@ -178,8 +165,16 @@ class Decoder(nnx.Module):
         self.token_embedder = TokenEmbedder(config, rngs=rngs)
         self.decoder = DecoderStack(config, rngs=rngs)
 
-    def __call__(self, tokens_BL: jax.Array, key: jax.Array) -> jax.Array:
-        x_BLE = self.token_embedder(tokens_BL)
-        x_BLE = core.dropout(x_BLE, self.config, key, "token_embedder")
+    def __call__(
+        self, tokens_BL: jax.Array, positions_BL: jax.Array, segment_ids_BL: jax.Array | None, key: jax.Array | None
+    ) -> core.Output:
+        cfg = self.config
+        x_BLE = core.dropout(self.token_embedder(tokens_BL), cfg, key, "token_embedder")
         x_BLE = constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")
-        return self.decoder(x_BLE, key)
+        context = core.make_context(cfg, positions_BL, segment_ids_BL, key)
+        return self.decoder(x_BLE, context)
+
+
+# By the value of `attention_type`, and by the kind of a group of layers.
+ATTENTION = {"global": Attention}
+MLPS = {"dense": lambda cfg, rngs: MLP(cfg, cfg.base_mlp_dim, rngs=rngs)}

@@ -1,7 +1,7 @@
 """Turns a tree of arrays into checksums of their bits, computed where the arrays live, so that equal means equal."""
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -37,11 +37,18 @@ def checksum(x: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sum(first, dtype=jnp.uint32), jnp.sum(second, dtype=jnp.uint32)])
 
 
+def on_device(x: jax.Array) -> jax.Array:
+    """An array out of the host's memory, where it may wait, brought to its devices."""
+    if x.sharding.memory_kind != "pinned_host":
+        return x
+    return cast(jax.Array, jax.device_put(x, x.sharding.with_memory_kind("device")))
+
+
 def digest(tree: Tree) -> dict[str, Any]:
     """`{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
     leaves = flatten(tree)
     # one program per shape: parameters and their moments share them
-    sums = jax.device_get([checksum(leaf) for leaf in leaves.values()])
+    sums = jax.device_get([checksum(on_device(leaf)) for leaf in leaves.values()])
     arrays = {path: f"{int(a):08x}{int(b):08x}" for path, (a, b) in zip(leaves, sums, strict=True)}
     whole = hashlib.sha256()
     for path in sorted(arrays):

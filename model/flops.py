@@ -17,12 +17,17 @@ class StepFlops:
         return self.weights_t + self.attention_t
 
 
+def tokens_per_device(config: TrainConfig) -> int:
+    """Tokens that one device trains on in a step."""
+    return config.per_device_batch_size * config.gradient_accumulation_steps * config.max_target_length
+
+
 def step_flops(config: TrainConfig) -> StepFlops:
     """2 operations per multiply-add, backward twice the forward; the causal mask halves attention.
 
     Norms, rotary embeddings, the embedding lookup and recomputation under remat do not count.
     """
-    tokens = config.per_device_batch_size * config.max_target_length
+    tokens = tokens_per_device(config)
     heads = config.base_num_query_heads * config.head_dim
     kv_heads = config.base_num_kv_heads * config.head_dim
     mlp = 3 * config.base_emb_dim * config.base_mlp_dim

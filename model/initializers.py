@@ -55,8 +55,3 @@ INITIALIZERS: dict[str, Initializer] = {
     "wo": Normal((0,), cut=True),
     "logits_dense": Normal((0,), cut=True),
 }
-
-
-def initializer_of(path: tuple[str, ...]) -> Initializer:
-    """The distribution of the parameter at a path, such as (…, "mlp", "wi_0", "kernel")."""
-    return INITIALIZERS["norm" if path[-1] == "scale" else path[-2]]

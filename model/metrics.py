@@ -16,6 +16,11 @@ from configs.load import ConfigError
 type Number = int | float | np.float32
 
 
+def to_number(value: np.ndarray) -> Number:
+    """A metric that came from the device: a whole number, or a float32 with all its bits."""
+    return int(value) if np.issubdtype(value.dtype, np.integer) else np.float32(value)
+
+
 def to_json(value: Number) -> int | float | str:
     """A number as JSON can hold it: a float32 as the shortest decimal that reads back to the same bits."""
     if isinstance(value, int):

@@ -1,18 +1,19 @@
 """Turns the declared shapes of a decoder into its first weights, drawn by path so that every dialect draws the same."""
 
-from collections.abc import Callable
+import re
 from functools import partial
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
-from configs.schema import TrainConfig
 from model.core import site_number
-from model.initializers import Initializer, initializer_of
+from model.declaration import Declaration
+from model.initializers import Initializer
 
 type Tree = Any  # nested dicts with arrays, shapes or shardings at the leaves
+LAYER_NUMBER = re.compile(r"(?<=layers)_(\d+)(?=/)")
 
 
 def path_of(key_path: tuple[Any, ...]) -> tuple[str, ...]:
@@ -46,47 +47,49 @@ def draw(
     return cast(jax.Array, jax.lax.with_sharding_constraint(drawn, sharding))
 
 
-def init_params(config: TrainConfig, abstract: Tree) -> Tree:
-    """The first weights: each parameter's key is the seed, its path without layer numbers, then its layer.
+def draw_params(
+    seed: int, declared: dict[str, Declaration], shardings: dict[str, NamedSharding]
+) -> dict[str, jax.Array]:
+    """The first weights by path: each one's key is the seed, its path without layer numbers, then its layer.
 
-    `layers/…` holds all layers along `param_scan_axis`, `layers_3/…` the fourth alone, with the same key.
-
-    Args:
-        abstract: the declared parameters, a tree of `jax.ShapeDtypeStruct` with shardings.
+    `layers/…` holds all layers along the axis that its declaration names, `layers_3/…` the fourth alone, with the
+    same key.
     """
-    seed_key = jax.random.key(config.init_weights_seed)
-
-    def first_value(key_path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> jax.Array:
-        path = path_of(key_path)
-        names = ["layers" if name.startswith("layers_") else name for name in path]
-        key = jax.random.fold_in(seed_key, site_number("/".join(names)))
-        for name in path:
-            if name.startswith("layers_"):
-                key = jax.random.fold_in(key, int(name.removeprefix("layers_")))
-        drawn: jax.Array = draw(
+    drawn = {}
+    for path, declaration in declared.items():
+        numbered = LAYER_NUMBER.search(path)
+        key = jax.random.fold_in(jax.random.key(seed), site_number(LAYER_NUMBER.sub("", path)))
+        if numbered:
+            key = jax.random.fold_in(key, int(numbered[1]))
+        drawn[path] = draw(
             key,
-            initializer=initializer_of(path),
-            shape=leaf.shape,
-            dtype=leaf.dtype,
-            scan_axis=config.param_scan_axis if "layers" in path else None,
-            sharding=leaf.sharding,
+            initializer=declaration.initializer,
+            shape=declaration.shape,
+            dtype=declaration.dtype,
+            scan_axis=declaration.scan_axis,
+            sharding=shardings[path],
         )
-        return drawn
-
-    return jax.tree_util.tree_map_with_path(first_value, abstract)
+    return drawn
 
 
-def count_params(tree: Tree) -> int:
-    """How many numbers a tree of arrays or shapes holds."""
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+def count_params(declared: dict[str, Declaration]) -> int:
+    """How many numbers the parameters hold."""
+    return sum(declaration.size for declaration in declared.values())
 
 
-def flatten(tree: Tree, is_leaf: Callable[[Any], bool] | None = None) -> dict[str, Any]:
+def flatten(tree: Tree) -> dict[str, Any]:
     """`{"params/decoder/…": leaf}` of a tree."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {"/".join(path_of(key_path)): leaf for key_path, leaf in leaves}
 
 
-def is_spec(node: Any) -> bool:
-    """Whether a node of a tree of logical axes is a leaf."""
-    return isinstance(node, PartitionSpec)
+def unflatten(leaves: dict[str, Any]) -> dict[str, Tree]:
+    """Nested dicts of `{"params/decoder/…": leaf}`."""
+    tree: dict[str, Tree] = {}
+    for path, leaf in leaves.items():
+        *names, last = path.split("/")
+        node = tree
+        for name in names:
+            node = node.setdefault(name, {})
+        node[last] = leaf
+    return tree

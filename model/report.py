@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,11 +12,14 @@ from absl import logging
 from jax.sharding import Mesh
 
 from configs.schema import TrainConfig
-from model.flops import StepFlops, step_flops
-from model.params import count_params, flatten, is_spec
+from model.declaration import Declaration
+from model.flops import StepFlops, step_flops, tokens_per_device
+from model.metrics import Number
+from model.params import count_params
 from model.sharding import mesh_spec
 
 GIB = 2**30
+EXTRA_LOSSES = ("moe_lb_loss",)
 
 
 def print_line(text: str) -> None:
@@ -38,7 +42,7 @@ def log_system() -> None:
 
 
 def log_devices(mesh: Mesh) -> None:
-    """How many devices there are and how they are laid out: (data, fsdp, tensor)."""
+    """How many devices there are and how they are laid out along the mesh's axes."""
     logging.info("Num_devices: %d, shape %s", mesh.size, tuple(mesh.shape.values()))
 
 
@@ -49,17 +53,16 @@ def log_mesh(mesh: Mesh) -> None:
             print_line(f"{axis}: {size}")
 
 
-def log_parameters(shapes: Any, axes: Any, mesh: Mesh) -> None:
+def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
     """Path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
-    specs = flatten(axes, is_leaf=is_spec)
-    for path, leaf in flatten(shapes).items():
-        physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(specs[path]))
+    for path, one in sorted(declared.items()):
+        physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(one.axes))
         logging.info(
             " params/%s\n    Shape:     %s[%s]\n    Logical:   %s\n    Physical:  %s",
             path,
-            leaf.dtype,
-            ",".join(str(size) for size in leaf.shape),
-            f"P{tuple(specs[path])!r}",
+            jax.numpy.dtype(one.dtype),
+            ",".join(str(size) for size in one.shape),
+            f"P{one.axes!r}",
             physical,
         )
     print_line("")
@@ -83,9 +86,9 @@ def log_compiled_memory(stats: Any) -> None:
     )
 
 
-def log_parameter_count(shapes: Any) -> None:
+def log_parameter_count(declared: dict[str, Declaration]) -> None:
     """How many parameters are trained."""
-    logging.info("number parameters: %.3f billion", count_params(shapes) / 1e9)
+    logging.info("number parameters: %.3f billion", count_params(declared) / 1e9)
 
 
 def log_device_memory(label: str) -> None:
@@ -100,23 +103,28 @@ def log_device_memory(label: str) -> None:
         logging.info("\tUsing (GB) %s / %s (%s) on %s", used, limit, f"{used / limit:%}", device)
 
 
-def log_step(config: TrainConfig, *, step: int, seconds: float, total_weights: int, loss: np.float32) -> None:
-    """The line of one step, as MaxText 0.2.4 prints it."""
-    tokens = config.per_device_batch_size * config.max_target_length
-    with np.errstate(over="ignore"):  # a diverged loss has a perplexity of inf
-        perplexity = np.exp(loss)
+def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping[str, Number]) -> None:
+    """The line of one step, as MaxText 0.2.4 prints it; losses that a model adds stand before the perplexity."""
+    tokens = tokens_per_device(config)
     logging.info(
         "completed step: %d, seconds: %.3f, TFLOP/s/device: %.3f, Tokens/s/device: %.3f, total_weights: %d, "
-        "loss: %.3f, lm_loss: %.3f, perplexity: %.3f",
+        "loss: %.3f, lm_loss: %.3f, %sperplexity: %.3f",
         step,
         seconds,
         step_flops(config).total_t / seconds,
         tokens / seconds,
-        total_weights,
-        loss,
-        loss,
-        perplexity,
+        metrics["total_weights"],
+        metrics["loss"],
+        metrics["lm_loss"],
+        "".join(f"{name}: {value:.3f}, " for name, value in metrics.items() if name in EXTRA_LOSSES),
+        perplexity(metrics["lm_loss"]),
     )
+
+
+def perplexity(lm_loss: Number) -> np.float32:
+    """The number of tokens that are as good as equally likely; a diverged loss has inf."""
+    with np.errstate(over="ignore"):
+        return np.float32(np.exp(np.float32(lm_loss)))
 
 
 def log_flops(flops: StepFlops) -> None:

@@ -1,16 +1,16 @@
 """Turns logical axis names into places on a mesh: which axis of which array is split over which devices."""
 
-import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from configs.load import ConfigError
+from configs.model_checks import MESH_KEYS, device_problems, mesh_shape
 from configs.schema import TrainConfig
 
-MESH_AXES = ("data", "fsdp", "tensor")
+MESH_AXES = tuple(MESH_KEYS)
 
 type MeshAxes = str | tuple[str, ...] | None
 
@@ -30,7 +30,7 @@ RULES: dict[str, MeshAxes] = {
     "layers": None,
     # activations
     "activation_batch": ("data", "fsdp"),
-    "activation_length": None,
+    "activation_length": "context",
     "activation_embed": None,
     "activation_mlp": "tensor",
     "activation_heads": "tensor",
@@ -58,45 +58,16 @@ def check_backend(config: TrainConfig) -> None:
         raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
 
 
-def mesh_shape(config: TrainConfig, num_devices: int) -> tuple[int, int, int]:
-    """Devices along (data, fsdp, tensor). Raises ConfigError if they do not multiply to `num_devices`."""
-    asked = (config.ici_data_parallelism, config.ici_fsdp_parallelism, config.ici_tensor_parallelism)
-    fixed = math.prod(size for size in asked if size > 0)
-    shape = tuple(num_devices // fixed if size == -1 else size for size in asked)
-    if math.prod(shape) != num_devices:
-        keys = ", ".join(f"ici_{name}_parallelism={size}" for name, size in zip(MESH_AXES, asked, strict=True))
-        raise ConfigError(
-            [f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"]
-        )
-    return shape[0], shape[1], shape[2]
-
-
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """The mesh (data, fsdp, tensor) over `devices`, by default all. Raises ConfigError if the model cannot be split."""
+    """The mesh over `devices`, by default all. Raises ConfigError if the model cannot be split."""
     devices = jax.devices() if devices is None else devices
-    shape = mesh_shape(config, len(devices))
-    problems = [
-        f"{key}={size} cannot be split over ici_{axis}_parallelism={ways}: make it a multiple"
-        for key, size, axis, ways in [
-            ("base_emb_dim", config.base_emb_dim, "fsdp", shape[1]),
-            ("base_num_query_heads", config.base_num_query_heads, "tensor", shape[2]),
-            ("base_mlp_dim", config.base_mlp_dim, "tensor", shape[2]),
-            ("vocab_size", config.vocab_size, "tensor", shape[2]),
-        ]
-        if size % ways
-    ]
+    problems = device_problems(config, len(devices))
     if problems:
         raise ConfigError(problems)
+    shape = tuple(mesh_shape(config, len(devices)).values())
     return jax.make_mesh(shape, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
-
-
-def named_shardings(mesh: Mesh, axes: Any) -> Any:
-    """A tree of logical axes (PartitionSpecs of logical names) as NamedShardings on the mesh."""
-    return jax.tree.map(
-        lambda spec: NamedSharding(mesh, mesh_spec(spec)), axes, is_leaf=lambda node: isinstance(node, PartitionSpec)
-    )
 
 
 def global_batch_size(config: TrainConfig, mesh: Mesh) -> int:
     """Sequences per step over all devices."""
-    return config.per_device_batch_size * mesh.size
+    return config.per_device_batch_size * config.gradient_accumulation_steps * mesh.size

@@ -2,128 +2,131 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.schema import TrainConfig
-from model.core import cross_entropy
+from model.batch import Batch
 from model.data import batch_shape
-from model.implementation import Implementation
-from model.optimizer import make_clip, make_optimizer, make_schedule
-from model.params import init_params
-from model.sharding import named_shardings
+from model.declaration import Declaration
+from model.dialect import Dialect
+from model.objective import Metrics
+from model.params import Tree, draw_params, flatten
+from model.sharding import mesh_spec
 
-type Tree = Any
-
-
-class TrainState(NamedTuple):
-    """What a checkpoint holds. `step` counts the steps done, so it is the number of the next one."""
-
-    step: Any  # int32 scalar
-    params: Tree
-    opt_state: Tree
+HOST = "pinned_host"  # the kind of memory that waits beside the devices
 
 
 @dataclass(frozen=True)
-class Declaration:
+class DeclaredState:
     """A training state before it has values."""
 
-    state: TrainState  # shapes, types and placements
-    axes: Tree  # logical axes of the parameters
+    parameters: dict[str, Declaration]
+    arrays: Tree  # as the dialect carries them: shapes, types and placements
 
 
 @dataclass(frozen=True)
 class Program:
     """The compiled step, with the hashes of what the compiler read and wrote."""
 
-    run: jax.stages.Compiled  # (TrainState, tokens_BM) -> (TrainState, metrics); the state given is consumed
+    run: jax.stages.Compiled  # (arrays, Batch) -> (arrays, metrics); the state given is consumed
     stablehlo_sha256: str
     hlo_sha256: str
     memory: Any  # jax's CompiledMemoryStats, None where the backend has none
 
 
-def make_step(config: TrainConfig, implementation: Implementation) -> Any:
-    """The training step as a plain function of (TrainState, tokens_BM)."""
-    optimizer, clip, schedule = make_optimizer(config), make_clip(config), make_schedule(config)
-
-    def train_step(state: TrainState, tokens_BM: jax.Array) -> tuple[TrainState, dict[str, jax.Array]]:
-        key = jax.random.fold_in(jax.random.key(config.init_weights_seed), state.step)
-
-        def loss_of(params: Tree) -> jax.Array:
-            return cross_entropy(implementation.apply(params, tokens_BM[:, :-1], key), tokens_BM[:, 1:])
-
-        loss, raw_gradients = jax.value_and_grad(loss_of)(state.params)
-        gradients, _ = clip.update(raw_gradients, clip.init(state.params))
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        metrics = {
-            "loss": loss,
-            "grad_norm": optax.tree.norm(gradients),
-            "raw_grad_norm": optax.tree.norm(raw_gradients),
-            "param_norm": optax.tree.norm(params),
-            "learning_rate": jnp.asarray(schedule(state.step), jnp.float32),
-        }
-        return TrainState(state.step + 1, params, opt_state), metrics
-
-    return train_step
-
-
-def declare_state(config: TrainConfig, implementation: Implementation, mesh: Mesh) -> Declaration:
+def declare_state(config: TrainConfig, dialect: Dialect, mesh: Mesh) -> DeclaredState:
     """The state's shapes with their placement; moments lie where their parameters lie, counters everywhere."""
-    shapes, axes = implementation.declare()
-    placed = jax.tree.map(
-        lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding),
-        shapes,
-        named_shardings(mesh, axes),
-    )
+    declared = dialect.declare()
+    shardings = parameter_shardings(declared, mesh)
+    shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}
+    tree = dialect.to_tree(jax.eval_shape(dialect.first, shapes))
+    names = iter(dialect.common_names(list(flatten(tree))))
     everywhere = NamedSharding(mesh, PartitionSpec())
-    optimizer = make_optimizer(config)
-    opt_state = optax.tree_map_params(
-        optimizer,
-        lambda leaf, param: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=param.sharding),
-        jax.eval_shape(optimizer.init, shapes),
-        placed,
-        transform_non_params=lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
-    )
-    step = jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)
-    return Declaration(TrainState(step, placed, opt_state), axes)
+
+    def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        name = next(names)
+        parameter = "params/" + name.rpartition("params/")[-1]
+        sharding = shardings.get(parameter, everywhere)
+        if config.optimizer_memory_host_offload and name.startswith("opt_state/") and parameter in shardings:
+            sharding = sharding.with_memory_kind(HOST)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return DeclaredState(declared, dialect.from_tree(jax.tree.map(place, tree)))
 
 
-def init_state(config: TrainConfig, declared: Declaration) -> TrainState:
+def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[str, NamedSharding]:
+    """Where each parameter lies."""
+    return {path: NamedSharding(mesh, mesh_spec(one.axes)) for path, one in declared.items()}
+
+
+def init_state(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Tree:
     """The state before step 0: first weights, zero moments, zero counters."""
-    params = init_params(config, declared.state.params)
-    zeros = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding),
-        (declared.state.step, declared.state.opt_state),
-    )
-    return TrainState(zeros[0], params, zeros[1])
+    shardings = parameter_shardings(declared.parameters, mesh)
+    params = draw_params(config.init_weights_seed, declared.parameters, shardings)
+    return jax.device_put(dialect.first(params), placements(declared))
 
 
-def lower_step(
-    config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh
-) -> jax.stages.Lowered:
+def placements(declared: DeclaredState) -> Tree:
+    """Where each array of the state lies."""
+    return jax.tree.map(lambda leaf: leaf.sharding, declared.arrays)
+
+
+def lower_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> jax.stages.Lowered:
     """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed."""
-    jitted = jax.jit(
-        make_step(config, implementation),
-        donate_argnums=0,
-        out_shardings=(
-            jax.tree.map(lambda leaf: leaf.sharding, declared.state),
-            NamedSharding(mesh, PartitionSpec()),
-        ),
-    )
-    with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
-        return jitted.lower(declared.state, batch_shape(config, mesh))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def train_step(arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
+        return dialect.train_step(fetch(arrays, declared), batch)
+
+    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(placements(declared), everywhere))
+    with settings(config, mesh):
+        return jitted.lower(declared.arrays, batch_shape(config, mesh))
 
 
-def compile_step(config: TrainConfig, implementation: Implementation, declared: Declaration, mesh: Mesh) -> Program:
+def fetch(arrays: Tree, declared: DeclaredState) -> Tree:
+    """The state with what waits in the host's memory brought to the devices."""
+
+    def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
+        if kind.sharding.memory_kind != HOST:
+            return array
+        return cast(jax.Array, jax.device_put(array, kind.sharding.with_memory_kind("device")))
+
+    return jax.tree.map(bring, arrays, declared.arrays)
+
+
+@contextmanager
+def settings(config: TrainConfig, mesh: Mesh) -> Iterator[None]:
+    """What holds while a program is lowered and compiled."""
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", config.shardy)
+    try:
+        with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
+            yield
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def compile_eval(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> jax.stages.Compiled:
+    """The evaluation of one batch; the state stays as it is."""
+
+    def eval_step(arrays: Tree, batch: Batch) -> Metrics:
+        return dialect.eval_step(arrays, batch)
+
+    with settings(config, mesh):
+        return jax.jit(eval_step).lower(declared.arrays, batch_shape(config, mesh)).compile()
+
+
+def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
     """Lower and compile the step once; the same executable is analysed, hashed and run."""
-    lowered = lower_step(config, implementation, declared, mesh)
-    compiled = lowered.compile()
+    lowered = lower_step(config, dialect, declared, mesh)
+    with settings(config, mesh):
+        compiled = lowered.compile()
     return Program(
         run=compiled,
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
@@ -147,6 +150,8 @@ def strip_stablehlo(text: str) -> str:
 
 def strip_hlo(text: str) -> str:
     """An optimised program without metadata and source tables, and with its names numbered by first use."""
+    # what its entry calls its arguments; their types stand again where they are used
+    text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")

@@ -12,26 +12,33 @@ import jax
 import numpy as np
 from absl import flags, logging
 from etils import epath
+from jax.sharding import Mesh
 
 from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from model import checkpoint, report
 from model.cross_restore import cross_restore
-from model.data import synthetic_batch
+from model.data import DataSource, make_source
+from model.dialect import Dialect, make_dialect, name_arrays, step_of
 from model.digest import digest
 from model.distributed import join_processes, leave_processes
+from model.evaluation import Evaluation, make_evaluation
 from model.flops import step_flops
-from model.implementation import make_implementation
-from model.metrics import MetricsFile
+from model.metrics import MetricsFile, Number, to_number
+from model.params import Tree
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
 from model.sharding import check_backend, make_mesh
-from model.step import Declaration, Program, TrainState, compile_step, declare_state, init_state
+from model.step import DeclaredState, Program, compile_step, declare_state, init_state
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
 
 class NonFiniteLoss(ArithmeticError):
     """The loss became nan or inf: nothing after it means anything."""
+
+
+class ResumeChanges(RuntimeError):
+    """A run that stopped and went on is not what it would have been."""
 
 
 class Clocks(NamedTuple):
@@ -41,7 +48,7 @@ class Clocks(NamedTuple):
     cpu_s: float
 
 
-def run_step(program: Program, state: TrainState, batch: jax.Array) -> tuple[TrainState, dict[str, np.float32], Clocks]:
+def run_step(program: Program, state: Tree, source: DataSource) -> tuple[Tree, dict[str, Number], Clocks]:
     """One step, its metrics on the host, and what it took.
 
     JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
@@ -49,8 +56,8 @@ def run_step(program: Program, state: TrainState, batch: jax.Array) -> tuple[Tra
     dispatch of the next step, well under a millisecond, which then no longer overlaps.
     """
     started, used = time.perf_counter(), time.process_time()
-    state, metrics = program.run(state, batch)
-    on_host = {name: np.float32(value) for name, value in jax.device_get(metrics).items()}
+    state, metrics = program.run(state, source.next())
+    on_host = {name: to_number(value) for name, value in jax.device_get(metrics).items()}
     return state, on_host, Clocks(wall_s=time.perf_counter() - started, cpu_s=time.process_time() - used)
 
 
@@ -76,15 +83,15 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     make_run_directory(run_directory)
     copy = find_metrics_copy(config, run_directory)
     with MetricsFile(metrics_path, copy) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
-        implementation = make_implementation(config)
-        declared = declare_state(config, implementation, mesh)
+        dialect = make_dialect(config)
+        declared = declare_state(config, dialect, mesh)
         with ThreadPoolExecutor(max_workers=1) as pool:
             # compiling the step and making its first state take about as long and do not need each other
-            start = pool.submit(starting_state, config, declared, manager, run_directory)
-            program = compile_step(config, implementation, declared, mesh)
+            start = pool.submit(starting_state, config, dialect, declared, mesh, manager, run_directory)
+            program = compile_step(config, dialect, declared, mesh)
             state, initial_state = start.result()
         record = program_record(
-            implementation.name,
+            dialect.name,
             program,
             num_devices=mesh.size,
             metrics_file=metrics_path,
@@ -92,87 +99,154 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         )
         write_program(run_directory, record)
         report.log_mesh(mesh)
-        report.log_parameters(declared.state.params, declared.axes, mesh)
+        report.log_parameters(declared.parameters, mesh)
         report.log_compiled_memory(program.memory)
-        report.log_parameter_count(declared.state.params)
-        batch = synthetic_batch(config, mesh)
-        state = train_loop(config, program, state, batch, manager, metrics_file, stop)
+        report.log_parameter_count(declared.parameters)
+        evaluation = make_evaluation(config, dialect, declared, mesh)
+        run = Run(
+            config, dialect, declared, program, make_source(config, mesh), manager, metrics_file, stop, evaluation
+        )
+        state = train_loop(run, state)
+        done = step_of(dialect, state)
         if stop.arrived:
-            logging.info("SIGTERM: stopped after %d of %d steps", int(state.step), config.steps)
+            logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
             return EXIT_SIGTERM
-        record["state"] = {"step": int(state.step) - 1, **digest(state)}
+        record["state"] = {"step": done - 1, **digest(name_arrays(dialect, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
+    if config.resume_after_step >= 0:
+        del state
+        prove_resume(run, mesh, record)
     if continue_from is not None:
         del state  # a big model fits once
-        record["cross_restore"] = cross_restore(config, declared, program, batch, continue_from, stop)
+        record["cross_restore"] = cross_restore(config, dialect, declared, program, mesh, continue_from, stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
 
 
 def starting_state(
-    config: TrainConfig, declared: Declaration, manager: Any, run_directory: epath.Path
-) -> tuple[TrainState, dict[str, Any] | None]:
+    config: TrainConfig,
+    dialect: Dialect,
+    declared: DeclaredState,
+    mesh: Mesh,
+    manager: Any,
+    run_directory: epath.Path,
+) -> tuple[Tree, dict[str, Any] | None]:
     """The last committed checkpoint's state, or the state before step 0; and the digest of the run's first weights."""
     latest = None if manager is None else manager.latest_step()
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
     if latest is None:
         logging.info("No existing checkpoints found, not restoring checkpoint.")
-        state = init_state(config, declared)
-        return state, {"step": -1, **digest(state.params)}
+        state = init_state(config, dialect, declared, mesh)
+        return state, {"step": -1, **digest(weights_of(dialect, state))}
     logging.info("restoring from this run's directory step %d", latest)
-    difference = checkpoint.tree_difference(manager, latest, declared.state)
+    abstract = dialect.to_tree(declared.arrays)
+    difference = checkpoint.tree_difference(manager, latest, abstract)
     if difference:
         raise ConfigError([f"run_name: {run_directory} holds another model: {difference} (choose another run_name)"])
     if latest >= config.steps:
         raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
     before = read_program(run_directory)
-    return checkpoint.restore(manager, latest, declared.state), before["initial_state"] if before else None
+    state = dialect.from_tree(checkpoint.restore(manager, latest, abstract))
+    return state, before["initial_state"] if before else None
 
 
-def train_loop(
-    config: TrainConfig,
-    program: Program,
-    state: TrainState,
-    batch: jax.Array,
-    manager: Any,
-    metrics_file: MetricsFile,
-    stop: StopSignal,
-) -> TrainState:
+def weights_of(dialect: Dialect, state: Tree) -> dict[str, jax.Array]:
+    """The parameters of a state by path."""
+    arrays = name_arrays(dialect, state)
+    return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
+
+
+class Run(NamedTuple):
+    """What training goes on with from step to step, beside the state."""
+
+    config: TrainConfig
+    dialect: Dialect
+    declared: DeclaredState
+    program: Program
+    source: DataSource
+    manager: Any
+    metrics_file: MetricsFile
+    stop: StopSignal
+    evaluation: Evaluation | None
+
+
+def train_loop(run: Run, state: Tree) -> Tree:
     """Run the steps that are left, each reported and, where due, saved.
 
     When SIGTERM has arrived, the steps done so far are saved and the loop ends.
     """
-    first = int(state.step)
-    total_weights = batch.shape[0] * config.max_target_length
+    config, first = run.config, step_of(run.dialect, state)
+    done = first
     for step in range(first, config.steps):
-        if stop.reached(step):
+        if run.stop.reached(step):
             break
-        state, metrics, took = run_step(program, state, batch)
-        loss = metrics["loss"]
-        if manager is not None and np.isfinite(loss):
-            saved = checkpoint.save(config, manager, step, state, force=step == config.steps - 1)
-        else:
-            saved = False
+        state, metrics, took = run_step(run.program, state, run.source)
+        done = step + 1
+        saved = bool(np.isfinite(metrics["loss"])) and save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
-        report.log_step(config, step=step, seconds=took.wall_s, total_weights=total_weights, loss=loss)
-        # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
-        times = {"step_time_s": took.wall_s} | ({"step_cpu_time_s": took.cpu_s} if config.hardware == "cpu" else {})
-        metrics_file.write({"step": step, "loss": loss, **metrics, **times, "total_weights": total_weights})
+        tell_step(run, step, metrics, took)
         if saved:
-            metrics_file.publish()
-        if not np.isfinite(loss):
-            logging.error("Aborting training due to %s loss.", "NaN" if np.isnan(loss) else "Inf")
-            raise NonFiniteLoss(
-                f"step {step}: the loss is {loss}; lower learning_rate (now {config.learning_rate}) "
-                "or resume from an earlier checkpoint"
-            )
-    done = int(state.step)
-    if stop.arrived and manager is not None and done > first:
-        checkpoint.save(config, manager, done - 1, state, force=True)
+            run.metrics_file.publish()
+        refuse_non_finite(config, step, metrics["loss"])
+        if run.evaluation is not None and done % config.eval_interval == 0:
+            run.evaluation.run(step, state)
+        if step == config.resume_after_step:
+            state = forget_and_restore(run, step, state)
+    if run.stop.arrived and done > first:
+        save(run, done - 1, state, force=True)
     return state
+
+
+def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
+    """Start a checkpoint where one is due. True if there is one."""
+    if run.manager is None:
+        return False
+    return checkpoint.save(run.config, run.manager, step, run.dialect.to_tree(state), force=force)
+
+
+def tell_step(run: Run, step: int, metrics: dict[str, Number], took: Clocks) -> None:
+    """The line of a step in the log and in the metrics file."""
+    report.log_step(run.config, step=step, seconds=took.wall_s, metrics=metrics)
+    # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
+    times = {"step_time_s": took.wall_s} | ({"step_cpu_time_s": took.cpu_s} if run.config.hardware == "cpu" else {})
+    run.metrics_file.write({"step": step, "loss": metrics["loss"], **metrics, **times})
+
+
+def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
+    """The state after `step`, out of its checkpoint."""
+    save(run, step, state, force=True)
+    run.manager.wait_until_finished()
+    jax.tree.map(lambda array: array.delete(), state)
+    logging.info("restoring from this run's directory step %d", step)
+    abstract = run.dialect.to_tree(run.declared.arrays)
+    return run.dialect.from_tree(checkpoint.restore(run.manager, step, abstract))
+
+
+def prove_resume(run: Run, mesh: Mesh, record: dict[str, Any]) -> None:
+    """Train again without a stop. Raises ResumeChanges unless every array ends with the same bits."""
+    state, source = init_state(run.config, run.dialect, run.declared, mesh), make_source(run.config, mesh)
+    for _ in range(run.config.steps):
+        state, _ = run.program.run(state, source.next())
+    whole, resumed = digest(name_arrays(run.dialect, state))["arrays"], record["state"]["arrays"]
+    different = sorted(path for path in whole if whole[path] != resumed[path])
+    told = f"stopped after step {run.config.resume_after_step}, restored and trained on"
+    if different:
+        raise ResumeChanges(f"{told}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
+    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", told, len(whole))
+
+
+def refuse_non_finite(config: TrainConfig, step: int, loss: Number) -> None:
+    """Raises NonFiniteLoss."""
+    if np.isfinite(loss):
+        return
+    logging.error("Aborting training due to %s loss.", "NaN" if np.isnan(loss) else "Inf")
+    raise NonFiniteLoss(
+        f"step {step}: the loss is {loss}; lower learning_rate (now {config.learning_rate}) "
+        "or resume from an earlier checkpoint"
+    )
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -157,10 +157,10 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
 
 def test_relations_name_both_values_and_where_they_were_set(tmp_path: Path) -> None:
     path = tmp_path / "case.yml"
-    path.write_text("base_num_kv_heads: 8\nhead_dim: 7\nici_data_parallelism: -1\n")
+    path.write_text("base_num_kv_heads: 5\nhead_dim: 7\nici_data_parallelism: -1\n")
     heads, even, axes = problems_of(path)
-    assert "base_num_kv_heads must equal base_num_query_heads" in heads
-    assert f"base_num_kv_heads = 8 from {path}:1" in heads
+    assert "base_num_query_heads must be a multiple of base_num_kv_heads" in heads
+    assert f"base_num_kv_heads = 5 from {path}:1" in heads
     assert "base_num_query_heads = 16 from configs/base.yml:" in heads
     assert f"head_dim = 7 from {path}:2" in even
     assert f"ici_data_parallelism = -1 from {path}:3" in axes

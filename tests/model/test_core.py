@@ -1,6 +1,7 @@
 """The decoder's parts against what is known about them: closed forms, autodiff, and invariants."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,8 @@ import pytest
 
 from configs.schema import TrainConfig
 from model import core
+from model.attention import dot_product
+from model.contraction import contract, plain
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -34,8 +37,8 @@ def test_contract_has_the_gradients_that_jax_derives(
         return lambda x, w: jnp.sum(jnp.sin(contract(equation, x, w)))
 
     arguments = normal(*x), normal(*kernel, seed=1)
-    np.testing.assert_array_equal(core.contract(equation, *arguments), jnp.einsum(equation, *arguments))
-    ours = jax.grad(total(core.contract), argnums=(0, 1))(*arguments)
+    np.testing.assert_array_equal(contract(plain, equation, *arguments), jnp.einsum(equation, *arguments))
+    ours = jax.grad(total(partial(contract, plain)), argnums=(0, 1))(*arguments)
     derived = jax.grad(total(jnp.einsum), argnums=(0, 1))(*arguments)
     for mine, theirs in zip(ours, derived, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
@@ -44,18 +47,21 @@ def test_contract_has_the_gradients_that_jax_derives(
 def test_cross_entropy_and_its_gradient_are_optax_s() -> None:
     logits_BLV = 3.0 * normal(2, 5, 7)
     targets_BL = jax.random.randint(jax.random.key(1), (2, 5), 0, 7)
+    weights_BL = jnp.asarray([[0.25, 0.25, 0.25, 0.25, 0.0], [0.0] * 5])
 
     def reference(logits_BLV: jax.Array) -> jax.Array:
-        return optax.softmax_cross_entropy_with_integer_labels(logits_BLV, targets_BL).mean()
+        return jnp.sum(optax.softmax_cross_entropy_with_integer_labels(logits_BLV, targets_BL) * weights_BL)
 
-    loss, gradient = jax.value_and_grad(core.cross_entropy)(logits_BLV, targets_BL)
+    loss, gradient = jax.value_and_grad(core.cross_entropy)(logits_BLV, targets_BL, weights_BL)
     loss_there, gradient_there = jax.value_and_grad(reference)(logits_BLV)
     np.testing.assert_allclose(loss, loss_there, rtol=1e-6)
     np.testing.assert_allclose(gradient, gradient_there, rtol=1e-5, atol=1e-7)
 
 
 def test_cross_entropy_of_equal_logits_is_the_log_of_the_vocabulary() -> None:
-    loss = core.cross_entropy(jnp.zeros((2, 3, 50), jnp.bfloat16), jnp.zeros((2, 3), jnp.int32))
+    loss = core.cross_entropy(
+        jnp.zeros((2, 3, 50), jnp.bfloat16), jnp.zeros((2, 3), jnp.int32), jnp.full((2, 3), 1 / 6)
+    )
     assert loss.dtype == jnp.float32
     np.testing.assert_allclose(loss, np.log(50), rtol=1e-6)
 
@@ -66,11 +72,13 @@ def test_rms_norm_divides_by_the_root_mean_square() -> None:
     np.testing.assert_allclose(normed, [[[3 / 12.5**0.5, -8 / 12.5**0.5]]], rtol=1e-6)
 
 
-def test_rotary_keeps_lengths_and_makes_products_depend_on_distance_only() -> None:
+def test_rotary_keeps_lengths_and_makes_products_depend_on_distance_only(mini_config: MiniConfig) -> None:
     query_K, key_K = normal(8), normal(8, seed=1)
     length = 6
-    query = core.rotary(jnp.broadcast_to(query_K[None, None, None, :], (1, length, 1, 8)), 10_000)[0, :, 0]
-    key = core.rotary(jnp.broadcast_to(key_K[None, None, None, :], (1, length, 1, 8)), 10_000)[0, :, 0]
+    config = mini_config(dtype="float32", head_dim=8)
+    context = core.make_context(config, jnp.arange(length)[None], None, None)
+    query = core.rotary(jnp.broadcast_to(query_K[None, None, None, :], (1, length, 1, 8)), context)[0, :, 0]
+    key = core.rotary(jnp.broadcast_to(key_K[None, None, None, :], (1, length, 1, 8)), context)[0, :, 0]
     np.testing.assert_allclose(jnp.linalg.norm(query, axis=-1), jnp.full(length, jnp.linalg.norm(query_K)), rtol=1e-5)
     np.testing.assert_allclose(query[0], query_K, rtol=1e-6)
     products = query @ key.T
@@ -82,11 +90,27 @@ def test_rotary_keeps_lengths_and_makes_products_depend_on_distance_only() -> No
 
 def test_attention_sees_nothing_that_comes_later() -> None:
     query, key, value = (normal(1, 5, 2, 4, seed=seed) for seed in range(3))
-    changed = core.attend(query, key.at[:, 3:].add(1.0), value.at[:, 3:].add(1.0))
-    attended = core.attend(query, key, value)
+    changed = dot_product(query, key.at[:, 3:].add(1.0), value.at[:, 3:].add(1.0), None)
+    attended = dot_product(query, key, value, None)
     np.testing.assert_array_equal(attended[:, :3], changed[:, :3])
     assert np.all(np.asarray(attended[:, 3:] != changed[:, 3:]))
     np.testing.assert_allclose(attended[:, 0], value[:, 0], rtol=1e-6)
+
+
+def test_attention_sees_nothing_of_another_text() -> None:
+    """Two texts in one sequence are what each of them is alone."""
+    query, key, value = (normal(1, 5, 2, 4, seed=seed) for seed in range(3))
+    packed = dot_product(query, key, value, jnp.asarray([[1, 1, 1, 2, 2]]))
+    for text in (slice(0, 3), slice(3, 5)):
+        alone = dot_product(query[:, text], key[:, text], value[:, text], None)
+        np.testing.assert_allclose(packed[:, text], alone, rtol=1e-6)
+
+
+def test_grouped_queries_share_their_key_and_value_heads() -> None:
+    """Equal to attention with every key and value head written out for each of its query heads."""
+    query, key, value = normal(1, 5, 4, 8), normal(1, 5, 2, 8, seed=1), normal(1, 5, 2, 8, seed=2)
+    written_out = [jnp.stack([x[:, :, head // 2] for head in range(4)], axis=2) for x in (key, value)]
+    np.testing.assert_array_equal(dot_product(query, key, value, None), dot_product(query, *written_out, None))
 
 
 class TestDropout:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 from etils import epath
+from jax.sharding import Mesh
 
 from configs.schema import TrainConfig
 from model.cross_restore import cross_restore
-from model.data import synthetic_batch
-from model.implementation import make_implementation
+from model.dialect import Dialect, make_dialect
 from model.sharding import make_mesh
-from model.step import Declaration, Program, compile_step, declare_state
+from model.step import DeclaredState, Program, compile_step, declare_state
 from model.stop import StopSignal
 from model.train import train
 
@@ -28,13 +27,20 @@ class Arm:
     """A compiled NNX trainer, ready to continue what a Linen run left."""
 
     config: TrainConfig
-    declared: Declaration
+    dialect: Dialect
+    declared: DeclaredState
     program: Program
-    batch: jax.Array
+    mesh: Mesh
 
     def cross(self, other: Path, stop: StopSignal | None = None) -> dict[str, Any]:
         return cross_restore(
-            self.config, self.declared, self.program, self.batch, epath.Path(other), stop or StopSignal()
+            self.config,
+            self.dialect,
+            self.declared,
+            self.program,
+            self.mesh,
+            epath.Path(other),
+            stop or StopSignal(),
         )
 
 
@@ -49,10 +55,9 @@ def linen(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> 
 def nnx(mini_config: MiniConfig) -> Arm:
     config = mini_config(pure_nnx=True)
     mesh = make_mesh(config)
-    implementation = make_implementation(config)
-    declared = declare_state(config, implementation, mesh)
-    program = compile_step(config, implementation, declared, mesh)
-    return Arm(config, declared, program, synthetic_batch(config, mesh))
+    dialect = make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    return Arm(config, dialect, declared, compile_step(config, dialect, declared, mesh), mesh)
 
 
 @pytest.fixture
@@ -132,8 +137,9 @@ def test_a_run_that_lacks_something_is_unknown(remove: str, reason: str, nnx: Ar
 
 def test_another_model_is_unknown(other: Path, nnx: Arm, mini_config: MiniConfig) -> None:
     config = mini_config(base_mlp_dim=64)
-    declared = declare_state(config, make_implementation(config), make_mesh(config))
-    result = Arm(config, declared, nnx.program, nnx.batch).cross(other)
+    dialect = make_dialect(config)
+    declared = declare_state(config, dialect, nnx.mesh)
+    result = Arm(config, dialect, declared, nnx.program, nnx.mesh).cross(other)
     assert result["holds"] is None
     assert "wi_0/kernel is float32[16, 2, 64] here and float32[16, 2, 32] there" in result["evidence"]
 

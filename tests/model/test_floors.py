@@ -13,27 +13,31 @@ from etils import epath
 
 from configs.schema import TrainConfig
 from model import checkpoint
-from model.core import cross_entropy
-from model.data import synthetic_batch
-from model.implementation import make_implementation
+from model.batch import Batch
+from model.cross_restore import translate
+from model.data import make_source
+from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import (
-    Declaration,
-    Program,
-    TrainState,
-    compile_step,
-    declare_state,
-    init_state,
-    lower_step,
-    strip_stablehlo,
-)
+from model.step import DeclaredState, Program, compile_step, declare_state, init_state, lower_step, strip_stablehlo
 
-CASES = [
-    ("01_base", "float32"),
-    ("01_base", "bfloat16"),
-    ("03_dropout", "float32"),
-    ("03_dropout", "bfloat16"),
-    ("16_f32_exact", "float32"),
+SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
+F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
+CASES: list[tuple[str, int, dict[str, Any]]] = [
+    ("01_base", 1, F32 | SCAN),
+    ("01_base", 1, BF16 | LOOP),
+    ("01_base", 8, F32 | LOOP),
+    ("01_base", 8, BF16 | SCAN),
+    ("03_dropout", 1, BF16 | SCAN),
+    ("03_dropout", 1, F32 | LOOP),
+    ("03_dropout", 8, F32 | SCAN),
+    ("03_dropout", 8, BF16 | LOOP),
+    ("02_remat", 1, BF16),
+    ("04_int8", 1, SCAN),
+    ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
+    ("10_shardy_false", 8, BF16),
+    ("11_optimizer_offload_true", 1, BF16),
+    ("16_f32_exact", 1, SCAN),
+    ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
 STEPS, MIDDLE = 4, 2
 
@@ -43,58 +47,55 @@ class Trained:
     """One dialect's run, with its state half-way as host arrays."""
 
     config: TrainConfig
-    declared: Declaration
+    dialect: Dialect
+    declared: DeclaredState
     program: Program
-    batch: jax.Array
-    first_params: Any
-    middle: TrainState
-    final: TrainState
+    batch: Batch
+    first: dict[str, Any]
+    middle: Any
+    final: dict[str, Any]
     metrics: list[dict[str, np.ndarray]]
 
 
 type MiniConfig = Callable[..., TrainConfig]
 
 
-def bits(tree: Any) -> list[bytes]:
-    """Every leaf as the bytes it is made of."""
-    return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree)]
+def bits(arrays: dict[str, Any]) -> dict[str, bytes]:
+    """Every array as the bytes it is made of."""
+    return {path: np.asarray(array).tobytes() for path, array in arrays.items()}
 
 
 def train(config: TrainConfig, devices: int) -> Trained:
     mesh = make_mesh(config, jax.devices()[:devices])
-    implementation = make_implementation(config)
-    declared = declare_state(config, implementation, mesh)
-    program = compile_step(config, implementation, declared, mesh)
-    batch = synthetic_batch(config, mesh)
-    state = init_state(config, declared)
-    first_params, middle, metrics = jax.device_get(state.params), None, []
+    dialect = make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    program = compile_step(config, dialect, declared, mesh)
+    batch = make_source(config, mesh).next()
+    state = init_state(config, dialect, declared, mesh)
+    first, middle, metrics = jax.device_get(name_arrays(dialect, state)), None, []
     for step in range(STEPS):
         if step == MIDDLE:
             middle = jax.tree.map(np.array, state)  # the next step consumes the device's copy
         state, of_step = program.run(state, batch)
         metrics.append(jax.device_get(of_step))
     assert middle is not None
-    return Trained(config, declared, program, batch, first_params, middle, jax.device_get(state), metrics)
+    final = jax.device_get(name_arrays(dialect, state))
+    return Trained(config, dialect, declared, program, batch, first, middle, final, metrics)
 
 
-@pytest.fixture(scope="module", params=CASES, ids="-".join)
-def pair(request: pytest.FixtureRequest, devices: int, scan: bool, mini_config: MiniConfig) -> tuple[Trained, Trained]:
-    case, dtype = request.param
-    changes = {"dtype": dtype, "scan_layers": scan, "per_device_batch_size": 8 // devices}
+def name_case(case: tuple[str, int, dict[str, Any]]) -> str:
+    name, devices, changes = case
+    return "-".join([name, str(devices), *(f"{key}={value}" for key, value in changes.items())])
+
+
+@pytest.fixture(scope="module", params=CASES, ids=name_case)
+def pair(request: pytest.FixtureRequest, mini_config: MiniConfig) -> tuple[Trained, Trained]:
+    case, devices, changes = request.param
+    changes = {"per_device_batch_size": 8 // devices} | changes
     configs = [mini_config(case, pure_nnx=pure_nnx, **changes) for pure_nnx in (False, True)]
     with ThreadPoolExecutor(max_workers=2) as pool:  # compiling is what takes the time, and one core each
         linen, nnx = pool.map(train, configs, [devices, devices])
     return linen, nnx
-
-
-@pytest.fixture(scope="module", params=[1, 8], ids=["1-device", "8-devices"])
-def devices(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-@pytest.fixture(scope="module", params=[True, False], ids=["scanned", "unrolled"])
-def scan(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 def test_same_program(pair: tuple[Trained, Trained]) -> None:
@@ -105,50 +106,42 @@ def test_same_program(pair: tuple[Trained, Trained]) -> None:
 
 def test_same_bits(pair: tuple[Trained, Trained]) -> None:
     linen, nnx = pair
-    assert jax.tree.structure(linen.final) == jax.tree.structure(nnx.final)
-    assert bits(linen.first_params) == bits(nnx.first_params)
+    assert bits(linen.first) == bits(nnx.first)
     for step, (ours, theirs) in enumerate(zip(linen.metrics, nnx.metrics, strict=True)):
         for name in ours:
             assert ours[name].tobytes() == theirs[name].tobytes(), (step, name, ours[name], theirs[name])
     assert bits(linen.final) == bits(nnx.final)
-    assert bits(linen.first_params) != bits(linen.final.params)
+    same = [path for path in linen.first if bits(linen.first)[path] == bits(linen.final)[path]]
+    assert same == []
 
 
 def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
+    """Each dialect writes its own tree, the other reads it by its names and goes on."""
     for writer, reader in (pair, pair[::-1]):
-        directory = epath.Path(tmp_path / ("nnx" if writer.config.pure_nnx else "linen"))
+        directory = epath.Path(tmp_path / writer.dialect.name)
         manager = checkpoint.make_manager(writer.config, directory)
         state = jax.tree.map(
-            lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.declared.state
+            lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.declared.arrays
         )
-        assert checkpoint.save(writer.config, manager, MIDDLE - 1, state, force=True)
+        assert checkpoint.save(writer.config, manager, MIDDLE - 1, writer.dialect.to_tree(state), force=True)
         manager.wait_until_finished()
-        restored = checkpoint.restore(manager, MIDDLE - 1, reader.declared.state)
+        abstract = writer.dialect.to_tree(writer.declared.arrays)
+        there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.dialect.to_tree(reader.declared.arrays))
+        assert there is not None  # each tree is the dialect's own
+        restored = writer.dialect.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
         manager.close()
-        assert bits(restored) == bits(writer.middle)
+        state = translate(writer.dialect, restored, reader.dialect, reader.declared)
+        assert bits(name_arrays(reader.dialect, state)) == bits(name_arrays(writer.dialect, writer.middle))
         for step in range(MIDDLE, STEPS):
-            restored, metrics = reader.program.run(restored, reader.batch)
+            state, metrics = reader.program.run(state, reader.batch)
             assert np.asarray(metrics["loss"]).tobytes() == writer.metrics[step]["loss"].tobytes()
-        assert bits(restored) == bits(writer.final)
+        assert bits(name_arrays(reader.dialect, state)) == bits(writer.final)
 
 
-@pytest.mark.parametrize(("dtype", "scan_layers"), [("float32", False), ("bfloat16", True)])
-def test_same_gradients(dtype: str, scan_layers: bool, mini_config: MiniConfig) -> None:
-    gradients = []
-    for pure_nnx in (False, True):
-        config = mini_config("03_dropout", dtype=dtype, scan_layers=scan_layers, pure_nnx=pure_nnx)
-        mesh = make_mesh(config, jax.devices()[:1])
-        implementation = make_implementation(config)
-        state = init_state(config, declare_state(config, implementation, mesh))
-        tokens_BM = synthetic_batch(config, mesh)
-
-        def loss(params: Any, implementation: Any = implementation, tokens_BM: jax.Array = tokens_BM) -> jax.Array:
-            logits_BLV = implementation.apply(params, tokens_BM[:, :-1], jax.random.key(3))
-            return cross_entropy(logits_BLV, tokens_BM[:, 1:])
-
-        gradients.append(jax.jit(jax.grad(loss))(state.params))
-    assert all(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(gradients[0]))
-    assert bits(gradients[0]) == bits(gradients[1])
+def lower(config: TrainConfig, devices: int = 8) -> str:
+    mesh = make_mesh(config, jax.devices()[:devices])
+    dialect = make_dialect(config)
+    return strip_stablehlo(lower_step(config, dialect, declare_state(config, dialect, mesh), mesh).as_text())
 
 
 @pytest.mark.parametrize(
@@ -156,23 +149,22 @@ def test_same_gradients(dtype: str, scan_layers: bool, mini_config: MiniConfig) 
     [
         {"remat_policy": "none"},
         {"remat_policy": "minimal"},
-        {"remat_policy": "minimal", "scan_layers": False},
+        {"remat_policy": "save_dot_except_mlp", "scan_layers": False},
+        {"remat_policy": "qkv_proj_offloaded"},
+        {"optimizer_memory_host_offload": True},
+        {"quantization": "int8", "scan_layers": False},
+        {"gradient_accumulation_steps": 2, "shardy": False},
         {"param_scan_axis": 0},
         {"weight_dtype": "bfloat16"},
         {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},
         {"ici_data_parallelism": 2, "ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2, "dropout_rate": 0.1},
+        {"ici_context_parallelism": 4},
     ],
     ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()),
 )
 def test_same_lowered_program_for_other_settings(changes: dict[str, Any], mini_config: MiniConfig) -> None:
-    texts = []
-    for pure_nnx in (False, True):
-        config = mini_config(pure_nnx=pure_nnx, **changes)
-        mesh = make_mesh(config)
-        implementation = make_implementation(config)
-        lowered = lower_step(config, implementation, declare_state(config, implementation, mesh), mesh)
-        texts.append(strip_stablehlo(lowered.as_text()))
-    assert texts[0] == texts[1]
+    linen, nnx = (lower(mini_config(pure_nnx=pure_nnx, **changes)) for pure_nnx in (False, True))
+    assert linen == nnx
 
 
 def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config: MiniConfig) -> None:
@@ -180,10 +172,11 @@ def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config
     for devices in (1, 8):
         config = mini_config(per_device_batch_size=8 // devices)
         mesh = make_mesh(config, jax.devices()[:devices])
-        state = init_state(config, declare_state(config, make_implementation(config), mesh))
-        params.append(jax.tree.leaves(jax.device_get(state.params)))
-        tokens.append(np.asarray(synthetic_batch(config, mesh)))
-    for one, eight in zip(*params, strict=True):
+        dialect = make_dialect(config)
+        state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
+        params.append(jax.device_get(state.params))
+        tokens.append(np.asarray(make_source(config, mesh).next().inputs))
+    for one, eight in zip(*map(jax.tree.leaves, params), strict=True):
         # the same random bits; the normal distribution's inverse may round differently when compiled for a shard
         np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
     assert np.array_equal(tokens[0], tokens[1])

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
 from model import report
-from model.implementation import make_implementation
+from model.dialect import make_dialect
 from model.params import count_params, flatten
 from model.sharding import MESH_AXES, make_mesh
 from model.step import declare_state, init_state
@@ -25,22 +25,28 @@ def seed_config(**changes: object) -> TrainConfig:
     )
 
 
+def first_weights(config: TrainConfig) -> dict[str, np.ndarray]:
+    mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
+    state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
+    return flatten(jax.device_get(state.params))
+
+
 @pytest.mark.parametrize("pure_nnx", [False, True])
 @pytest.mark.parametrize("scan_layers", [False, True])
 def test_seed_model_has_the_seeds_parameter_count(pure_nnx: bool, scan_layers: bool) -> None:
-    shapes, _ = make_implementation(seed_config(pure_nnx=pure_nnx, scan_layers=scan_layers)).declare()
+    declared = make_dialect(seed_config(pure_nnx=pure_nnx, scan_layers=scan_layers)).declare()
     # 2 embeddings of 32000·2048; 16 layers of 4·2048² + 3·2048·7168 + 2·2048; one norm of 2048
-    assert count_params(shapes) == 2 * 32000 * 2048 + 16 * (4 * 2048**2 + 3 * 2048 * 7168 + 2 * 2048) + 2048
-    assert count_params(shapes) == 1_104_218_112
+    assert count_params(declared) == 2 * 32000 * 2048 + 16 * (4 * 2048**2 + 3 * 2048 * 7168 + 2 * 2048) + 2048
+    assert count_params(declared) == 1_104_218_112
 
 
 @pytest.mark.parametrize("pure_nnx", [False, True])
 def test_parameter_dump_is_the_seeds(
     pure_nnx: bool, seeds: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shapes, axes = make_implementation(seed_config(pure_nnx=pure_nnx)).declare()
+    declared = make_dialect(seed_config(pure_nnx=pure_nnx)).declare()
     with caplog.at_level("INFO", logger="absl"):
-        report.log_parameters(shapes, axes, AbstractMesh((1, 32, 1), MESH_AXES))
+        report.log_parameters(declared, AbstractMesh((1, 32, 1, 1), MESH_AXES))
     ours = [record.getMessage() for record in caplog.records]
     log = next(seeds.glob("000_*.txt")).read_text(encoding="utf-8").splitlines()
     blocks = [
@@ -55,7 +61,7 @@ def test_parameter_dump_is_the_seeds(
 def test_both_dialects_declare_the_same_tree(mini_config: MiniConfig) -> None:
     for scan_layers in (True, False):
         linen, nnx = (
-            make_implementation(mini_config(pure_nnx=nnx, scan_layers=scan_layers)).declare() for nnx in (False, True)
+            make_dialect(mini_config(pure_nnx=nnx, scan_layers=scan_layers)).declare() for nnx in (False, True)
         )
         assert linen == nnx
 
@@ -65,9 +71,7 @@ def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_conf
     params = []
     for scan_layers in (True, False):
         config = mini_config(scan_layers=scan_layers, param_scan_axis=param_scan_axis, base_num_decoder_layers=3)
-        mesh = make_mesh(config, jax.devices()[:1])
-        state = init_state(config, declare_state(config, make_implementation(config), mesh))
-        params.append(flatten(jax.device_get(state.params)))
+        params.append(first_weights(config))
     scanned, unrolled = params
     for path, value in scanned.items():
         for layer in range(3):
@@ -80,10 +84,7 @@ def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_conf
 
 def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
     config = mini_config(base_emb_dim=64, head_dim=16, base_mlp_dim=96, vocab_size=256)
-    mesh = make_mesh(config, jax.devices()[:1])
-    params = flatten(
-        jax.device_get(init_state(config, declare_state(config, make_implementation(config), mesh)).params)
-    )
+    params = first_weights(config)
     layers = "params/decoder/layers"
     expected = {
         "params/token_embedder/embedding": 1.0,

@@ -7,11 +7,12 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from configs.load import ConfigError
+from configs.model_checks import mesh_shape
 from configs.schema import TrainConfig
-from model.data import synthetic_batch
-from model.implementation import make_implementation
+from model.data import make_source
+from model.dialect import make_dialect
 from model.params import flatten
-from model.sharding import make_mesh, mesh_shape
+from model.sharding import make_mesh
 from model.step import compile_step, declare_state, init_state
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -26,7 +27,7 @@ def test_minus_one_takes_all_that_are_left(
 ) -> None:
     data, fsdp, tensor = asked
     config = mini_config(ici_data_parallelism=data, ici_fsdp_parallelism=fsdp, ici_tensor_parallelism=tensor)
-    assert mesh_shape(config, 8) == shape
+    assert mesh_shape(config, 8) == dict(zip(("data", "fsdp", "tensor"), shape, strict=True)) | {"context": 1}
 
 
 @pytest.mark.parametrize("fsdp", [3, 16])
@@ -39,23 +40,27 @@ def test_a_model_that_cannot_be_split_names_every_key(mini_config: MiniConfig) -
     config = mini_config(base_num_query_heads=3, base_num_kv_heads=3, vocab_size=65, ici_tensor_parallelism=2)
     with pytest.raises(ConfigError) as error:
         make_mesh(config)
-    assert [problem.split("=")[0] for problem in error.value.problems] == ["base_num_query_heads", "vocab_size"]
+    assert [problem.split("=")[0] for problem in error.value.problems] == [
+        "base_num_query_heads",
+        "base_num_kv_heads",
+        "vocab_size",
+    ]
 
 
 def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None:
     config = mini_config(ici_data_parallelism=2, ici_fsdp_parallelism=2, ici_tensor_parallelism=2)
     mesh = make_mesh(config)
-    implementation = make_implementation(config)
-    declared = declare_state(config, implementation, mesh)
-    state = init_state(config, declared)
+    dialect = make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    state = init_state(config, dialect, declared, mesh)
     placed = {path: leaf.sharding for path, leaf in flatten(state).items()}
     kernel = "params/decoder/layers/mlp/wi_0/kernel"
     assert placed[f"params/{kernel}"].spec == PartitionSpec("fsdp", None, "tensor")
     assert placed[f"opt_state/0/mu/{kernel}"].spec == PartitionSpec("fsdp", None, "tensor")
-    batch = synthetic_batch(config, mesh)
-    assert batch.shape == (16, 17)
-    assert batch.sharding.shard_shape(batch.shape) == (4, 17)
-    program = compile_step(config, implementation, declared, mesh)
+    batch = make_source(config, mesh).next()
+    assert batch.inputs.shape == (16, 16)
+    assert batch.inputs.sharding.shard_shape(batch.inputs.shape) == (4, 16)
+    program = compile_step(config, dialect, declared, mesh)
     trained, metrics = program.run(state, batch)
     for path, leaf in flatten(trained).items():
         assert leaf.sharding.is_equivalent_to(placed[path], leaf.ndim), path

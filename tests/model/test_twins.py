@@ -8,6 +8,7 @@ import pytest
 import model
 
 FILES = [Path(model.__file__).parent / f"decoder_{dialect}.py" for dialect in ("linen", "nnx")]
+TRAINERS = [Path(model.__file__).parent / f"trainer_{dialect}.py" for dialect in ("linen", "nnx")]
 
 
 def classes(path: Path) -> list[ast.ClassDef]:
@@ -38,3 +39,17 @@ def test_same_argument_names(position: int) -> None:
     init = method(nnx, "__init__")
     assert init is not None
     assert fields == [argument.arg for argument in init.args.args[1:]]
+
+
+def test_both_trainers_have_the_same_methods_with_the_same_docstrings() -> None:
+    linen, nnx = (
+        [
+            (item.name, [argument.arg for argument in item.args.args], ast.get_docstring(item) or "")
+            for item in classes(path)[-1].body
+            if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
+        ]
+        for path in TRAINERS
+    )
+    assert linen[:-1] == nnx[:-1]
+    assert [name for name, _, _ in linen][-1] == "common_names"  # the two say whose names they are
+    assert len(linen) == 7

@@ -1,0 +1,72 @@
+"""What no single key of a training config can tell: which values fit each other, and which fit so many devices.
+
+Pure functions from a config to lines that name the keys to change; an empty list means that it fits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from configs.schema import TrainConfig
+
+# Axis of the mesh -> the key that says how many devices lie along it. Names and order are MaxText's.
+MESH_KEYS = {
+    "data": "ici_data_parallelism",
+    "fsdp": "ici_fsdp_parallelism",
+    "context": "ici_context_parallelism",
+    "tensor": "ici_tensor_parallelism",
+}
+
+
+def config_problems(config: TrainConfig) -> list[str]:
+    """What does not fit whatever the devices."""
+    problems = []
+    if config.base_num_query_heads % config.base_num_kv_heads:
+        problems.append(
+            "base_num_query_heads must be a multiple of base_num_kv_heads (each key and value head serves equally many)"
+        )
+    if config.head_dim % 2:
+        problems.append("head_dim must be even (rotary embeddings turn pairs of channels)")
+    left = [key for key in MESH_KEYS.values() if getattr(config, key) == -1]
+    if len(left) > 1:
+        problems.append(f"only one of {' and '.join(left)} may be -1 (= all devices that are left)")
+    if config.resume_after_step >= config.steps - 1:
+        problems.append("resume_after_step must be less than steps - 1 (else nothing is left to do after it)")
+    if config.resume_after_step >= 0 and not config.enable_checkpointing:
+        problems.append("resume_after_step needs enable_checkpointing: true (it resumes from a checkpoint)")
+    return problems
+
+
+def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
+    """Devices along each axis of the mesh. Raises ValueError if they do not multiply to `num_devices`."""
+    asked = {axis: getattr(config, key) for axis, key in MESH_KEYS.items()}
+    fixed = math.prod(size for size in asked.values() if size > 0)
+    shape = {axis: num_devices // fixed if size == -1 else size for axis, size in asked.items()}
+    if math.prod(shape.values()) != num_devices:
+        keys = ", ".join(f"{MESH_KEYS[axis]}={size}" for axis, size in asked.items())
+        raise ValueError(
+            f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"
+        )
+    return shape
+
+
+def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
+    """What cannot be split over so many devices."""
+    try:
+        shape = mesh_shape(config, num_devices)
+    except ValueError as error:
+        return [str(error)]
+    return [
+        f"{key}={getattr(config, key)} cannot be split over {MESH_KEYS[axis]}={shape[axis]}: make it a multiple"
+        for key, axis in [
+            ("base_emb_dim", "fsdp"),
+            ("max_target_length", "context"),
+            ("base_num_query_heads", "tensor"),
+            ("base_num_kv_heads", "tensor"),
+            ("base_mlp_dim", "tensor"),
+            ("vocab_size", "tensor"),
+        ]
+        if getattr(config, key) % shape[axis]
+    ]

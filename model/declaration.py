@@ -1,0 +1,58 @@
+"""Turns what a decoder file says of a parameter into one record: shape, type, logical axes, first values.
+
+Each dialect carries the record through its own transforms: Linen in the box around the value, NNX in the variable's
+metadata. Drawing, sharding, counting and dumping read the record and nothing else.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax import nnx, struct
+
+from model.initializers import Initializer
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One parameter before it has values."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    axes: tuple[str, ...]
+    initializer: Initializer
+
+    @property
+    def scan_axis(self) -> int | None:
+        """The axis along which layers are stacked."""
+        return self.axes.index("layers") if "layers" in self.axes else None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+class Declared(nn.LogicallyPartitioned):
+    """Linen's box of a value and its logical axes, with the initializer beside them."""
+
+    initializer: Initializer | None = struct.field(default=None, pytree_node=False)
+
+
+def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
+    """What `Module.param` calls for its first value."""
+
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> Declared:
+        return Declared(initializer(key, shape, dtype), axes, initializer=initializer)
+
+    return init
+
+
+def nnx_param(
+    initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: Any, rngs: nnx.Rngs
+) -> nnx.Param[jax.Array]:
+    """A parameter that knows its logical axes and its initializer."""
+    value = initializer(rngs.params(), shape, dtype)
+    return nnx.Param(value, out_sharding=axes, eager_sharding=False, initializer=initializer)

@@ -1,0 +1,64 @@
+"""How Linen runs a group of layers: one scanned module, or one module each. Twin of `stack_nnx.py`.
+
+Each stack is one function, called where its modules shall live: Linen makes a module where it is first used.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from configs.schema import TrainConfig
+from model import core
+
+type Ran = tuple[jax.Array, dict[str, jax.Array]]
+
+
+def remat(config: TrainConfig, layer_type: Any, *, prevent_cse: bool) -> Any:
+    """The layer with its activations recomputed in the backward pass as `remat_policy` says."""
+    if config.remat_policy == "none":
+        return layer_type
+    return nn.remat(layer_type, prevent_cse=prevent_cse, policy=core.REMAT_POLICIES[config.remat_policy])
+
+
+def scanned(
+    parent: nn.Module,
+    config: TrainConfig,
+    layer_type: Any,
+    group: core.LayerGroup,
+    x_BLE: jax.Array,
+    context: core.Context,
+) -> Ran:
+    """One module, compiled once, whose parameters have a layer axis."""
+    made = nn.scan(
+        # inside a scan XLA cannot merge the recomputation with the forward pass anyway
+        remat(config, layer_type, prevent_cse=False),
+        variable_axes={"params": config.param_scan_axis},
+        split_rngs={"params": True},
+        in_axes=(0, nn.broadcast),
+        length=group.layers,
+        metadata_params={nn.PARTITION_NAME: "layers"},
+    )
+    ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
+    return ran
+
+
+def unrolled(
+    parent: nn.Module,
+    config: TrainConfig,
+    layer_type: Any,
+    group: core.LayerGroup,
+    x_BLE: jax.Array,
+    context: core.Context,
+) -> Ran:
+    """One module per layer."""
+    made, losses = remat(config, layer_type, prevent_cse=True), []
+    for i in range(group.layers):
+        layer = made(config, group.mlp, name=f"{group.name}_{i}")
+        x_BLE, of_layer = layer(x_BLE, jax.numpy.int32(group.first + i), context)
+        losses.append(of_layer)
+    return x_BLE, core.add_losses(*losses)
+
+
+# By `core.stack_name`.
+STACKS = {"scan": scanned, "unrolled": unrolled}

@@ -1,0 +1,136 @@
+"""What each case adds to the base, against what is known about it."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs.load import ConfigError
+from configs.schema import TrainConfig
+from model import train as train_module
+from model.contraction import contract, int8, plain
+from model.data import make_source
+from model.dialect import make_dialect
+from model.sharding import make_mesh
+from model.step import HOST, declare_state, init_state, lower_step
+from model.stop import StopSignal
+from model.train import ResumeChanges, train
+
+type MiniConfig = Callable[..., TrainConfig]
+
+
+def lower(config: TrainConfig, devices: int = 1) -> str:
+    mesh, dialect = make_mesh(config, jax.devices()[:devices]), make_dialect(config)
+    return str(lower_step(config, dialect, declare_state(config, dialect, mesh), mesh).as_text())
+
+
+def first_gradients(config: TrainConfig) -> dict[str, Any]:
+    """What the step says before its update: its losses and the norm of its gradient."""
+    mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
+    state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
+    batch = make_source(config, mesh).next()
+    with jax.set_mesh(mesh):
+        return jax.device_get(jax.jit(dialect.train_step)(state, batch)[1])
+
+
+def test_what_is_kept_is_not_computed_again(mini_config: MiniConfig) -> None:
+    """Layers have 7 matmuls with kernels and 2 of attention; wo's result alone is never needed again."""
+    dots = {
+        policy: lower(mini_config(remat_policy=policy)).count("stablehlo.dot_general")
+        for policy in ("none", "minimal", "save_dot_except_mlp", "full")
+    }
+    assert dots["minimal"] - dots["none"] == 2  # attention's own products
+    assert dots["save_dot_except_mlp"] - dots["minimal"] == 2  # wi_0 and wi_1
+    assert dots["full"] - dots["save_dot_except_mlp"] == 4  # query, key, value and out
+
+
+def test_int8_multiplies_in_int8_in_all_three_products_but_not_in_the_head(mini_config: MiniConfig) -> None:
+    text = lower(mini_config("04_int8", remat_policy="none", scan_layers=False))
+    kinds = re.findall(r"stablehlo\.dot_general.*: \(tensor<[\dx]*x(\w+)>", text)
+    assert kinds.count("i8") == 2 * 7 * 3  # layers × kernels × (forward, two backward)
+    assert kinds.count("bf16") + kinds.count("f32") == 3 + 2 * 2 * 3  # the head, and attention's products
+
+
+def test_int8_is_wrong_by_no_more_than_half_a_step_of_each_operand() -> None:
+    x, kernel = (jax.random.normal(jax.random.key(seed), (4, 5, 6)[seed:][:2]) for seed in (0, 1))
+    step_x, step_kernel = (jnp.max(jnp.abs(array), axis, keepdims=True) / 127 for array, axis in ((x, 1), (kernel, 0)))
+    half = jnp.full_like(x, 0.5) * step_x, jnp.full_like(kernel, 0.5) * step_kernel
+    bound = jnp.abs(x) @ half[1] + half[0] @ jnp.abs(kernel) + half[0] @ half[1]
+    error = jnp.abs(contract(int8, "LE,EF->LF", x, kernel) - contract(plain, "LE,EF->LF", x, kernel))
+    assert np.all(error < bound)
+    assert np.any(error > bound / 10)
+
+
+def test_four_batches_summed_are_one_of_four_times_the_size(mini_config: MiniConfig) -> None:
+    parts = first_gradients(mini_config("05_grad_accum", dtype="float32", per_device_batch_size=1))
+    whole = first_gradients(mini_config(dtype="float32", per_device_batch_size=4))
+    assert parts["total_weights"] == whole["total_weights"] == 4 * 16
+    for name in ("loss", "raw_grad_norm", "param_norm"):
+        np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5)
+
+
+def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> None:
+    kinds = {}
+    for offload in ("true", "false"):
+        config = mini_config(f"11_optimizer_offload_{offload}")
+        declared = declare_state(config, make_dialect(config), make_mesh(config))
+        leaves = jax.tree.leaves(declared.arrays)
+        kinds[offload] = [leaf.sharding.memory_kind == HOST for leaf in leaves].count(True)
+    assert kinds == {"true": 2 * 12, "false": 0}
+
+
+@pytest.mark.parametrize("pure_nnx", [False, True])
+def test_eval_lines_are_maxtext_s(
+    pure_nnx: bool, mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = mini_config("13_eval", base_output_directory=tmp_path, pure_nnx=pure_nnx, steps=10)
+    with caplog.at_level("INFO", logger="absl"):
+        assert train(config, StopSignal()) == 0
+    lines = [record.getMessage() for record in caplog.records]
+    told = [line for line in lines if " eval " in line]
+    assert len(told) == 2 * 4
+    for line, pattern in zip(
+        told,
+        [
+            r"Starting eval after train step 4$",
+            r"Completed eval step: 0, seconds: \d+\.\d{3}$",
+            r"Completed eval step: 1, seconds: \d+\.\d{3}$",
+            r"Completed eval after train step 4, loss=\d\.\d{3}, total_weights=\d+$",
+        ],
+        strict=False,
+    ):
+        assert re.match(pattern, line), line
+    # memorising one batch teaches nothing about another: ln 64 = 4.16 and more
+    assert float(told[3].split("loss=")[1].split(",")[0]) > 4.1
+
+
+def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
+    mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="absl"):
+        assert train(mini_config("14_resume", base_output_directory=tmp_path, resume_after_step=2), StopSignal()) == 0
+    assert (
+        "stopped after step 2, restored and trained on: all 39 arrays are those of a run without a stop" in caplog.text
+    )
+
+
+def test_a_resume_that_changes_anything_ends_the_run(
+    mini_config: MiniConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(run: Any, step: int, state: Any) -> Any:
+        return init_state(run.config, run.dialect, run.declared, make_mesh(run.config))
+
+    monkeypatch.setattr(train_module, "forget_and_restore", forgetful)
+    config = mini_config("14_resume", base_output_directory=tmp_path, resume_after_step=2, pure_nnx=True)
+    with pytest.raises(ResumeChanges, match=r"\d+ of 39 arrays differ from a run without a stop"):
+        train(config, StopSignal())
+
+
+def test_a_resume_after_the_end_is_refused(mini_config: MiniConfig) -> None:
+    with pytest.raises(ConfigError, match="resume_after_step must be less than steps - 1"):
+        mini_config("14_resume", steps=5)

@@ -1,0 +1,134 @@
+"""The proof can fail: one dialect changed in the ways in which migrations break, and the floor that sees it."""
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import model
+from configs.schema import TrainConfig
+from model import trainer_nnx
+from model.data import make_source
+from model.dialect import Dialect, name_arrays
+from model.sharding import make_mesh
+from model.step import DeclaredState, declare_state, init_state, lower_step, strip_stablehlo
+from model.trainer_linen import Linen
+
+type MiniConfig = Callable[..., TrainConfig]
+
+DEVICES, MIDDLE, STEPS = 2, 2, 4
+MUTATIONS = {
+    "an initializer": ("decoder_nnx", 'INITIALIZERS["wo"]', 'INITIALIZERS["key"]', "same bits"),
+    "an axis": ("decoder_nnx", '("embed", "mlp")', '("mlp", "embed")', "same program"),
+    "a gradient that is stopped": (
+        "decoder_nnx",
+        'value_BLGK = project("value")',
+        'value_BLGK = jax.lax.stop_gradient(project("value"))',
+        "same program",
+    ),
+    "a dropout key": ("decoder_nnx", "core.fold_in(context.key, layer)", "context.key", "same program"),
+    "an update before the clipping": (
+        "trainer_nnx",
+        "state.optimizer.update(state.model, clipped)",
+        "state.optimizer.update(state.model, gradients)",
+        "same program",
+    ),
+    "a random stream that starts again at resume": (
+        "trainer_nnx",
+        "step_key(self.config, step)",
+        "step_key(self.config, step - RESUMED_AT if RESUMED_AT else step)",
+        "same checkpoint",
+    ),
+}
+
+
+def mutate(name: str, before: str, after: str, **values: Any) -> types.ModuleType:
+    """A module of ours with one text replaced by another."""
+    path = Path(model.__file__).parent / f"{name}.py"
+    source = path.read_text(encoding="utf-8")
+    assert before in source
+    module = types.ModuleType(name)
+    module.__dict__.update(values)
+    exec(compile(source.replace(before, after), str(path), "exec"), module.__dict__)
+    return module
+
+
+class Lab:
+    """One dialect on its mesh, with its program compiled when it is first run."""
+
+    def __init__(self, config: TrainConfig, dialect: Dialect):
+        self.config, self.dialect = config, dialect
+        self.mesh = make_mesh(config, jax.devices()[:DEVICES])
+        self.declared: DeclaredState = declare_state(config, dialect, self.mesh)
+        self.lowered = lower_step(config, dialect, self.declared, self.mesh)
+        self.text = strip_stablehlo(self.lowered.as_text())
+
+    def start(self) -> Any:
+        return init_state(self.config, self.dialect, self.declared, self.mesh)
+
+    def run(self, state: Any, steps: int) -> Any:
+        compiled, batch = self.lowered.compile(), make_source(self.config, self.mesh).next()
+        for _ in range(steps):
+            state, _ = compiled(state, batch)
+        return state
+
+    def bits(self, state: Any) -> dict[str, bytes]:
+        return {path: np.asarray(array).tobytes() for path, array in name_arrays(self.dialect, state).items()}
+
+
+@pytest.fixture(scope="module")
+def linen(mini_config: MiniConfig) -> Lab:
+    config = mini_config("03_dropout", max_target_length=16)
+    return Lab(config, Linen(config))
+
+
+def failing_floor(linen: Lab, nnx: Lab, resumed: Callable[[], Lab]) -> str | None:
+    """The first floor that does not hold."""
+    if linen.text != nnx.text:
+        return "same program"
+    if linen.bits(linen.start()) != nnx.bits(nnx.start()):
+        return "same bits"
+    middle = nnx.run(nnx.start(), MIDDLE)
+    saved = jax.tree.map(np.array, middle)
+    whole, other = nnx.run(middle, STEPS - MIDDLE), resumed()
+    again = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), saved, other.declared.arrays)
+    if nnx.bits(whole) != other.bits(other.run(again, STEPS - MIDDLE)):
+        return "same checkpoint"
+    return None
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_change_of_one_dialect_is_seen(
+    name: str, linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, before, after, floor = MUTATIONS[name]
+    config = mini_config("03_dropout", max_target_length=16, pure_nnx=True)
+
+    def lab(resumed_at: int) -> Lab:
+        mutated = mutate(module, before, after, RESUMED_AT=resumed_at)
+        if module == "trainer_nnx":
+            return Lab(config, mutated.Nnx(config))
+        monkeypatch.setattr(trainer_nnx, "decoder_nnx", mutated)
+        return Lab(config, trainer_nnx.Nnx(config))
+
+    assert failing_floor(linen, lab(0), lambda: lab(MIDDLE)) == floor
+
+
+def test_an_order_of_declarations_is_no_change(
+    linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What must not be seen: weights are drawn by path, whatever is made first."""
+    lines = [
+        '        self.key = projection("key", G, kv_axes)\n',
+        '        self.value = projection("value", G, kv_axes)\n',
+    ]
+    mutated = mutate("decoder_nnx", "".join(lines), "".join(reversed(lines)))
+    monkeypatch.setattr(trainer_nnx, "decoder_nnx", mutated)
+    config = mini_config("03_dropout", max_target_length=16, pure_nnx=True)
+    nnx = Lab(config, trainer_nnx.Nnx(config))
+    assert nnx.text == linen.text
+    assert nnx.bits(nnx.start()) == linen.bits(linen.start())
