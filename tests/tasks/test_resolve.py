@@ -91,6 +91,18 @@ def test_the_trainer_reads_back_the_config_that_was_resolved() -> None:
         assert set(plan.origins) == set(plan.config)
 
 
+def test_what_a_target_lets_a_trainer_have_is_in_the_plan(tree: Path) -> None:
+    target = tree / "targets" / "cpu.yml"
+    target.write_text(f"{target.read_text()}pass_on: [HF_TOKEN]\nwrap: [unshare, --net, --]\n")
+    plan, _ = resolve(Request(comparison="linen-vs-nnx", target="cpu", cases=("01_base",)), OUT, root=tree)
+    before, _ = plans_of(target="cpu", cases=("01_base",))
+    assert plan.passed_on == (*before.passed_on, "HF_TOKEN")
+    assert "PATH" in before.passed_on
+    assert not [name for name in before.passed_on if name.endswith("*") and not name.startswith(("LC_", "JAX_"))]
+    assert plan.argv == ("unshare", "--net", "--", *before.argv)
+    assert plan.identity == before.identity  # neither decides what is computed
+
+
 def test_a_relative_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     plan = resolve(Request(comparison="linen-vs-nnx"), Path("out"))[0]
