@@ -132,6 +132,7 @@ class Target(Frozen):
     name: Name
     backend: Literal["local", "replay", "xpk"]
     devices: Count
+    memory_gib: Size | None = None  # of each device; not set for a processor: its machine's
     dollars_per_chip_hour: Size | None = None  # what more runs would cost is told with it
     model: Name
     time_limit_s: Count
@@ -161,6 +162,14 @@ class Target(Frozen):
         if own:
             raise ValueError(f"pass_on: {', '.join(own)} is maxview's own, which no trainer gets")
         return self
+
+    @property
+    def platform(self) -> str | None:
+        """What JAX will find there, if the target says so; a log that is played was of any."""
+        if self.backend == "replay":
+            return None
+        named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
+        return "gpu" if named in ("cuda", "rocm") else named
 
     @property
     def passed_on(self) -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """Turns logical axis names into places on a mesh: which axis of which array is split over which devices."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from configs.load import ConfigError
+from configs.checks import GIB, Devices, check, fill_mesh
+from configs.installed import machine_memory_gib
 from configs.schema import TrainConfig
 
 MESH_AXES = ("data", "fsdp", "tensor")
@@ -52,41 +52,23 @@ def constrain(x: jax.Array, *axes: str) -> jax.Array:
 
 
 def check_backend(config: TrainConfig) -> None:
-    """Raises ConfigError if JAX found other devices than the config asks for."""
-    if jax.default_backend() != config.hardware:
-        found = f"hardware={config.hardware}, but JAX found {jax.default_backend()} devices"
-        raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
+    """Raises ConfigError if the config cannot be trained on the devices that JAX found."""
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    memory = limit / GIB if limit else machine_memory_gib() / jax.local_device_count()
+    check(config, Devices(count=jax.device_count(), platform=jax.default_backend(), memory_gib=memory))
 
 
 def mesh_shape(config: TrainConfig, num_devices: int) -> tuple[int, int, int]:
-    """Devices along (data, fsdp, tensor). Raises ConfigError if they do not multiply to `num_devices`."""
-    asked = (config.ici_data_parallelism, config.ici_fsdp_parallelism, config.ici_tensor_parallelism)
-    fixed = math.prod(size for size in asked if size > 0)
-    shape = tuple(num_devices // fixed if size == -1 else size for size in asked)
-    if math.prod(shape) != num_devices:
-        keys = ", ".join(f"ici_{name}_parallelism={size}" for name, size in zip(MESH_AXES, asked, strict=True))
-        raise ConfigError(
-            [f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"]
-        )
-    return shape[0], shape[1], shape[2]
+    """Devices along (data, fsdp, tensor)."""
+    shape = fill_mesh(config, num_devices)
+    return shape["ici_data_parallelism"], shape["ici_fsdp_parallelism"], shape["ici_tensor_parallelism"]
 
 
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """The mesh (data, fsdp, tensor) over `devices`, by default all. Raises ConfigError if the model cannot be split."""
     devices = jax.devices() if devices is None else devices
+    check(config, Devices(count=len(devices)))
     shape = mesh_shape(config, len(devices))
-    problems = [
-        f"{key}={size} cannot be split over ici_{axis}_parallelism={ways}: make it a multiple"
-        for key, size, axis, ways in [
-            ("base_emb_dim", config.base_emb_dim, "fsdp", shape[1]),
-            ("base_num_query_heads", config.base_num_query_heads, "tensor", shape[2]),
-            ("base_mlp_dim", config.base_mlp_dim, "tensor", shape[2]),
-            ("vocab_size", config.vocab_size, "tensor", shape[2]),
-        ]
-        if size % ways
-    ]
-    if problems:
-        raise ConfigError(problems)
     return jax.make_mesh(shape, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
 
 
