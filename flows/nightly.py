@@ -137,8 +137,9 @@ class CellReport(Report):
     def __init__(self, outer: Report) -> None:
         self.record: ComparisonRecord | None = None
         self.page = ""
-        for what in ("planned", "reused", "launched", "saw", "stopping", "verified"):
-            setattr(self, what, getattr(outer, what))
+        for what, told in vars(Report).items():
+            if callable(told) and not what.startswith("_") and what not in vars(CellReport):
+                setattr(self, what, getattr(outer, what))
 
     def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         """The verdict; a terminal has no room for hundreds of them."""
