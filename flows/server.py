@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,8 @@ from tasks.launch.supervise import PR_SET_PDEATHSIG, control
 
 STARTUP_S = 120.0
 STOP_S = 10.0
+POLL_S = 0.5
+MOST_STARTS, SOON_S = 4, 90.0  # an embedded server that ends so often within so many seconds is given up
 EMBEDDED = {
     # what Prefect sets for its own embedded server: no UI, and only the services that record runs
     "PREFECT_UI_ENABLED": "0",
@@ -50,9 +54,15 @@ class EmbeddedServer:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        self._process = self._start()
+        self._ending = False
+        # registered before Prefect is imported, so it runs after Prefect has sent its last logs and events
+        atexit.register(self.stop)
+
+    def _start(self) -> "subprocess.Popen[bytes]":
         uvicorn = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
         address = ["--host", "127.0.0.1", "--port", str(self.port), "--log-level", "error", "--lifespan", "on"]
-        self._process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, *uvicorn, *address],
             env=os.environ | EMBEDDED,
             stdin=subprocess.DEVNULL,
@@ -61,8 +71,25 @@ class EmbeddedServer:
             start_new_session=True,
             preexec_fn=_die_with_parent,
         )
-        # registered before Prefect is imported, so it runs after Prefect has sent its last logs and events
-        atexit.register(self.stop)
+
+    def keep_alive(self, lost: Callable[[str], None]) -> None:
+        """From now on start it again when it ends, at the same address; `lost` is told when that is in vain."""
+        # a thread of its own that never ends: the kernel ends the server with the thread that has started it
+        threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
+
+    def _watch(self, lost: Callable[[str], None]) -> None:
+        starts: deque[float] = deque(maxlen=MOST_STARTS)
+        while not self._ending:
+            if self._process.poll() is None:
+                time.sleep(POLL_S)
+                continue
+            starts.append(time.monotonic())
+            if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
+                lost(self._explain("ends again and again"))
+                break
+            self._process = self._start()
+        while True:  # see `keep_alive`
+            time.sleep(STARTUP_S)
 
     def wait(self) -> None:
         """Return when it answers. Raises ServerError if it ends or stays silent."""
@@ -95,6 +122,7 @@ class EmbeddedServer:
 
     def stop(self) -> None:
         """End it; it writes down what it still holds."""
+        self._ending = True
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -125,6 +153,7 @@ def prefect_api() -> Iterator[str]:
     from flows.slices import alone
 
     embedded.wait()
+    embedded.keep_alive(lambda why: None)
     with temporary_settings({PREFECT_API_URL: embedded.url}), alone():
         yield embedded.url
 
