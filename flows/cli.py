@@ -45,6 +45,14 @@ def call(argv: Sequence[str] | None = None) -> int:
 
         errors.print(f"maxview: {visible_lines(str(error))}")
         return 2
+    except OSError as error:
+        from tasks.store.disk import explain_full
+
+        full = explain_full(error.filename or ".", error)
+        if full is None:
+            raise
+        errors.print(f"maxview: {full}")
+        return 2
     except KeyboardInterrupt:
         errors.print("maxview: interrupted; the same command goes on from here")
         return INTERRUPTED

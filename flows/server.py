@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from tasks.launch.supervise import PR_SET_PDEATHSIG, control
 
@@ -136,7 +137,10 @@ class EmbeddedServer:
 @contextmanager
 def prefect_api() -> Iterator[str]:
     """The address of an API that answers; flows inside the block use it. Raises ServerError."""
-    embedded = None if os.environ.get("PREFECT_API_URL") else EmbeddedServer()
+    named = os.environ.get("PREFECT_API_URL")
+    if named:
+        check_address(named)
+    embedded = None if named else EmbeddedServer()
     # here, after the server was started: the two take several seconds each, side by side
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
@@ -158,14 +162,43 @@ def prefect_api() -> Iterator[str]:
         yield embedded.url
 
 
-def check(url: str) -> None:
-    """Raises ServerError if no Prefect API answers at the address."""
-    import httpx
-
+def check_address(url: str) -> None:
+    """Raises ServerError for what can be no address: Prefect would fail over it while it is imported."""
     try:
-        httpx.get(f"{url.rstrip('/')}/health", timeout=10).raise_for_status()
-    except httpx.HTTPError as error:
-        raise ServerError(
-            f"no Prefect server answers at {url} ({error}): start it (prefect server start), "
-            "or unset PREFECT_API_URL to use an embedded one"
-        ) from error
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise ServerError(f"PREFECT_API_URL is {url!r:.200}, which is no address such as http://127.0.0.1:4200/api")
+
+
+def check(url: str) -> None:
+    """Raises ServerError if no Prefect API answers at the address, or it does not let us in."""
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    remedy = "start one (prefect server start), or unset PREFECT_API_URL to use an embedded one"
+    try:
+        health = httpx.get(f"{url.rstrip('/')}/health", timeout=10)
+        health.raise_for_status()
+        known = health.json() is True  # many programs answer, a proxy's login page among them
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ServerError(f"no Prefect server answers at {url} ({reason}): {remedy}") from error
+    except ValueError:
+        known = False
+    if not known:
+        raise ServerError(f"what answers at {url} is no Prefect server: {remedy}")
+    try:
+        with get_client(sync_client=True) as client:
+            client.read_flow_runs(limit=1)  # its health it tells everybody
+    except PrefectHTTPStatusError as error:
+        status = error.response.status_code
+        if status in (401, 403):
+            asked = "PREFECT_API_AUTH_STRING (user:password) or PREFECT_API_KEY"
+            raise ServerError(f"the Prefect server at {url} asks who you are (status {status}): set {asked}") from error
+        raise ServerError(f"what answers at {url} is no Prefect server (status {status}): {remedy}") from error
+    except (httpx.HTTPError, ValueError) as error:
+        raise ServerError(f"what answers at {url} is no Prefect server ({type(error).__name__}): {remedy}") from error
