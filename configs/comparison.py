@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
+from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
 from configs.launch import Replay, Xpk, fill_in
@@ -44,6 +45,7 @@ def _check_name(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
@@ -122,6 +124,10 @@ class Comparison(Frozen):
 class Target(Frozen):
     """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
 
+    `environment` is set; `pass_on` names variables of the caller that a trainer on this machine gets besides those of
+    `configs/environment.py`: credentials it has only from there. `wrap` are the words of a program on this machine that
+    becomes the trainer, such as `[unshare, --user, --net, --]`.
+
     `replay` and `xpk` are the settings of these launchers, in which `${NAME}` may stand for a variable of the
     environment: they are only checked once a run is planned for the target.
     """
@@ -129,10 +135,13 @@ class Target(Frozen):
     name: Name
     backend: Literal["local", "replay", "xpk"]
     devices: Count
+    memory_gib: Size | None = None  # of each device; not set for a processor: its machine's
     dollars_per_chip_hour: Size | None = None  # what more runs would cost is told with it
     model: Name
     time_limit_s: Count
     environment: dict[str, str] = {}
+    pass_on: tuple[Variable, ...] = ()
+    wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     set: dict[str, Any] = {}
     replay: dict[str, Any] = {}
     xpk: dict[str, Any] = {}
@@ -150,7 +159,25 @@ class Target(Frozen):
             ]
             if unknown:
                 raise ValueError(f"{backend}: unknown key {', '.join(sorted(unknown))}")
+        if self.backend != "local" and (self.pass_on or self.wrap):
+            raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
+        own = [name for name in self.pass_on if is_own(name)]
+        if own:
+            raise ValueError(f"pass_on: {', '.join(own)} is maxview's own, which no trainer gets")
         return self
+
+    @property
+    def platform(self) -> str | None:
+        """What JAX will find there, if the target says so; a log that is played was of any."""
+        if self.backend == "replay":
+            return None
+        named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
+        return "gpu" if named in ("cuda", "rocm") else named
+
+    @property
+    def passed_on(self) -> tuple[str, ...]:
+        """Patterns of the caller's variables that a trainer gets; in a pod there is no caller."""
+        return (*PASSED_ON, *self.pass_on) if self.backend == "local" else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Replay | Xpk | None:
         """The launcher's settings with the environment's values in them. Raises ConfigError."""

@@ -52,6 +52,11 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
+def machine_memory_gib() -> float:
+    """The memory of this machine, which its processor's devices share; more than any run can have."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2.0**30
+
+
 def describe_trainer() -> dict[str, Any]:
     """What this process itself runs, whatever plan it was started by: commit, dirtiness, source digest, versions."""
     root = Path(__file__).parent.parent

@@ -10,17 +10,30 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from configs.model_checks import config_problems
 
 
+def _check_float32(value: float) -> float:
+    """Trainers count in float32, where what is finite here may be infinite, 0 or 1."""
+    if abs(value) > 3.4028235e38:
+        raise ValueError("is infinite in float32 (at most 3.4028235e38)")
+    if value and abs(value) < 1.1754944e-38:
+        raise ValueError("is 0 in float32 (at least 1.1754944e-38)")
+    if value < 1.0 and value >= 1.0 - 2.0**-25:
+        raise ValueError("is 1 in float32")
+    return value
+
+
 def _check_not_zero(value: int) -> int:
     if value == 0:
         raise ValueError("must be -1 or at least 1")
     return value
 
 
-Positive = Annotated[int, Field(gt=0, lt=2**63)]  # as far as the trainers count
-PositiveOrAll = Annotated[int, Field(ge=-1, lt=2**63), AfterValidator(_check_not_zero)]
-NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**31)]  # as far as the trainers count steps and tokens
+PositiveOrAll = Annotated[int, Field(ge=-1, lt=2**31), AfterValidator(_check_not_zero)]
+Float32 = Annotated[float, AfterValidator(_check_float32)]
+NotNegative = Annotated[Float32, Field(ge=0)]
+MoreThanZero = Annotated[Float32, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Decay = Annotated[float, Field(ge=0.0, lt=1.0)]  # at 1 the moment never moves, and its bias correction divides by 0
+Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # at 1 the moment never moves, and its bias correction divides by 0
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # one folder, never a way out of it
 
@@ -53,7 +66,7 @@ class TrainConfig(Frozen):
     base_mlp_dim: Positive
     base_num_decoder_layers: Positive
     vocab_size: Positive
-    normalization_layer_epsilon: Annotated[float, Field(gt=0)]
+    normalization_layer_epsilon: MoreThanZero
     rope_max_timescale: Positive
     scan_layers: bool
     param_scan_axis: Annotated[int, Field(ge=0, le=1)]
@@ -77,7 +90,7 @@ class TrainConfig(Frozen):
 
     # the optimizer
     opt_type: Literal["adamw"]
-    learning_rate: Annotated[float, Field(gt=0)]
+    learning_rate: MoreThanZero
     learning_rate_schedule_steps: PositiveOrAll
     warmup_steps_fraction: Fraction
     learning_rate_final_fraction: Fraction

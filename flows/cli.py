@@ -16,6 +16,7 @@ from flows.commands.scrape import scrape
 from flows.commands.services import doctor, down, up
 from flows.commands.verify import verify
 from flows.commands.words import check_words
+from flows.start import INTERRUPTED, watch_interrupts
 
 app = cyclopts.App(
     name="maxview",
@@ -23,16 +24,12 @@ app = cyclopts.App(
     "Exit status: 0 nothing regressed; 1 something regressed or an arm failed; 2 the input is wrong; "
     "3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
+    help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
 for command in (compare, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
     app.command(command)
 app.command(resolve_command, name="resolve")
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Parse, run, and turn every outcome into an exit status."""
-    sys.exit(call(argv))
 
 
 def call(argv: Sequence[str] | None = None) -> int:
@@ -48,11 +45,20 @@ def call(argv: Sequence[str] | None = None) -> int:
 
         errors.print(f"maxview: {visible_lines(str(error))}")
         return 2
+    except OSError as error:
+        from tasks.store.disk import explain_full
+
+        full = explain_full(error.filename or ".", error)
+        if full is None:
+            raise
+        errors.print(f"maxview: {full}")
+        return 2
     except KeyboardInterrupt:
         errors.print("maxview: interrupted; the same command goes on from here")
-        return 130
+        return INTERRUPTED
     return result if isinstance(result, int) else 0
 
 
 if __name__ == "__main__":
-    main()
+    watch_interrupts()
+    sys.exit(call())

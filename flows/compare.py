@@ -13,6 +13,7 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.cleanup import on_cancellation, on_crashed
+from flows.endings import tell_end
 from flows.form import Field, show_name
 from flows.jobs import Jobs, Stopped, current_jobs
 from flows.report import Report, current_report
@@ -165,6 +166,7 @@ def compare(
     if problem:
         report.troubled(problem)
     forget_step(flow_run.id, store)
+    tell_end((f"{result.case}: {result.headline}", page.address) for result, page in comparisons)
     return final_state(results, problem)
 
 

@@ -19,6 +19,7 @@ SETTINGS = {
     "PREFECT_CLIENT_MAX_RETRIES": "7",
     # log lines of the runs go to the server; the terminal has its own view
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
 }
 

@@ -13,6 +13,7 @@ from prefect.states import Completed, Failed
 
 from flows.cleanup import on_cancellation, on_crashed
 from flows.compare import compare
+from flows.endings import tell_end
 from flows.form import Field
 from flows.jobs import Jobs, jobs_of_a_night
 from flows.report import Report, current_report, reporting_to
@@ -66,7 +67,9 @@ def nightly(
     results = list(run_cells(plan, store))
     record = finish_night_step(plan, results, store)
     forget_step(flow_run.id, store)
-    return final_state(record, publish(record, store))
+    problems = publish(record, store)
+    tell_end([(night_headline(record), f"{store.address}/index.html")])
+    return final_state(record, problems)
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
@@ -137,8 +140,9 @@ class CellReport(Report):
     def __init__(self, outer: Report) -> None:
         self.record: ComparisonRecord | None = None
         self.page = ""
-        for what in ("planned", "reused", "launched", "saw", "stopping", "verified"):
-            setattr(self, what, getattr(outer, what))
+        for what, told in vars(Report).items():
+            if callable(told) and not what.startswith("_") and what not in vars(CellReport):
+                setattr(self, what, getattr(outer, what))
 
     def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         """The verdict; a terminal has no room for hundreds of them."""

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from configs.comparison import find, first_comment, list_names, load_comparison, load_target
+from configs.comparison import Target, find, first_comment, list_names, load_comparison, load_target
 from tasks.publish.schedule import draw_schedule
 from tasks.publish.text import visible
 from tasks.records import CheckpointProof, LogReading, RunReading
@@ -19,11 +19,13 @@ from tasks.scrape import to_json
 from tasks.store import write_atomically
 
 
-def show_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
-    """Every key, its value and where it was set."""
+def show_config(resolved: ResolvedConfig, target: Target, *, as_json: bool) -> None:
+    """Every key, its value and where it was set; and what the trainer's environment is."""
     values = resolved.config.model_dump()
     if as_json:
-        print(json.dumps({k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}, indent=1))
+        shown: dict[str, Any] = {k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}
+        shown["environment"] = {"set": target.environment, "passed_on": target.passed_on}
+        print(json.dumps(shown, indent=1))
         return
     table = Table(box=None, pad_edge=False)
     for column in ("key", "value", "set in"):
@@ -32,7 +34,14 @@ def show_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
         origin = resolved.values[key]
         style = "" if origin.layer == "base" else "bold"
         table.add_row(key, escape(json.dumps(value)), origin.origin, style=style)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    beside = "and nothing else:" if target.backend == "local" else "beside what its image and cluster set:"
+    console.print(f"\nThe trainer's environment on {target.name}, {beside}", highlight=False)
+    for name, value in target.environment.items():
+        console.print(f"  {name}={value}", highlight=False, markup=False, soft_wrap=True)
+    if target.passed_on:
+        console.print(f"  as it is here: {' '.join(target.passed_on)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def show_matrix(*, as_json: bool) -> None:

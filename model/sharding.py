@@ -6,8 +6,9 @@ from typing import cast
 import jax
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from configs.load import ConfigError
-from configs.model_checks import MESH_KEYS, device_problems, mesh_shape
+from configs.checks import GIB, Devices, check
+from configs.installed import machine_memory_gib
+from configs.model_checks import MESH_KEYS, mesh_shape
 from configs.schema import TrainConfig
 
 MESH_AXES = tuple(MESH_KEYS)
@@ -52,18 +53,16 @@ def constrain(x: jax.Array, *axes: str) -> jax.Array:
 
 
 def check_backend(config: TrainConfig) -> None:
-    """Raises ConfigError if JAX found other devices than the config asks for."""
-    if jax.default_backend() != config.hardware:
-        found = f"hardware={config.hardware}, but JAX found {jax.default_backend()} devices"
-        raise ConfigError([f"{found} (set JAX_PLATFORMS={config.hardware} or hardware={jax.default_backend()})"])
+    """Raises ConfigError if the config cannot be trained on the devices that JAX found."""
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    memory = limit / GIB if limit else machine_memory_gib() / jax.local_device_count()
+    check(config, Devices(count=jax.device_count(), platform=jax.default_backend(), memory_gib=memory))
 
 
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """The mesh over `devices`, by default all. Raises ConfigError if the model cannot be split."""
     devices = jax.devices() if devices is None else devices
-    problems = device_problems(config, len(devices))
-    if problems:
-        raise ConfigError(problems)
+    check(config, Devices(count=len(devices)))
     shape = tuple(mesh_shape(config, len(devices)).values())
     return jax.make_mesh(shape, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
 

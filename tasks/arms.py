@@ -162,7 +162,7 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
         software = (f"python {arm.python}",)
     elif arm.image:
         software = (f"image {arm.image}",)
-    found = read_checkout(folder, **python)
+    found = read_checkout(folder, **python, sha=ref.sha if ref is not None else None)
     unmet = unmet_requirements(folder, found.versions) if ref is not None and not software else []
     if unmet:
         name = ref.name if ref is not None else arm.name

@@ -14,8 +14,10 @@ class GitError(RuntimeError):
     """A git command failed; the message is git's own last words."""
 
 
-def run_git(words: Sequence[str], *, folder: Path | None = None, timeout_s: float = TIMEOUT_S) -> str:
-    """The output of `git WORDS…`, run in `folder`, without its last line break. Raises GitError."""
+def run_git(
+    words: Sequence[str], *, folder: Path | None = None, timeout_s: float = TIMEOUT_S, whole: bool = False
+) -> str:
+    """The output of `git WORDS…`, run in `folder`, without its last line break unless `whole`. Raises GitError."""
     where = ["-C", str(folder)] if folder is not None else []
     argv = ["git", *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *words]
     try:
@@ -31,7 +33,8 @@ def run_git(words: Sequence[str], *, folder: Path | None = None, timeout_s: floa
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise GitError(lines[-1] if lines else f"git {words[0]} ended with exit code {done.returncode}")
-    return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+    text = done.stdout.decode("utf-8", "surrogateescape")
+    return text if whole else text.removesuffix("\n")
 
 
 def git_environment() -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.environment import pass_on
 from configs.errors import ConfigError
 from configs.installed import PACKAGES, installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
@@ -34,8 +36,10 @@ def versions_of(python: str) -> dict[str, str]:
     if python == sys.executable:
         return installed_versions()
     argv = [python, "-I", "-c", VERSIONS_CODE, *PACKAGES]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=ASK_TIMEOUT_S)
+    try:  # what an arm has installed may run as it starts
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, timeout=ASK_TIMEOUT_S, env=pass_on(os.environ)
+        )
         versions: dict[str, str] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
         raise ConfigError([f"{python}: is no Python that tells its packages ({error})"]) from error
@@ -70,8 +74,11 @@ class Checkout(Frozen):
     maxtext: MaxText | None = None  # the trainer, if it is not ours
 
 
-def read_checkout(root: Path, python: str = sys.executable) -> Checkout:
-    """The commit, the versions and the source digest of the trainer in the folder `root`, run by `python`."""
-    commit, dirty = trainer_commit(root)
+def read_checkout(root: Path, python: str = sys.executable, *, sha: str | None = None) -> Checkout:
+    """The commit, the versions and the source digest of the trainer in the folder `root`, run by `python`.
+
+    sha: the commit, where the folder holds exactly its files.
+    """
+    commit, dirty = (sha, False) if sha else trainer_commit(root)
     versions = versions_of(python) | {SOURCE: source_digest(root)[:12]}
     return Checkout(commit=commit, dirty=dirty, versions=versions, python=python)

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.launch.backend import CAUSE_PATTERN
-from tasks.launch.jobset import CAUSE_KINDS
+from tasks.last_words import find_end, find_platform_cause, find_refusal
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
-from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, Source, number_from_json
-from tasks.scrape.causes import classify
+from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.store import RunDirectory
 from tasks.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
@@ -60,6 +58,11 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     if reading.error is not None:
         return reading
     code = reading.exit_code
+    # 2 is what programs end with that refuse their input, our trainer and every argparse among them
+    refused = code == REFUSED and reading.steps.is_empty()
+    said = find_refusal(log, reading.span) if refused else None
+    if said is not None:
+        return reading.model_copy(update={"error": said, "fate": said.kind})
     death: DeathKind
     if code is None:
         kind, death, message = (
@@ -74,26 +77,11 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     elif code == CANNOT_START:
         kind, death, message = "CannotStart", "configuration", "the command could not be started"
     else:
-        # 2 is what programs end with that refuse their input, our trainer and every argparse among them
-        death = "configuration" if code == REFUSED and reading.steps.is_empty() else "other"
+        death = "configuration" if refused else "other"
         kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
     place = find_end(log, reading.span)
     error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
     return reading.model_copy(update={"error": error, "fate": death})
-
-
-def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
-    """What the cluster gave as the reason for which it ended a job, as its launcher noted it at the log's end."""
-    data = log.read_bytes()
-    begin, end = span if span[1] else (0, len(data))
-    found = list(CAUSE_PATTERN.finditer(data, begin, end))
-    if not found:
-        return None
-    kind, message = (text.decode("utf-8", "replace") for text in found[-1].groups())
-    offset = found[-1].start()
-    line = data.count(b"\n", 0, offset) + 1
-    death = CAUSE_KINDS.get(kind) or classify(f"{kind}: {message}")
-    return LogError(type=kind, message=message, line=line, offset=offset, kind=death)
 
 
 def name_signal(number: int) -> str:
@@ -103,17 +91,6 @@ def name_signal(number: int) -> str:
     except ValueError:
         return f"signal {number}"
     return f"signal {number} ({name})" + (": kill -9, or out of memory" if number == signal.SIGKILL else "")
-
-
-def find_end(log: Path, span: tuple[int, int]) -> Source:
-    """Where a run's text ends in its log: at its `EXIT_CODE=`, else at its last line that is not empty."""
-    data = log.read_bytes()
-    begin, end = span if span[1] else (0, len(data))
-    offset = data.rfind(b"EXIT_CODE=", begin, end)
-    if offset < 0:
-        last = begin + len(data[begin:end].rstrip())
-        offset = max(begin, data.rfind(b"\n", begin, last) + 1)
-    return Source(line=data.count(b"\n", 0, offset) + 1, offset=offset)
 
 
 def read_run_metrics(directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:

@@ -1,11 +1,13 @@
 """Turns a comparison's name and a few overrides into fully resolved run plans."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from configs.checks import Devices, find_problems
 from configs.comparison import (
     Comparison,
     Target,
@@ -20,7 +22,8 @@ from configs.comparison import (
 )
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
-from configs.load import Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
+from configs.installed import machine_memory_gib
+from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
@@ -29,6 +32,7 @@ from tasks.identify import Checkout, hash_identity, name_run
 from tasks.launch.commands import Command, TrainInPod, make_command
 from tasks.records import RunPlan
 
+LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
 
 
@@ -95,7 +99,27 @@ def resolve_config(
     merged = problems.attempt(lambda: merge_layers(read))
     problems.raise_any()
     assert merged is not None  # else there was a problem
-    return ResolvedConfig(config=merged[0], values=merged[1])
+    config, values = merged
+    if target.backend != "replay":  # which trains nothing
+        problems.lines += [_with_origin(line, values) for line in find_problems(config, devices_of(target))]
+    problems.raise_any()
+    return ResolvedConfig(config=config, values=values)
+
+
+def devices_of(target: Target) -> Devices:
+    """What a trainer will find on the target, as far as can be told from here."""
+    memory = target.memory_gib
+    if memory is None and target.backend == "local" and target.platform == "cpu":
+        memory = machine_memory_gib() / target.devices
+    return Devices(count=target.devices, platform=target.platform, memory_gib=memory)
+
+
+def _with_origin(line: str, values: Mapping[str, Value]) -> str:
+    """A problem with the place that sets what it is about, of several the one that counts most."""
+    keys = [key for key in values if re.search(rf"\b{key}=", line)]
+    origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
+    last = max(origins, key=lambda value: LAYERS.index(value.layer))
+    return f"{last.origin}: {line}"
 
 
 def find_arm(comparison: Comparison, name: str) -> str:
@@ -208,7 +232,8 @@ def plan_run(
         dirty=checkout.dirty,
         versions=checkout.versions,
         environment=command.environment | target.environment,
-        argv=command.argv(directory),
+        passed_on=target.passed_on,
+        argv=(*target.wrap, *command.argv(directory)),
         time_limit_s=target.time_limit_s,
         run_name=run_name,
         directory=str(directory),

@@ -15,6 +15,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 
 FOLDER = "environments"
@@ -22,6 +23,9 @@ PROJECT = "project"  # the packages that the checkout's own pyproject.toml asks 
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
 TAIL_LINES = 6
+# where packages come from, and how it is reached
+FOR_UV = ("UV_*", "PIP_*", "NETRC", "XDG_*", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")),
+          *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")))  # fmt: skip
 
 
 class SoftwareError(ValueError):
@@ -103,7 +107,8 @@ def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> N
         environment = unfinished / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
-        _run([*install, *options, "--requirements", str(listed)], place)
+        # compiled here: runs of a checkout write no compiled files
+        _run([*install, *options, "--compile-bytecode", "--requirements", str(listed)], place)
         try:
             environment.rename(folder)
         except OSError:
@@ -114,7 +119,7 @@ def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> N
 
 
 def _run(argv: Sequence[str], folder: Path) -> None:
-    kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # building a package runs what is in it
     try:
         done = subprocess.run(
             argv, cwd=folder, env=kept, capture_output=True, text=True, check=False,

@@ -43,7 +43,7 @@ from tasks.read_arms import open_arms
 from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
-from tasks.scrape import StepCompleted, scrape_run
+from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.store import RunDirectory, Store
 from tasks.turns import Life
 from tasks.verify import verify_checkpoint
@@ -90,6 +90,10 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
             continue  # nobody waits for these, and every event that a task yields costs milliseconds
+        if isinstance(event, Died):
+            logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
+        elif isinstance(event, Ended) and event.exit_code:
+            logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:

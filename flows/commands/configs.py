@@ -14,7 +14,7 @@ def resolve_command(
     set_: Set = None,
     json_: Json = False,
 ) -> int:
-    """Show the resolved config of a case with the origin of every value.
+    """Show the resolved config of a case with the origin of every value, and the trainer's environment.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def resolve_command(
     spec = load_comparison(comparison)
     name = find_arm(spec, arm) if arm else spec.arms[0].name
     place = load_target(target or spec.target)
-    show_config(resolve_config(spec, place, case=case, arm=name, overrides=set_ or (), model=model), as_json=json_)
+    resolved = resolve_config(spec, place, case=case, arm=name, overrides=set_ or (), model=model)
+    show_config(resolved, place, as_json=json_)
     return 0
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.checkout import check_checkout
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
@@ -34,7 +35,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
     """Start the plan's job, unless an earlier flow's is still running or has ended well without being recorded.
 
     `continue_from` is the folder of the other arm's run, whose checkpoint the trainer restores as a proof.
-    Raises LaunchError, StoreError.
+    Raises LaunchError, StoreError, CheckoutError.
     """
     directory.create()
     backend = backend_of(plan.backend)
@@ -43,6 +44,8 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
         earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
         if earlier is not None:
             return earlier
+        if plan.checkout is not None and plan.commit is not None:
+            check_checkout(plan.checkout, plan.commit)
         extra = ("--continue-from", str(continue_from)) if continue_from else ()
 
         def keep(handle: RunHandle) -> None:

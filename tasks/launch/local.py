@@ -13,24 +13,26 @@ from pathlib import Path
 
 import psutil
 
+from configs.environment import pass_on
+from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
 from tasks.records import LocalHandle, RunPlan
 
-# Settings of the caller's shell that would change what a run computes; the plan sets what it needs itself.
-DROPPED_PREFIXES = ("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON")
-# but not where a program that was compiled is found again, which saves time and changes nothing
-KEPT_PREFIXES = ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
 CLOCK_TOLERANCE_S = 2.0
 KILL_S = 5.0  # how long a killed process may take to be gone
 POLL_S = 0.02
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the trainer: the caller's, less what would steer JAX, plus what the plan spells out."""
-    kept = {k: v for k, v in caller.items() if k.startswith(KEPT_PREFIXES) or not k.startswith(DROPPED_PREFIXES)}
-    return kept | {"PYTHONUNBUFFERED": "1"} | plan.environment
+    """The environment of the trainer: what the plan lets through of the caller's, and what it sets."""
+    own = {"PYTHONUNBUFFERED": "1"}
+    if plan.checkout is not None:
+        own["PYTHONDONTWRITEBYTECODE"] = "1"  # beside the sources, it would be run by the next one
+    if commit := plan.commit or caller.get(COMMIT_VARIABLE):
+        own[COMMIT_VARIABLE] = commit  # a checkout has no git to ask, and neither has an image
+    return pass_on(caller, plan.passed_on) | own | plan.environment
 
 
 def launch(

@@ -17,10 +17,11 @@ def rejoin_attempts(log: Path) -> None:
     from stay aside, and so does everything of a run that died, whose log is searched for the cause. Done twice it
     changes nothing, so a flow may be killed anywhere.
     """
-    if read_exit_code(log) != 0:
+    attempts = logs_aside(log)
+    if not attempts or read_exit_code(log) != 0:
         return
     parts, begin = [log], find_first_step(log)
-    for attempt in reversed(logs_aside(log)):
+    for attempt in reversed(attempts):
         first = find_first_step(attempt)
         if first is not None and (begin is None or first < begin):
             parts.insert(0, attempt)

@@ -5,6 +5,7 @@ import hashlib
 import re
 import shlex
 
+from configs.environment import is_own
 from configs.launch import Xpk
 from tasks.launch.commands import CONFIG_IN_POD
 from tasks.records import RunPlan
@@ -88,5 +89,6 @@ def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[s
 
 
 def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
-    """The caller's environment for xpk: no telemetry, and no downloads of tools on the way."""
-    return caller | {"TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false", "PIP_NO_INDEX": "1"}
+    """The caller's environment for xpk, less what is maxview's own: no telemetry, no downloads of tools on the way."""
+    kept = {name: value for name, value in caller.items() if not is_own(name)}
+    return kept | {"TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false", "PIP_NO_INDEX": "1"}

@@ -24,7 +24,8 @@ class RunPlan(Frozen):
     commit: str | None  # of the trainer's checkout; None outside a git checkout
     dirty: bool
     versions: dict[str, str]  # package -> version that the run will import
-    environment: dict[str, str]  # what the launcher sets on top of the caller's environment
+    environment: dict[str, str]  # what the launcher sets
+    passed_on: tuple[str, ...] = ()  # patterns of the caller's variables that the run gets besides, and no others
     argv: tuple[str, ...]
     time_limit_s: int
     run_name: str

@@ -5,6 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from tasks.store.disk import explain_full
+
 
 class StoreError(ValueError):
     """The store cannot be used as asked: the message names the file or folder and what to do."""
@@ -50,10 +52,11 @@ def write_bytes_atomically(path: Path, data: bytes, *, create: bool = False) -> 
             raise
         raise StoreError(f"{path}: a file stands where a folder is needed; choose another one with --out") from None
     except OSError as error:
-        raise StoreError(
+        other = (
             f"{path}: cannot be written ({error.strerror or error}); free space or rights may be missing: "
             "choose a folder that you can write to with --out"
-        ) from error
+        )
+        raise StoreError(explain_full(path.parent, error) or other) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from tasks.records import ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.disk import explain_full
 from tasks.store.documents import (
     load_json,
     model_from_json,
@@ -86,8 +87,9 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            full = explain_full(self.path, error)
             raise StoreError(
-                f"{self.path}: cannot be made ({error.strerror or error}); choose another --out"
+                full or f"{self.path}: cannot be made ({error.strerror or error}); choose another --out"
             ) from error
         return self
 

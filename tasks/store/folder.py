@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory
+from tasks.store.disk import explain_full
 from tasks.store.files import Files, LocalFiles
 from tasks.store.mirror import ORIGIN, Mirror, working_copy
 from tasks.store.names import check_name
@@ -138,6 +139,8 @@ def check_place(out: str | Path) -> tuple[str, Path]:
 
 
 def _local(out: str | Path) -> Path:
+    if not str(out).strip():
+        raise StoreError("--out is empty: name a folder for runs, records and pages")
     if "://" in str(out) or str(out).startswith("gs:"):
         raise StoreError(f"{out}: only local folders and gs:// can be the output folder; give one with --out")
     return Path(out).expanduser().absolute()
@@ -155,7 +158,8 @@ def _try_to_write(folder: Path) -> None:
 
 def _not_writable(path: Path, error: OSError) -> StoreError:
     reason = error.strerror or str(error)
-    return StoreError(f"output folder {path}: files cannot be written there ({reason}); choose another one with --out")
+    other = f"output folder {path}: files cannot be written there ({reason}); choose another one with --out"
+    return StoreError(explain_full(path, error) or other)
 
 
 def _look_into(path: Path) -> Store:

@@ -21,6 +21,7 @@ import google_crc32c
 
 from tasks.store.atomic import StoreError
 from tasks.store.claims import RECORD, WRITER, Claims
+from tasks.store.disk import explain_full
 from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
@@ -73,7 +74,8 @@ class Mirror:
         except FileNotFoundError:  # what is read was replaced meanwhile
             raise
         except OSError as error:
-            raise StoreError(f"{target}: cannot be written ({error.strerror or error}); make room there") from error
+            other = f"{target}: cannot be written ({error.strerror or error}); make room there"
+            raise StoreError(explain_full(target, error) or other) from error
 
     def refresh(self, name: str) -> bool:
         """Make one file of the working copy what it is in the bucket, if the bucket has it; whether it has."""

@@ -7,11 +7,13 @@ none that means anything.
 
 import hashlib
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.environment import pass_on
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import read_yaml
 from configs.schema import Frozen, TrainConfig
@@ -200,7 +202,12 @@ def _digest(package: Path) -> str:
 def _probe(python: Path) -> dict[str, dict[str, str]]:
     try:
         found = subprocess.run(
-            [str(python), "-I", "-c", _PROBE], capture_output=True, text=True, check=True, timeout=PROBE_TIMEOUT_S
+            [str(python), "-I", "-c", _PROBE],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PROBE_TIMEOUT_S,
+            env=pass_on(os.environ),  # what it has installed may run as it starts
         )
         facts: dict[str, dict[str, str]] = json.loads(found.stdout.splitlines()[-1])
     except OSError as error:

@@ -118,11 +118,23 @@ def test_an_unknown_arm_is_refused() -> None:
         ("environment: {XLA_FLAGS: 3}", 6, "environment.XLA_FLAGS: should be a valid string, got 3"),
         ("set: [1]", 6, "set: should be a valid dictionary, got [1]"),
         ("device: 8", 6, "unknown key 'device' (did you mean 'devices'?)"),
+        (
+            "pass_on: [HF_TOKEN=x]",
+            6,
+            "pass_on.0: String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$', got 'HF_TOKEN=x'",
+        ),
     ],
 )
 def test_a_mistake_in_a_target(addition: str, line: int, expected: str, tree: Path, write: Write) -> None:
     path = write("targets/here.yml", f"{TARGET}{addition}\n")
     assert problems_of(lambda: load_target("here", root=tree)) == [f"{path}:{line}: {expected}"]
+
+
+@pytest.mark.parametrize("name", ["GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY"])
+def test_no_target_passes_on_what_is_maxviews_own(name: str, tree: Path, write: Write) -> None:
+    write("targets/here.yml", f"{TARGET}pass_on: [HF_TOKEN, {name}]\n")
+    (problem,) = problems_of(lambda: load_target("here", root=tree))
+    assert f"pass_on: {name} is maxview's own, which no trainer gets" in problem
 
 
 def test_a_target_counts_devices_in_numbers(tree: Path, write: Write) -> None:

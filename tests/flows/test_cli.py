@@ -50,6 +50,13 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["nightly", "--case", "dropout"], "unknown case 'dropout' (did you mean '03_dropout'?)"),
         (["nightly", "--set", "steps"], "'steps' is not key=value"),
         (["nightly", "--repeats", "0"], "--repeats must be 1 to 100, got 0"),
+        (["compare", "linen-vs-nnx", "--out", ""], "--out is empty: name a folder"),
+        (
+            ["compare", "linen-vs-nnx", "--set", "ici_fsdp_parallelism=16"],
+            "command line: ici_data_parallelism=1, ici_fsdp_parallelism=16, ici_tensor_parallelism=1: their product",
+        ),
+        (["resolve", "01_base", "--set", "hardware=gpu"], "command line: hardware=gpu, but the devices are cpu"),
+        (["compare", "linen-vs-nnx", "--set", "learning_rate=1e300"], "learning_rate: is infinite in float32"),
         (["compare"], "NAME"),
         (["compair", "linen-vs-nnx"], 'Did you mean "compare"?'),
         (["compare", "linen-vs-nnx", "--cases", "01_base"], "--case"),

@@ -24,6 +24,10 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     done = stack.command(*words, "-p", f"repository={stack.repository}", "-p", "repeats=1", module="prefect")
     assert done.returncode == 1, done.stdout + done.stderr  # the branch's losses are higher
     assert "Regressed" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    shown = " ".join(done.stdout.split())  # it ends with what was found, and where to read it
+    assert re.search(r"01_base: [^:]*\bregressed\b", shown.rpartition(" page: ")[0][-400:], re.IGNORECASE), shown[-800:]
+    assert "/index.html" in shown.rpartition(" page: ")[2]
     (record,) = (json.loads(path.read_text()) for path in stack.out.rglob("comparison.json"))
     assert (record["baseline"]["branch"], record["candidate"]["branch"]) == ("main", "feat/x")
     rows = {row["metric"]: row for row in record["rows"]}

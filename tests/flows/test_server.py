@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import socket
 import sqlite3
 import subprocess
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from flows.environment import SETTINGS
+from flows.server import ServerError, check, check_address
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -74,6 +79,59 @@ def test_nothing_answers_at_the_address(
     assert f"no Prefect server answers at {url}" in result.stderr
     assert "prefect server start" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+class Other(BaseHTTPRequestHandler):
+    """A server that is no Prefect: `server.answers` says what it has for each path."""
+
+    def do_GET(self) -> None:
+        part = "health" if self.path.endswith("/health") else "rest"
+        status, body = self.server.answers[part]  # type: ignore[attr-defined]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("health", "rest", "message"),
+    [
+        ((200, b"<html>log in</html>"), (200, b""), "is no Prefect server: start one"),
+        ((200, b"{}"), (200, b""), "is no Prefect server: start one"),
+        ((404, b""), (404, b""), "404 Not Found"),
+        ((302, b""), (302, b""), "302 Found"),
+        ((200, b"true"), (200, b"{}"), "is no Prefect server (ValidationError)"),
+        ((200, b"true"), (401, b"{}"), "asks who you are (status 401): set PREFECT_API_AUTH_STRING"),
+    ],
+)
+def test_something_else_answers_at_the_address(
+    health: tuple[int, bytes], rest: tuple[int, bytes], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        server.answers = {"health": health, "rest": rest}  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/api"
+        with temporary_settings({PREFECT_API_URL: url}), pytest.raises(ServerError) as error:
+            check(url)
+        server.shutdown()
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["not a url", "http://", "http://[::1", "http://127.0.0.1:99999/api", "ftp://x/api"])
+def test_an_address_that_is_none(
+    url: str, maxview: Maxview, logs: tuple[str, str], user_environment: dict[str, str]
+) -> None:
+    with pytest.raises(ServerError, match=f"PREFECT_API_URL is '{re.escape(url)}', which is no address"):
+        check_address(url)
+    if url == "http://[::1":  # Prefect itself prints a traceback
+        result = maxview("ingest", *logs, environment=user_environment | {"PREFECT_API_URL": url})
+        assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
 
 
 @pytest.mark.parametrize("trouble", ["home under a file", "damaged database"])

@@ -52,7 +52,10 @@ def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"base_output_directory": "x", "hardware": "tpu"}, r"hardware=tpu, but JAX found cpu .*JAX_PLATFORMS=tpu"),
+        (
+            {"base_output_directory": "x", "hardware": "tpu"},
+            r"hardware=tpu, but the devices are cpu .*JAX_PLATFORMS=tpu",
+        ),
         ({"base_output_directory": ""}, r"base_output_directory is empty"),
     ],
 )

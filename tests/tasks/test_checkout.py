@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.checkout import FOLDER, KEPT_S, CheckoutError, make_checkout, prune_checkouts
+from tasks.checkout import COMMIT, FOLDER, KEPT_S, CheckoutError, check_checkout, make_checkout, prune_checkouts
 
 type Git = Callable[..., str]
 
@@ -33,25 +33,65 @@ def test_the_folder_holds_the_commit_and_the_clone_is_untouched(
     assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
 
 
-def test_it_is_made_once_and_what_python_leaves_is_no_change(repository: Path, run_git: Git, cache: Path) -> None:
+def test_it_is_made_once(repository: Path, run_git: Git, cache: Path) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
-    (folder / "model" / "__pycache__").mkdir()
-    (folder / "model" / "__pycache__" / "train.cpython-312.pyc").write_bytes(b"x")
     first = (folder / "model" / "train.py").stat().st_mtime_ns
     assert make_checkout("/nowhere/any/more", sha, cache) == folder
     assert (folder / "model" / "train.py").stat().st_mtime_ns == first
 
 
-@pytest.mark.parametrize("name", ["model/train.py", "model/new.py"])
-def test_a_checkout_that_somebody_has_changed_is_refused(
-    name: str, repository: Path, run_git: Git, cache: Path
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a source": lambda folder: (folder / "model" / "train.py").write_text("x = 1\n"),
+    "a new source": lambda folder: (folder / "model" / "new.py").write_text("x = 1\n"),
+    "no source": lambda folder: (folder / "model" / "train.py").unlink(),
+    "a program": lambda folder: (folder / "model" / "train.py").chmod(0o755),
+    # Python runs it for the source whose time and size it names
+    "compiled": lambda folder: write(folder / "model" / "__pycache__" / "train.cpython-312.pyc"),
+    # the next git in there would run what its settings name
+    "settings of git": lambda folder: write(folder / ".git" / "config"),
+    "another commit": lambda folder: (folder / COMMIT).write_text('{"commit": "tree 0", "submodules": {}}'),
+    "a pipe": lambda folder: os.mkfifo(folder / "model" / "pipe"),
+}
+
+
+def write(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_run_writes_into_its_checkout_does_not_reach_the_next(
+    change: str, repository: Path, run_git: Git, cache: Path
 ) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
-    (folder / name).write_text("x = 1\n")
-    with pytest.raises(CheckoutError, match=f"has changes .*{name}.*remove the folder"):
-        make_checkout(str(repository), sha, cache)
+    check_checkout(str(folder / "model"), sha)
+    CHANGES[change](folder)
+    with pytest.raises(CheckoutError, match=f"{sha}: is no longer commit .* makes it anew"):
+        check_checkout(str(folder / "model"), sha)  # before the next run starts in it
+    assert make_checkout(str(repository), sha, cache) == folder
+    check_checkout(str(folder), sha)
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(
+        [COMMIT, "__init__.py", "base.yml", "train.py"]
+    )
+    assert os.listdir(cache / FOLDER) == [sha]
+
+
+def test_files_are_as_committed_whatever_attributes_and_settings_say(
+    repository: Path, run_git: Git, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text(
+        f'[filter "own"]\n\tsmudge = touch {tmp_path}/owned; cat\n\tclean = cat\n[core]\n\tautocrlf = true\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    (repository / ".gitattributes").write_text("*.py filter=own\n*.yml text eol=crlf ident\n")
+    run_git("add", "-A")
+    run_git("commit", "-q", "-m", "attributes")
+    folder = make_checkout(str(repository), run_git("rev-parse", "HEAD"), cache)
+    assert b"\r" not in (folder / "configs" / "base.yml").read_bytes()
+    assert not (tmp_path / "owned").exists()
 
 
 def test_a_commit_that_is_not_there(repository: Path, cache: Path) -> None:

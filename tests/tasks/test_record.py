@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.record import build_record, find_end, is_finished, read_metrics, unverified_steps, with_cause
+from tasks.last_words import find_end
+from tasks.record import build_record, is_finished, read_metrics, unverified_steps, with_cause
 from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve import Request, resolve
 from tasks.store import RunDirectory, Store
@@ -67,6 +68,31 @@ def test_an_exit_code_has_a_class(
     reading = with_cause(reading_of(code), directory.log)
     assert reading.error is not None
     assert (reading.error.kind, reading.fate) == (death, death)
+
+
+LOGGED = "I0418 00:55:39.221671 135 train.py:70] Config param steps: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "line"),
+    [
+        ("steps=3: it has already done 5 (ask for more)\n", "steps=3: it has already done 5 (ask for more)", 3),
+        ("a: is bad\nb: is bad\n\n", "a: is bad; b: is bad", 3),
+        ("torn, without a line break", "torn, without a line break", 3),
+        ("said before\n" + LOGGED + "the last word\n", "the last word", 5),
+        (LOGGED * 2, "ended with exit code 2 and no exception in its log", 6),
+    ],
+)
+def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
+    said: str, message: str, line: int, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    broken = "" if said.endswith("\n") else "\n"
+    text = f"XPK Start: x\n{LOGGED}{said}{broken}XPK End: x\nEXIT_CODE={{code}}\n"
+    reading = with_cause(reading_of(2, text), directory.log)
+    assert reading.error is not None
+    assert (reading.error.message, reading.error.line, reading.fate) == (message, line, "configuration")
+    expected = "EXIT_CODE=2" if message.startswith("ended with") else message.partition(";")[0]
+    assert directory.log.read_text().splitlines()[line - 1] == expected
 
 
 def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:

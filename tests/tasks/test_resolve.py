@@ -91,6 +91,18 @@ def test_the_trainer_reads_back_the_config_that_was_resolved() -> None:
         assert set(plan.origins) == set(plan.config)
 
 
+def test_what_a_target_lets_a_trainer_have_is_in_the_plan(tree: Path) -> None:
+    target = tree / "targets" / "cpu.yml"
+    target.write_text(f"{target.read_text()}pass_on: [HF_TOKEN]\nwrap: [unshare, --net, --]\n")
+    plan, _ = resolve(Request(comparison="linen-vs-nnx", target="cpu", cases=("01_base",)), OUT, root=tree)
+    before, _ = plans_of(target="cpu", cases=("01_base",))
+    assert plan.passed_on == (*before.passed_on, "HF_TOKEN")
+    assert "PATH" in before.passed_on
+    assert not [name for name in before.passed_on if name.endswith("*") and not name.startswith(("LC_", "JAX_"))]
+    assert plan.argv == ("unshare", "--net", "--", *before.argv)
+    assert plan.identity == before.identity  # neither decides what is computed
+
+
 def test_a_relative_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     plan = resolve(Request(comparison="linen-vs-nnx"), Path("out"))[0]
@@ -219,6 +231,10 @@ def test_a_name_says_case_arm_and_repeat() -> None:
         ({"repeats": 101}, "--repeats must be 1 to 100, got 101"),
         ({"overrides": ("stepz=3",)}, "command line: unknown key 'stepz' (did you mean 'steps'?)"),
         ({"overrides": ("steps=-3",)}, "command line: steps: should be greater than 0, got -3"),
+        ({"overrides": ("learning_rate=1e300",)}, "command line: learning_rate: is infinite in float32 (at most 3.4"),
+        ({"overrides": ("learning_rate=1e-50",)}, "command line: learning_rate: is 0 in float32"),
+        ({"overrides": ("adam_b2=0.99999999999",)}, "command line: adam_b2: is 1 in float32, got 0.99999999999"),
+        ({"overrides": ("steps=1000000000000",)}, "command line: steps: should be less than 2147483648"),
         ({"overrides": ("vocab_size=9",)}, "command line: 'vocab_size' is set by the model file too (configs/models/"),
         ({"overrides": ("pure_nnx=true",)}, "command line: 'pure_nnx' is what the arms of linen-vs-nnx differ in"),
         ({"overrides": ("run_name=x",)}, "command line: 'run_name' is decided by the run's folder"),

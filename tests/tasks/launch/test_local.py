@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.environment import PASSED_ON
 from configs.read import CONFIG_ROOT
 from tasks.launch import local, supervise
 from tasks.launch.errors import LaunchError
@@ -24,6 +25,8 @@ from tasks.store import RunDirectory
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
 
+CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "WANDB_API_KEY")
+SECRETS = (*CREDENTIALS, "GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY", "PREFECT_X")
 STAMP = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d UTC 20\d\d"
 SLEEP = "import time; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -269,43 +272,46 @@ def test_no_argument_is_ever_interpreted(start: Start, tmp_path: Path) -> None:
                 "JAX_COMPILATION_CACHE_DIR",
                 "JAX_PERSISTENT_CACHE_X",
                 "XLA_FLAGS",
-                "LIBTPU_INIT_ARGS",
-                "TPU_X",
-                "FLAX_X",
-                "PREFECT_X",
                 "PYTHONPATH",
                 "HOME",
+                "LC_ALL",
+                *SECRETS,
             ]
         )
-        | st.text(st.characters(categories=["Lu"]), min_size=1),
+        | st.text(st.characters(categories=["Lu"])).map("X_{}".format),
         st.text(max_size=5),
     ),
     planned=st.dictionaries(st.sampled_from(["JAX_PLATFORMS", "XLA_FLAGS", "HOME"]), st.text(max_size=5)),
+    named=st.lists(st.sampled_from(SECRETS)),
 )
-def test_the_environment_is_the_callers_less_what_steers_jax_plus_the_plans(
-    caller: dict[str, str], planned: dict[str, str]
+def test_the_environment_is_what_the_plan_lets_through_and_sets(
+    caller: dict[str, str], planned: dict[str, str], named: list[str]
 ) -> None:
-    plan = RunPlan.model_construct(environment=planned)
+    plan = RunPlan.model_construct(environment=planned, passed_on=(*PASSED_ON, *named), checkout=None, commit=None)
     built = local.build_environment(plan, caller)
     for key, value in planned.items():
         assert built[key] == value
     assert built["PYTHONUNBUFFERED"] == "1"  # whatever the caller has
-    for key in caller.keys() - planned.keys() - {"PYTHONUNBUFFERED"}:
-        dropped = key.startswith(("JAX_", "XLA_", "LIBTPU_", "TPU_", "FLAX_", "ORBAX_", "PREFECT_", "PYTHON"))
-        cache = key in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_X")  # saves time, changes nothing
-        assert (key in built) is (cache or not dropped)
-    assert set(built) <= set(caller) | set(planned) | {"PYTHONUNBUFFERED"}
+    passed = {"HOME", "LC_ALL", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_X"}
+    passed |= {name for name in named if name in CREDENTIALS}  # maxview's own are nobody's to name
+    assert built.keys() - planned.keys() == (caller.keys() & passed | {"PYTHONUNBUFFERED"}) - planned.keys()
+    assert all(built[key] == caller[key] for key in built.keys() & passed - planned.keys())
 
 
 def test_the_command_sees_that_environment(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--from-the-shell")
     monkeypatch.setenv("PREFECT_API_KEY", "secret")
-    monkeypatch.setenv("KEPT", "yes")
-    log = end_of(start("import json, os; print(json.dumps(dict(os.environ)))"))
-    seen = json.loads(log.splitlines()[1])
+    for name in SECRETS:
+        monkeypatch.setenv(name, "secret")
+    dump = "import json, os; print(json.dumps([dict(os.environ), open(f'/proc/{os.getppid()}/environ').read()]))"
+    log = end_of(start(dump, passed_on=(*PASSED_ON, "HF_TOKEN")))
+    seen, supervisors = json.loads(log.splitlines()[1])
     assert seen["JAX_PLATFORMS"] == "cpu"
-    assert seen["KEPT"] == "yes"
-    assert not {"XLA_FLAGS", "PREFECT_API_KEY"} & set(seen)
+    assert seen["HF_TOKEN"] == "secret"
+    assert seen["PATH"] == os.environ["PATH"]
+    assert "XLA_FLAGS" not in seen
+    assert {key for key, value in seen.items() if value == "secret"} == {"HF_TOKEN"}
+    assert supervisors.count("secret") == 1  # it can be read from there too
 
 
 def test_the_command_runs_where_the_trainer_is(start: Start) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.launch import rejoin
 from tasks.launch.logs import logs_aside, set_aside
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.scrape import scrape_run, scrape_text
@@ -88,3 +89,9 @@ def test_logs_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     log = write(tmp_path, *(f"attempt {number}\n" for number in range(12)))
     (tmp_path / "log.old.txt").write_text("somebody's copy\n")
     assert [path.read_text() for path in logs_aside(log)] == [f"attempt {number}\n" for number in range(11)]
+
+
+def test_a_log_that_nothing_came_before_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write(tmp_path, attempt([0, 1], ENDED))
+    monkeypatch.setattr(rejoin, "scrape_run", lambda _: pytest.fail("it may have gigabytes, and is read again"))
+    rejoin_attempts(log)

@@ -1,5 +1,6 @@
 """A file of the store is the old one or the whole new one, never half of either."""
 
+import errno
 import os
 import signal
 import stat
@@ -42,10 +43,10 @@ def test_a_failure_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatc
     path = write_atomically(tmp_path / "f", "old")
 
     def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(StoreError, match="No space left on device") as caught:
+    with pytest.raises(StoreError, match="Input/output error") as caught:
         write_atomically(path, "new")
     assert str(path) in str(caught.value)
     assert path.read_text() == "old"
@@ -105,3 +106,16 @@ def test_kill_9_in_the_middle_of_writing_leaves_a_whole_file(tmp_path):
             for name in os.listdir(tmp_path)
             if name != path.name
         )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_named_and_not_the_last_file(number, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError) as error:
+        write_atomically(tmp_path / "folder" / "record.json", "{}")
+    disk = next(folder for folder in tmp_path.parents if os.path.ismount(folder))
+    assert str(error.value).startswith(f"{os.strerror(number)}: the disk at {disk} has ")
+    assert "record.json" not in str(error.value)

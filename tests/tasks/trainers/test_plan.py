@@ -13,11 +13,13 @@ import pytest
 from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
+from tasks.checkout import check_checkout
 from tasks.diff.arms import ArmRuns
 from tasks.diff.case import CaseRuns, arm_wishes, compare_case
 from tasks.diff.floors import floors_of
 from tasks.identify import SOURCE
 from tasks.launch import job
+from tasks.launch.local import build_environment
 from tasks.record import build_record
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve import Request, resolve
@@ -186,9 +188,12 @@ def test_each_arm_runs_its_own_commit_of_maxtext(
         assert plan.argv[3] == f"{plan.checkout}/maxtext/configs/base.yml"
         # it starts there, so that its source wins over the release in the same environment
         Path(plan.directory).mkdir(parents=True)
-        done = subprocess.run(plan.argv, cwd=plan.checkout, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            plan.argv, cwd=plan.checkout, env=build_environment(plan, os.environ), capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
         assert f"started in {plan.checkout}" in done.stdout
-    assert not git(Path(str(branch.checkout)), "status", "--porcelain")  # which would refuse it the next time
+        check_checkout(plan.checkout, str(plan.commit))  # which would refuse it the next time
 
 
 def test_one_commit_in_both_implementations_is_a_comparison(

@@ -1,0 +1,63 @@
+"""Turns a config and the devices that it is meant for into what stands in its way, before anything is launched.
+
+The trainer asks the same of the devices that it finds, so that what is refused here is refused there in the same words.
+"""
+
+import math
+from collections.abc import Iterator
+
+from configs.errors import ConfigError
+from configs.model_checks import device_problems, mesh_shape
+from configs.schema import Frozen, TrainConfig
+
+GIB = 2.0**30
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+class Devices(Frozen):
+    """What a config is to be trained on; None where that is not known."""
+
+    count: int
+    platform: str | None = None  # as JAX calls it: cpu, tpu or gpu
+    memory_gib: float | None = None  # of each
+
+
+def check(config: TrainConfig, devices: Devices) -> None:
+    """Raises ConfigError with everything for which the config cannot be trained on such devices."""
+    problems = list(find_problems(config, devices))
+    if problems:
+        raise ConfigError(problems)
+
+
+def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
+    """What stands in the way, each as a sentence that begins with the keys to change."""
+    if devices.platform is not None and devices.platform != config.hardware:
+        yield (
+            f"hardware={config.hardware}, but the devices are {devices.platform} "
+            f"(set JAX_PLATFORMS={config.hardware} or hardware={devices.platform})"
+        )
+    unfit = device_problems(config, devices.count)
+    yield from unfit
+    if devices.memory_gib is not None and not unfit:
+        yield from find_excess(config, mesh_shape(config, devices.count), devices.memory_gib)
+
+
+def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
+    """What no step can do without, if it does not fit into a device's memory; compilers decide what more it needs."""
+    tensor = shape["tensor"]
+    batch = config.per_device_batch_size * tensor  # the devices along that axis share their sequences
+    tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
+    layers, emb = config.base_num_decoder_layers, config.base_emb_dim
+    # weights with two moments, as far apart as they can be split
+    weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 2 * layers * config.base_mlp_dim)
+    saved = layers * tokens * emb * width  # the layers' inputs, which no remat recomputes
+    scores = 4 * tokens * length * config.base_num_query_heads if config.attention == "dot_product" else 0
+    needed = weights / math.prod(shape.values()) + saved + max(tokens * config.vocab_size * width, scores) / tensor
+    if needed / GIB > memory_gib:
+        keys = (
+            "per_device_batch_size", "max_target_length", "base_emb_dim", "base_mlp_dim", "base_num_decoder_layers",
+            "base_num_query_heads", "vocab_size",
+        )  # fmt: skip
+        named = ", ".join(f"{key}={getattr(config, key)}" for key in keys)
+        asked, has = f"{needed / GIB:,.1f}", f"{memory_gib:,.1f}"
+        yield f"{named}: a step needs at least {asked} GiB of a device that has {has} (make one smaller)"

@@ -1,0 +1,95 @@
+"""Turns the end of a run's log into why it ended, where no exception says so; however long the log, little is held."""
+
+import mmap
+import re
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.launch.backend import CAUSE_PATTERN
+from tasks.launch.jobset import CAUSE_KINDS
+from tasks.records import LogError, Source
+from tasks.scrape.causes import classify
+from tasks.scrape.prefix import ABSL
+
+CHUNK = 1 << 22
+MOST_LINES = 20
+# what stands before a refusal and is none of it: lines of loggers and of the frame
+_OTHERS = re.compile(rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: ")
+
+type Text = mmap.mmap | bytes
+
+
+@contextmanager
+def mapped(log: Path) -> Iterator[Text]:
+    """The bytes of a file as they are asked for; it is not read into memory."""
+    with log.open("rb") as file:
+        try:
+            data: Text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # an empty file cannot be mapped
+            data = b""
+        try:
+            yield data
+        finally:
+            if isinstance(data, mmap.mmap):
+                data.close()
+
+
+def source_at(data: Text, offset: int) -> Source:
+    """A place in a log with its line."""
+    breaks = sum(data[begin : min(begin + CHUNK, offset)].count(b"\n") for begin in range(0, offset, CHUNK))
+    return Source(line=breaks + 1, offset=offset)
+
+
+def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
+    """What the cluster gave as the reason for which it ended a job, as its launcher noted it at the log's end."""
+    with mapped(log) as data:
+        begin, end = span if span[1] else (0, len(data))
+        found = deque(CAUSE_PATTERN.finditer(data, begin, end), maxlen=1)
+        if not found:
+            return None
+        last = found.pop()
+        kind, message = (text.decode("utf-8", "replace") for text in last.groups())
+        place = source_at(data, last.start())
+        del last  # it holds the file
+    death = CAUSE_KINDS.get(kind) or classify(f"{kind}: {message}")
+    return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
+
+
+def find_end(log: Path, span: tuple[int, int]) -> Source:
+    """Where a run's text ends in its log: at its `EXIT_CODE=`, else at its last line that is not empty."""
+    with mapped(log) as data:
+        begin, end = span if span[1] else (0, len(data))
+        offset = data.rfind(b"EXIT_CODE=", begin, end)
+        if offset < 0:
+            offset = next((start for start, line in lines_back(data, begin, end) if line.strip()), begin)
+        return source_at(data, offset)
+
+
+def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
+    """What a program said last that refused its input: what it wrote below its log, before the frame's end."""
+    with mapped(log) as data:
+        begin, end = span if span[1] else (0, len(data))
+        end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
+        said: list[tuple[int, str]] = []
+        for start, line in lines_back(data, begin, end):
+            if _OTHERS.match(line) or len(said) == MOST_LINES:
+                if said or line.strip():
+                    break
+                continue
+            said.append((start, line.decode("utf-8", "replace").strip()))
+        if not said:
+            return None
+        place = source_at(data, said[-1][0])
+    message = "; ".join(text for _, text in reversed(said))
+    return LogError(type="ConfigError", message=message, line=place.line, offset=place.offset, kind="configuration")
+
+
+def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """(offset, line) from the last line to the first."""
+    while end > begin:
+        last = end - 1 if data[end - 1 : end] == b"\n" else end
+        start = max(data.rfind(b"\n", begin, last) + 1, begin)
+        yield start, data[start:last]
+        end = start

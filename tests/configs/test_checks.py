@@ -1,0 +1,74 @@
+"""What cannot run is refused before it is launched, in the words of the trainer, with where it was set."""
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from configs.comparison import load_comparison, load_target
+from configs.errors import ConfigError
+from tasks.resolve import resolve_config
+
+
+def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **changes: object) -> Sequence[str]:
+    """The problems of a config on a target."""
+    comparison, place = load_comparison("linen-vs-nnx"), load_target(target).model_copy(update=changes)
+    try:
+        resolve_config(comparison, place, case="01_base", arm="linen", overrides=overrides, model=model)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "message"),
+    [
+        (
+            ("ici_fsdp_parallelism=16",),
+            "cpu",
+            "command line: ici_data_parallelism=1, ici_fsdp_parallelism=16, ici_tensor_parallelism=1: "
+            "their product must be the number of devices, 1 (set one of them to -1 to fill up)",
+        ),
+        (("ici_data_parallelism=3",), "cpu-8", "must be the number of devices, 8"),
+        (("hardware=gpu",), "cpu", "command line: hardware=gpu, but the devices are cpu (set JAX_PLATFORMS=gpu or"),
+        (("hardware=cpu",), "v6e-32", "command line: hardware=cpu, but the devices are tpu"),
+        (
+            ("ici_tensor_parallelism=8", "ici_fsdp_parallelism=1"),
+            "cpu-8",
+            "command line: base_num_query_heads=4 cannot be split over ici_tensor_parallelism=8: make it a multiple",
+        ),
+        (("per_device_batch_size=1000000000",), "cpu", "command line: per_device_batch_size=1000000000, "),
+        (("max_target_length=2000000",), "cpu", "(make one smaller)"),  # its scores alone: 4 * 4 * 4 * 4e12 bytes
+    ],
+)
+def test_what_cannot_run_there_is_refused(words: tuple[str, ...], target: str, message: str) -> None:
+    (problem,) = resolve(*words, target=target)
+    assert message in problem
+
+
+def test_all_is_told_at_once() -> None:
+    problems = resolve("hardware=tpu", "ici_fsdp_parallelism=2", "per_device_batch_size=1000000000")
+    assert [problem.split(":")[1].split("=")[0].strip() for problem in problems] == ["hardware", "ici_data_parallelism"]
+
+
+def test_a_log_that_is_played_was_of_any_machine() -> None:
+    assert not resolve("hardware=tpu", "ici_fsdp_parallelism=32", target="replay")
+
+
+def test_what_fits_is_not_refused() -> None:
+    assert not resolve("ici_fsdp_parallelism=2", "ici_tensor_parallelism=4", target="cpu-8")
+    assert not resolve(target="v6e-32")
+    # XLA's own figure for MaxText's step of this model on v6e-32: 1.337 GiB, with an attention that keeps no scores
+    assert not resolve(target="v6e-32", memory_gib=1.337)
+    (problem,) = resolve(target="v6e-32", memory_gib=0.4)
+    assert "a step needs at least 0." in problem
+
+
+def test_a_machines_memory_is_shared_by_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = int(16 * 2**30 / os.sysconf("SC_PAGE_SIZE"))
+    real = os.sysconf
+    monkeypatch.setattr(os, "sysconf", lambda name: pages if name == "SC_PHYS_PAGES" else real(name))
+    # the scores of a sequence of 8192 take 4 heads * 8192² * 4 bytes = 1 GiB: 4 of them fit beside the rest, 32 do not
+    words = ("max_target_length=8192", "per_device_batch_size=4")
+    assert not resolve(*words, target="cpu")
+    assert resolve(*words, target="cpu-8")
