@@ -1,11 +1,14 @@
 """`maxview verify`: checkpoints to proofs."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from flows.commands.options import Json
+
+if TYPE_CHECKING:
+    from tasks.records import CheckpointProof
 
 
 def verify(
@@ -20,17 +23,27 @@ def verify(
     """Prove that checkpoints are really there: a step's folder, a checkpoints folder, or a run's folder."""
     from flows.show import show_proofs
     from flows.terminal import byte_progress
-    from tasks.records import CheckpointProof
     from tasks.verify import verify_checkpoints
 
     if record and check:
         raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
     mode: Literal["record", "check", "none"] = "record" if record else "check" if check else "none"
     proofs: list[CheckpointProof] = []
+    wrong: list[str] = []
     with byte_progress(Console(stderr=True)) as progress:
         for path in checkpoints:
-            proofs += verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress)
-    show_proofs(proofs, as_json=json_)
-    if any(problem.check == "commit" for proof in proofs for problem in proof.problems):
-        return 2  # what was named is no committed checkpoint; damage to one that is gives 1
-    return 0 if all(proof.ok for proof in proofs) else 1
+            try:
+                proofs += verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress)
+            except ValueError as error:  # the others are checked all the same
+                wrong.append(str(error))
+    if proofs or not wrong:
+        show_proofs(proofs, as_json=json_)
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return 2 if any(map(_is_wrong_input, proofs)) else 0 if all(proof.ok for proof in proofs) else 1
+
+
+def _is_wrong_input(proof: "CheckpointProof") -> bool:
+    """Whether what was named is no committed checkpoint, or has no manifest to check against; damage is neither."""
+    checks = {problem.check for problem in proof.problems}
+    return "commit" in checks or ("manifest" in checks and proof.manifest is None)
