@@ -36,8 +36,9 @@ class ArrayDifference(Frozen):
 
     @property
     def exact(self) -> bool:
-        """Whether both sides have it, with the same dtype and the same bits."""
-        return self.values is not None and not self.values.differing and self.dtype == self.other_dtype
+        """Whether both sides have it, with the same bits; a counter may have a sign in one (NNX counts without)."""
+        same_type = self.dtype == self.other_dtype or self.role == "counter"
+        return self.values is not None and not self.values.differing and same_type
 
     @property
     def is_state(self) -> bool:

@@ -23,6 +23,7 @@ from tasks.verify.layout import (
     find_items,
     find_steps,
     list_files,
+    open_path,
     read_json,
 )
 from tasks.verify.ocdbt import read_index, shorten
@@ -39,7 +40,7 @@ def compare_checkpoints(
     names the first parameter whose path or shape differs.
     """
     started = time.monotonic()
-    step, its = _choose_steps(find_steps(path), find_steps(other))
+    step, its = _choose_steps(path, other)
     left, right = _open_tree(step.path), _open_tree(its.path)
     pairs = pair_arrays(left.arrays, right.arrays)
     if different := first_difference(pairs):
@@ -66,8 +67,9 @@ def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
     return not lost, *apart, not (found and found.differing), (array.names or array.other_names)[0]
 
 
-def _choose_steps(ours: Sequence[FoundStep], theirs: Sequence[FoundStep]) -> tuple[FoundStep, FoundStep]:
-    if len(ours) == len(theirs) == 1:
+def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
+    ours, theirs = find_steps(path), find_steps(other)
+    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two steps, whatever their numbers
         return ours[0], theirs[0]
     there = {found.step: found for found in theirs}
     common = [found for found in ours if found.step in there]

@@ -21,6 +21,7 @@ _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_hi
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
 _COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
+_NUMBER = re.compile(r"_(\d+)(?=\.|$)")
 _FIRST_AXES = (1, 0)  # where MaxText and we put the layers; where several fit, the first of these is meant
 
 type Place = tuple[ArrayRole, str]  # what an array is, and its canonical path
@@ -44,6 +45,7 @@ def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[
     pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
     pairs += _pair_stacks(left, right)
     pairs += [replace(pair, ours=pair.theirs, theirs=pair.ours) for pair in _pair_stacks(right, left)]
+    pairs += _pair_spellings(left, right)
     pairs += [Pair(*place, (spec,), ()) for place, spec in left.items()]
     pairs += [Pair(*place, (), (spec,)) for place, spec in right.items()]
     return sorted(pairs, key=lambda pair: (pair.role != "parameter", pair.role, pair.path))
@@ -109,6 +111,17 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
         for part in parts.values():
             del unrolled[part]
         pairs.append(Pair(*place, (scanned.pop(place),), specs, axis))
+    return pairs
+
+
+def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
+    """Takes out of both what is one layer's array in both: `layers_3.w` in Linen is `layers.3.w` in a list of NNX."""
+    spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
+    pairs = []
+    for role, path in sorted(left):
+        other = spelt.get((role, _NUMBER.sub(r".\1", path)))
+        if other in right:
+            pairs.append(Pair(role, path, (left.pop((role, path)),), (right.pop(other),)))
     return pairs
 
 
