@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import YAMLError
 
 from configs.errors import ConfigError as ConfigError
 from configs.errors import Problems, suggest
 from configs.read import CONFIG_ROOT as CONFIG_ROOT
-from configs.read import MOST_VALUES, count_values, origin_of, plain, read_yaml
+from configs.read import MOST_VALUES, count_values, load_yaml, origin_of, plain, read_yaml
 from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
@@ -53,7 +53,7 @@ def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
         else:
             try:
                 layer[key] = Value(value=_read_value(key, text), origin=COMMAND_LINE, layer=COMMAND_LINE)
-            except RecursionError:
+            except MaxDepthExceededError:
                 problems.append(f"{COMMAND_LINE}: '{key}' is nested too deeply ({text!r:.40}): give a plain value")
     if problems:
         raise ConfigError(problems)
@@ -65,7 +65,9 @@ def _read_value(key: str, text: str) -> Any:
     if not text or (field is not None and field.annotation is str):  # run_name=20261118 is a name, not a number
         return text
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        value = load_yaml(text, typ="safe")
+    except MaxDepthExceededError:
+        raise
     except YAMLError:
         return text
     return value if count_values(value) <= MOST_VALUES else text

@@ -1,13 +1,14 @@
 """Turns a YAML 1.2 file into a mapping that knows the line of every key."""
 
+import stat
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.composer import Composer, ComposerError, MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
@@ -15,6 +16,24 @@ from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
 MOST_VALUES = 100_000  # of one file, aliases written out
+DEEPEST = 50  # levels of one file; the parser's time grows with their square
+
+
+class _Tree(Composer):
+    """Composes documents in which no value stands inside itself."""
+
+    def return_alias(self, a: Any) -> Any:
+        if a.end_mark is None:  # it has not been composed to its end
+            raise ComposerError(None, None, f"*{a.anchor} stands inside its own anchor &{a.anchor}", a.start_mark)
+        return a
+
+
+def load_yaml(text: str, *, typ: str) -> Any:
+    """What a YAML text says, for ruamel's type of loader. Raises YAMLError, also for what only an attacker writes."""
+    yaml = YAML(typ=typ, pure=True)
+    yaml.max_depth = DEEPEST
+    yaml.Composer = _Tree
+    return yaml.load(text)
 
 
 def display_path(path: Path) -> str:
@@ -28,6 +47,8 @@ def display_path(path: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file. Raises ConfigError."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe or a device may never end
+            raise ConfigError([f"{display_path(path)}: is no file but a pipe or a device: name a file"])
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError([f"{display_path(path)}: cannot be read: {error.strerror or error}"]) from error
@@ -45,13 +66,14 @@ def read_yaml(path: Path) -> CommentedMap:
 def _parse(shown: str, text: str) -> CommentedMap:
     """The mapping in a text. A night reads the same few files hundreds of times; nobody changes what is returned."""
     try:
-        data = YAML(typ="rt").load(text)
+        data = load_yaml(text, typ="rt")
+    except MaxDepthExceededError as error:
+        where = f"{shown}:{error.problem_mark.line + 1}"
+        raise ConfigError([f"{where}: is nested too deeply to be a config: write it with fewer levels"]) from error
     except MarkedYAMLError as error:  # broken syntax, and keys that are given twice
         mark = error.problem_mark or error.context_mark
         where = f"{shown}:{mark.line + 1}" if mark else shown
         raise ConfigError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
-    except RecursionError as error:
-        raise ConfigError([f"{shown}: is nested too deeply to be a config: write it with fewer levels"]) from error
     except YAMLError as error:  # characters that YAML does not allow, for example of a binary file
         raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
     if data is None:
@@ -63,13 +85,12 @@ def _parse(shown: str, text: str) -> CommentedMap:
     return data
 
 
-def count_values(value: Any, known: dict[int, float] | None = None) -> float:
-    """How many values there are once every alias is written out; infinite where one stands inside itself."""
+def count_values(value: Any, known: dict[int, int] | None = None) -> int:
+    """How many values there are once every alias is written out."""
     known = {} if known is None else known
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
-        known[id(value)] = inf  # met again before it is known: it holds itself
         inner = value.values() if isinstance(value, dict) else value
         known[id(value)] = 1 + sum(count_values(item, known) for item in inner)
     return known[id(value)]

@@ -1,6 +1,7 @@
 """Prints single results on the terminal: a resolved config, a reading, checkpoint proofs, the matrix of cases."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,9 @@ from tasks.publish.schedule import draw_schedule
 from tasks.publish.text import visible
 from tasks.records import CheckpointProof, LogReading, RunReading
 from tasks.resolve import ResolvedConfig
-from tasks.scrape import to_json
+from tasks.scrape import json_text
 from tasks.store import write_atomically
+from tasks.store.atomic import write_bytes_atomically
 
 
 def show_config(resolved: ResolvedConfig, target: Target, *, as_json: bool) -> None:
@@ -78,11 +80,10 @@ def show_matrix(*, as_json: bool) -> None:
 def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet"], output: Path | None) -> None:
     """A log's tables: on the terminal, as one JSON object, or the steps of every run as Parquet."""
     if format_ == "json":
-        text = json.dumps(to_json(reading), indent=1) + "\n"
         if output is None:
-            print(text, end="")
+            sys.stdout.writelines(json_text(reading))
         else:
-            write_atomically(output, text)
+            write_bytes_atomically(output, map(str.encode, json_text(reading)))
         return
     if format_ == "parquet":
         if output is None:

@@ -1,6 +1,7 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
+from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
 from tasks.records.coverage import Coverage, Stall, UnreadLine
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
@@ -22,8 +23,11 @@ __all__ = [
     "STEP_SCHEMA",
     "TIMER_SCHEMA",
     "ArmSummary",
+    "ArrayDifference",
+    "ArrayRole",
     "BackendName",
     "Better",
+    "CheckpointDifference",
     "CheckpointEvent",
     "CheckpointProof",
     "CheckpointState",
@@ -60,6 +64,7 @@ __all__ = [
     "TimeAccount",
     "TimePart",
     "UnreadLine",
+    "ValueDifference",
     "Verdict",
     "XpkHandle",
     "number_from_json",

@@ -1,6 +1,6 @@
 """Reads training logs: a file to its runs, their steps, checkpoints, environment and fate, with a receipt."""
 
-from tasks.scrape.as_json import to_json
+from tasks.scrape.as_json import json_text, to_json
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.follow import (
     CheckpointCommitted,
@@ -26,6 +26,7 @@ __all__ = [
     "StepCompleted",
     "copy_log",
     "display_lines",
+    "json_text",
     "read_sources",
     "scrape",
     "scrape_folder",

@@ -1,6 +1,11 @@
 """Turns a LogReading into the object that `maxview scrape --format json` prints."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
+
+import polars as pl
+import polars.selectors as cs
 
 from tasks.records import LogReading, RunReading, number_to_json
 
@@ -9,18 +14,52 @@ _KEYS = (
     "name", "exit_code", "started", "ended", "error", "steps", "evals", "environment", "memory", "parameters", "flops",
     "checkpoints", "stalls", "config", "ranks", "schedule", "coverage",
 )  # fmt: skip
+_TABLES = ("steps", "timers")
+_ROWS = 20_000  # of a table that are text at once
 
 
 def to_json(reading: LogReading) -> dict[str, Any]:
     """Plain dicts and lists; what is absent is None; NaN and infinities are "nan", "inf", "-inf"."""
-    runs = [_run_to_json(run) for run in reading.runs]
-    return {"format": reading.format, "runs": runs, "page": _plain(reading.page)}
+    document: dict[str, Any] = json.loads("".join(json_text(reading)))
+    return document
 
 
-def _run_to_json(run: RunReading) -> dict[str, Any]:
-    values = run.model_dump(exclude={"steps"})
-    values["steps"] = list(run.steps.iter_rows(named=True))
-    return {key: _plain(values[key]) for key in (*_KEYS, *(key for key in values if key not in _KEYS))}
+def json_text(reading: LogReading) -> Iterator[str]:
+    """The object's text piece by piece: tables of a million rows never are objects, or text, as a whole."""
+    yield f'{{\n"format": {json.dumps(reading.format)},\n"runs": ['
+    for number, run in enumerate(reading.runs):
+        yield ",\n{" if number else "\n{"
+        yield from _run_text(run)
+        yield "}"
+    yield f'\n],\n"page": {json.dumps(_plain(reading.page), indent=1)}\n}}\n'
+
+
+def _run_text(run: RunReading) -> Iterator[str]:
+    values = run.model_dump(exclude=set(_TABLES))
+    keys = dict.fromkeys((*_KEYS, *(key for key in RunReading.model_fields if key in values or key in _TABLES)))
+    for number, key in enumerate(keys):
+        yield f"{',' if number else ''}\n{json.dumps(key)}: "
+        if key in _TABLES:
+            yield from _table_text(getattr(run, key))
+        else:
+            yield json.dumps(_plain(values[key]), indent=1)
+
+
+def _table_text(table: pl.DataFrame) -> Iterator[str]:
+    """A list with an object for each row, on a line of its own."""
+    yield "["
+    for begin in range(0, table.height, _ROWS):
+        rows = table.slice(begin, _ROWS)
+        yield (",\n" if begin else "\n") + ",\n".join(_row_texts(rows))
+    yield "]"
+
+
+def _row_texts(rows: pl.DataFrame) -> list[str]:
+    numbers = rows.select(cs.float())
+    finite = numbers.select(pl.all().is_finite().all()).row(0) if numbers.width else ()
+    if all(finite) and not rows.select(cs.nested()).width:  # polars has no word for the others
+        return rows.write_ndjson().rstrip("\n").split("\n")
+    return [json.dumps(_plain(row)) for row in rows.iter_rows(named=True)]
 
 
 def _plain(value: Any) -> Any:

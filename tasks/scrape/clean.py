@@ -42,7 +42,7 @@ class CleanText:
 
     def __call__(self) -> Iterator[bytes]:
         """In chunks."""
-        return clean(self.text(), self.note)
+        return self._from(0)
 
     def windows(self) -> Iterator[Window]:
         """As windows: those of a file are what stands in it, up to where there is something to clean."""
@@ -51,10 +51,15 @@ class CleanText:
             return
         for window in self.text.windows():
             if _is_unclean(window.data):
-                rest = clean(self.text(window.base), self.note)
+                rest = self._from(window.base)
                 yield from windows(rest, base=window.base, line=window.line, start=window.start)
                 return
             yield window
+
+    def _from(self, begin: int) -> Iterator[bytes]:
+        if isinstance(self.text, FileText):  # zero bytes become one line break: those of a hole need not be read
+            return clean(self.text.without_holes(begin), self.note)
+        return clean(self.text(), self.note)
 
 
 def keep_back(data: bytes) -> int:

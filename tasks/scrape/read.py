@@ -1,6 +1,8 @@
 """Turns a file, or the bytes of one, into a LogReading."""
 
 import re
+import shlex
+import stat
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -36,6 +38,11 @@ def scrape(path: Path) -> LogReading:
     try:
         if path.is_dir():
             raise LogFormatError(f"{name}: is a folder; name the log file in it")
+        if not stat.S_ISREG(path.stat().st_mode):  # opening one waits for a writer, reading one may never end
+            raise LogFormatError(
+                f"{name}: is a pipe or a device, not a file; to read what comes through it, give - and redirect it: "
+                f"maxview scrape - < {shlex.quote(name)}"
+            )
         with path.open("rb") as file:
             head = file.read(HEAD)
             _check_text(head, name)

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import IO, cast
 
 import zstandard
 
@@ -9,9 +10,9 @@ from tasks.scrape.errors import LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# logs shrink to a tenth, repetition to a thousandth, and with zstd to far less: this bounds what one piece can become
+# logs shrink to a tenth, repetition to a thousandth: this bounds what one piece of gzip can become
 PIECE = 8 << 10
-
+TEXT = 1 << 20  # bytes of zstd's text at a time, whose pieces can become anything
 
 FREE = 256 << 20  # bytes that any archive may become
 LARGEST_RATIO = 200  # of a longer text to its archive: real logs shrink to a tenth or a thirtieth
@@ -72,11 +73,23 @@ def has_checksum(head: bytes) -> bool:
 
 
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    unpacker, packed = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True), 0
-    for piece in _pieces(chunks):
-        packed += len(piece)
-        if text := unpacker.decompress(piece):
-            yield packed, text
+    packed = _Packed(chunks)
+    with zstandard.ZstdDecompressor().stream_reader(cast(IO[bytes], packed), read_across_frames=True) as reader:
+        while text := reader.read(TEXT):
+            yield packed.count, text
+
+
+class _Packed:
+    """Chunks as a file to read from, and how many bytes were taken of them."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._pieces, self.count = _pieces(chunks), 0
+
+    def read(self, size: int) -> bytes:
+        """The next piece, however many bytes were asked for; none at the end."""
+        piece = next(self._pieces, b"")
+        self.count += len(piece)
+        return piece
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:

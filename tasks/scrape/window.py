@@ -1,5 +1,6 @@
 """Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -58,6 +59,18 @@ class FileText:
                 yield chunk
                 size = CHUNK
 
+    def without_holes(self, begin: int = 0) -> Iterator[bytes]:
+        """From an offset on, with one zero byte for each hole: the stretches of a file that were never written."""
+        with self.path.open("rb", buffering=0) as file:
+            for first, end in _written(file.fileno(), begin):
+                if first > begin:
+                    yield b"\0"
+                file.seek(first)
+                while first < end and (chunk := file.read(min(CHUNK, end - first))):
+                    yield chunk
+                    first += len(chunk)
+                begin = end
+
     def windows(self) -> Iterator[Window]:
         """As windows. What two of them share is read twice, which costs less than to put it together."""
         size = CONTEXT + CHUNK + OVERLAP
@@ -74,6 +87,21 @@ class FileText:
                 yield Window(data, base, line, start, limit, last=False)
                 line += count_breaks(data, limit - CONTEXT)
                 base, start = base + limit - CONTEXT, CONTEXT
+
+
+def _written(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the stretches of a file that its file system keeps, from an offset on; at least its end."""
+    size = os.fstat(descriptor).st_size
+    while begin < size:
+        try:
+            first = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            yield size, size  # nothing but a hole
+            return
+        begin = os.lseek(descriptor, first, os.SEEK_HOLE)
+        yield first, begin
 
 
 def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1, start: int = 0) -> Iterator[Window]:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from tasks.store.disk import explain_full
@@ -25,8 +26,9 @@ def write_atomically(path: str | Path, text: str) -> Path:
     return write_bytes_atomically(Path(path), data)
 
 
-def write_bytes_atomically(path: Path, data: bytes, *, create: bool = False) -> Path:
-    """The same for bytes. With `create` an existing file is never replaced: of several writers one alone succeeds.
+def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create: bool = False) -> Path:
+    """The same for bytes, or for pieces of them. With `create` an existing file is never replaced: of several writers
+    one alone succeeds.
 
     Raises StoreError naming the path, FileExistsError with `create`.
     """
@@ -38,7 +40,7 @@ def write_bytes_atomically(path: Path, data: bytes, *, create: bool = False) -> 
             os.fchmod(
                 file.fileno(), 0o666 & ~_umask()
             )  # mkstemp's 0600 would hide records from the people they are for
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         if create:

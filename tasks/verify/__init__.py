@@ -1,5 +1,6 @@
 """Turns an Orbax checkpoint into the proof that it is there, whole and unchanged, without JAX and without a restore."""
 
+from tasks.verify.against import compare_checkpoints
 from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.commit import is_committed, wait_for_commit
 from tasks.verify.layout import CheckpointError, FoundStep, find_steps
@@ -8,6 +9,7 @@ from tasks.verify.manifest import manifest_path
 __all__ = [
     "CheckpointError",
     "FoundStep",
+    "compare_checkpoints",
     "find_steps",
     "is_committed",
     "manifest_path",

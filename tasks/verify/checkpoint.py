@@ -13,10 +13,11 @@ from typing import Any, Literal
 from etils import epath
 
 from tasks.records import CheckpointProof, Problem
-from tasks.verify.commit import check_commit, check_unfinished
+from tasks.verify.commit import check_commit, check_unfinished, commit_time
 from tasks.verify.index import ArraySpec, Index
 from tasks.verify.layout import (
     STEP_METADATA,
+    TMP_MARK,
     CheckpointError,
     DamagedFile,
     FoundStep,
@@ -24,13 +25,14 @@ from tasks.verify.layout import (
     find_items,
     find_steps,
     list_files,
+    open_path,
     read_json,
 )
 from tasks.verify.manifest import (
     check_manifest,
     checksum_files,
+    find_gone,
     manifest_path,
-    missing_manifest,
     read_manifest,
     write_manifest,
 )
@@ -58,8 +60,8 @@ def verify_checkpoint(
     recorded only for a checkpoint without problems, and never over one of the same save: that one is checked instead.
     `on_progress` may be called from other threads. Paths of problems are relative to the step's folder.
 
-    Raises CheckpointError if `path` is not the folder of a step, or if mode "check" finds no manifest. An unfinished or
-    damaged checkpoint raises nothing: it is a proof that is not `ok`.
+    Raises CheckpointError if `path` is not the folder of a step. An unfinished or damaged checkpoint, and in mode
+    "check" one without a manifest, raises nothing: it is a proof that is not `ok`.
     """
     steps = find_steps(path)
     if len(steps) > 1:
@@ -77,10 +79,41 @@ def verify_checkpoints(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> tuple[CheckpointProof, ...]:
-    """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step."""
-    return tuple(
-        _Verification(found, manifest_path(found.path), mode, deep, on_progress).run() for found in find_steps(path)
+    """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
+
+    A step that is gone, though a manifest of it was recorded, has a proof that says so. Raises CheckpointError as
+    `verify_checkpoint` does.
+    """
+    steps: list[FoundStep] = []
+    try:
+        steps = find_steps(path)
+        gone = find_gone(open_path(path))
+    except CheckpointError:
+        gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))
+        if not gone:
+            raise
+    proofs = [_Verification(found, manifest_path(found.path), mode, deep, on_progress).run() for found in steps]
+    proofs += map(_prove_gone, gone)
+    return tuple(sorted(proofs, key=lambda proof: proof.step or 0))
+
+
+def _prove_gone(found: FoundStep) -> CheckpointProof:
+    message = (
+        f"the step's folder is gone, though {manifest_path(found.path)} was recorded of it: put the checkpoint back, "
+        "or remove the manifest too if the checkpoint was removed on purpose"
     )
+    return CheckpointProof(
+        step=found.step,
+        path=str(found.path),
+        ok=False,
+        checks=("commit",),
+        problems=(Problem(check="commit", path=".", message=message),),
+        verified_at=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass
@@ -98,8 +131,12 @@ class _Verification:
         self.recorded: os.PathLike[str] | None = None
         self.indexes: list[tuple[Item, Index]] = []
         folder = self.found.path
-        self.files = {} if ".orbax-checkpoint-tmp" in folder.name else list_files(folder)
-        self._check(folder)
+        try:
+            self.files = {} if TMP_MARK in folder.name else list_files(folder)
+            self._check(folder)
+        except CheckpointError as error:
+            self.files = {}
+            self.problems.append(Problem(check="commit", path=".", message=str(error)))
         if self._is_being_removed(folder):
             message = (
                 "was removed while it was being verified (a checkpoint manager keeps only its newest ones), "
@@ -119,7 +156,7 @@ class _Verification:
             manifest=str(self.recorded) if self.recorded else None,
             tree_digest=self._tree_digest() if arrays else None,
             seconds=round(time.monotonic() - started, 6),
-            verified_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            verified_at=_now(),
         )
 
     def _check(self, folder: epath.Path) -> None:
@@ -127,6 +164,12 @@ class _Verification:
         unfinished = check_unfinished(folder, self.files)
         if unfinished:
             self.problems.append(unfinished)
+            return
+        odd = [name for name, size in self.files.items() if size < 0]
+        if odd:  # whoever put it there may have changed anything, and reading it may never end
+            self.files = {name: size for name, size in self.files.items() if size >= 0}
+            message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
+            self.problems += [Problem(check="commit", path=name, message=message) for name in sorted(odd)]
             return
         metadata: dict[str, Any] | None = None
         try:
@@ -139,9 +182,8 @@ class _Verification:
         if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
             return  # still being written, or never finished: every further finding would only say so again
         self._check_metadata_and_ranges(folder, items)
-        commit_time = (metadata or {}).get("commit_timestamp_nsecs")
         if self.mode != "none":
-            self._check_manifest(folder, commit_time if isinstance(commit_time, int) else None)
+            self._check_manifest(folder, commit_time(metadata))
         if self.deep:
             self.checks.append("values")
             total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
@@ -169,7 +211,7 @@ class _Verification:
         for item, problems in ranges:
             self._add(item, problems)
 
-    def _check_manifest(self, folder: epath.Path, commit_time: int | None) -> None:
+    def _check_manifest(self, folder: epath.Path, committed_ns: int | None) -> None:
         recorded: dict[str, Any] | None = None
         try:
             recorded = read_manifest(self.manifest)
@@ -178,9 +220,11 @@ class _Verification:
             self.checks.append("manifest")
             return
         if self.mode == "check" and recorded is None:
-            raise missing_manifest(self.manifest)
+            message = "was never recorded: record it with --record while the checkpoint is known to be good"
+            self.problems.append(Problem(check="manifest", path=str(self.manifest), message=message))
+            return
         # A resumed run may have saved the step again: a manifest of another save says nothing about this one.
-        stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != commit_time
+        stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != committed_ns
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
                 return  # checksums of a damaged checkpoint would vouch for the damage
@@ -190,7 +234,7 @@ class _Verification:
             message = "vanished while the checksums were taken: something deletes files of this checkpoint"
             self.problems += [Problem(check="manifest", path=name, message=message) for name in vanished]
             if not unreadable and not vanished:
-                self.recorded = write_manifest(self.manifest, self.found.step, commit_time, sums)
+                self.recorded = write_manifest(self.manifest, self.found.step, committed_ns, sums)
             return
         assert recorded is not None
         self.recorded = self.manifest

@@ -5,6 +5,7 @@ Where a save is complete shows in three places. On a local disk the folder has i
 just before that. `commit_success.txt` is written last: on gs:// by every version, on local disks since Orbax 0.12 only.
 """
 
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,12 +19,16 @@ from tasks.verify.layout import (
     COMMIT_MARKER,
     STEP_METADATA,
     TMP_MARK,
+    V1_MARKER,
     DamagedFile,
     Item,
     open_path,
     read_json,
+    read_small,
     step_number,
 )
+
+LAST_NS = 1 << 63  # Orbax counts with 64 bits
 
 
 def is_committed(path: str | os.PathLike[str]) -> bool:
@@ -32,9 +37,15 @@ def is_committed(path: str | os.PathLike[str]) -> bool:
     if TMP_MARK in folder.name or ("://" in str(folder) and not (folder / COMMIT_MARKER).exists()):
         return False
     try:
-        return bool(read_json(folder / STEP_METADATA).get("commit_timestamp_nsecs"))
+        return commit_time(read_json(folder / STEP_METADATA)) is not None
     except DamagedFile:
         return False
+
+
+def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
+    """When the save was committed, in ns since 1970; None without such a time."""
+    time_ns = (metadata or {}).get("commit_timestamp_nsecs")
+    return time_ns if type(time_ns) is int and 0 < time_ns < LAST_NS else None
 
 
 def wait_for_commit(path: str | os.PathLike[str], timeout_s: float, poll_s: float = 0.1) -> bool:
@@ -78,14 +89,17 @@ def check_commit(
 
     if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
         report(STEP_METADATA, "says no commit time: the save never finished, so the checkpoint cannot be relied on")
-    places = list(dict.fromkeys(["", *(item.prefix for item in items)]))
+    elif metadata is not None and commit_time(metadata) is None:
+        said = json.dumps(metadata["commit_timestamp_nsecs"])
+        report(STEP_METADATA, f"is damaged: its commit time {said:.60} is none (nanoseconds since 1970)")
+    own_markers = [] if V1_MARKER in files else [item.prefix for item in items]
+    places = list(dict.fromkeys(["", *own_markers]))
     missing = [place + COMMIT_MARKER for place in places if place + COMMIT_MARKER not in files]
     # A local checkpoint without any marker was written by an Orbax before 0.12; its name and commit time vouch for it.
     if missing and ("://" in str(folder) or len(missing) < len(places)):
         for path in missing:
             report(path, "is missing: the save never finished, or the file was deleted after it")
-    if COMMIT_MARKER in files:
-        problems.extend(_check_marker(folder))
+    problems.extend(_check_markers(folder, [place for place in places if place + COMMIT_MARKER in files]))
     for name in sorted({part for path in files for part in path.split("/")[:-1] if TMP_MARK in part}):
         report(
             name, "is the folder of an unfinished save inside a finished step: an item is missing from the checkpoint"
@@ -93,21 +107,41 @@ def check_commit(
     return problems
 
 
-def _check_marker(folder: epath.Path) -> list[Problem]:
-    """Whether the marker was written for the step that the folder's name says: it holds the path that was committed."""
-    try:
-        text = (folder / COMMIT_MARKER).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        return [Problem(check="commit", path=COMMIT_MARKER, message=f"cannot be read: {error}")]
-    _, found, written = text.partition("successful to ")
-    if not found:
-        return [Problem(check="commit", path=COMMIT_MARKER, message="does not say what was committed: it is damaged")]
-    name = PurePosixPath(written.strip()).name
-    here, there = step_number(folder.name), step_number(name)
-    if here is not None and there is not None and here != there:
-        message = (
-            f"was written for step {there}, but the folder is named {folder.name}: this is step {there} under another "
-            f"name; rename the folder back to {name}"
-        )
-        return [Problem(check="commit", path=COMMIT_MARKER, message=message)]
-    return []
+def _check_markers(folder: epath.Path, places: Sequence[str]) -> list[Problem]:
+    """Whether the markers were written for the step that the folder's name says, and all for the same save: each holds
+    the path that was committed."""
+    problems: list[Problem] = []
+    committed: PurePosixPath | None = None  # where the step was saved, by its own marker
+    for place in places:
+        path = place + COMMIT_MARKER
+        try:
+            _, found, written = read_small(folder / path).partition("successful to ")
+        except DamagedFile as damage:
+            problems.append(Problem(check="commit", path=path, message=str(damage)))
+            continue
+        if not found:
+            message = "does not say what was committed: it is damaged"
+            problems.append(Problem(check="commit", path=path, message=message))
+            continue
+        step = _saved_at(written, is_item=bool(place))
+        if place and committed is not None:
+            if step != committed:
+                message = f"was written for {step}, not for {committed}: put that checkpoint's own {place} back"
+                problems.append(Problem(check="commit", path=path, message=message))
+            continue
+        here, there = step_number(folder.name), step_number(step.name)
+        if here is not None and there is not None and here != there:
+            message = (
+                f"was written for step {there}, but the folder is named {folder.name}: this is step {there} under "
+                f"another name; rename the folder back to {step.name}"
+            )
+            problems.append(Problem(check="commit", path=path, message=message))
+        committed = step
+    return problems
+
+
+def _saved_at(written: str, *, is_item: bool) -> PurePosixPath:
+    """The step's folder by its final name, from the path that a marker says was committed."""
+    path = PurePosixPath(written.strip())
+    step = path.parent if is_item else path
+    return step.with_name(step.name.split(TMP_MARK)[0] or step.name) if step.name else step

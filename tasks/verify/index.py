@@ -8,13 +8,16 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tasks.records import Problem
 
 MOST_CHUNKS = 10_000_000  # of one array; metadata that asks for more is damaged, or made to fill the memory
+# how the bytes under one key are packed, as far as their length can be told without unpacking them
+Packing = Literal["shard", "zstd", "none", "unknown"]
+_SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
 
 
@@ -38,6 +41,7 @@ class ArraySpec:
     write_shape: tuple[int, ...]
     read_shape: tuple[int, ...]
     separator: str
+    packing: Packing = "unknown"
 
     def chunk_count(self) -> int:
         return math.prod(math.ceil(size / step) for size, step in zip(self.shape, self.write_shape, strict=True))
@@ -95,6 +99,7 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
         write_shape = read_shape = tuple(int(size) for size in metadata["chunks"])
         separator = metadata.get("dimension_separator", ".")
         dtype = metadata["dtype"]
+        packing = _packing_2(metadata)
     else:
         write_shape = read_shape = tuple(int(size) for size in metadata["chunk_grid"]["configuration"]["chunk_shape"])
         codec = metadata["codecs"][0]
@@ -102,12 +107,29 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
             read_shape = tuple(int(size) for size in codec["configuration"]["chunk_shape"])
         separator = metadata["chunk_key_encoding"].get("configuration", {}).get("separator", "/")
         dtype = metadata["data_type"]
+        packing = _packing_3(metadata["codecs"])
     if not len(shape) == len(write_shape) == len(read_shape) or min((*write_shape, *read_shape), default=1) < 1:
         raise ValueError(f"shape {shape} with chunks {write_shape} and {read_shape}")
-    array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator)
+    array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator, packing)
     if array.chunk_count() > MOST_CHUNKS:
         raise ValueError(f"{array.chunk_count():,} chunks, at most {MOST_CHUNKS:,} can be looked for")
     return array
+
+
+def _packing_2(metadata: Mapping[str, Any]) -> Packing:
+    compressor = metadata.get("compressor")
+    if metadata.get("filters"):
+        return "unknown"
+    return "none" if compressor is None else "zstd" if compressor.get("id") == "zstd" else "unknown"
+
+
+def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
+    names = [codec["name"] for codec in codecs]
+    if names == ["sharding_indexed"]:
+        shard = codecs[0]["configuration"]
+        at_end = shard.get("index_location", "end") == "end"
+        return "shard" if at_end and shard["index_codecs"] == _SHARD_INDEX else "unknown"
+    return "none" if names == ["bytes"] else "zstd" if names == ["bytes", "zstd"] else "unknown"
 
 
 def _dtype_name(dtype: str) -> str:

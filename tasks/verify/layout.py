@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,12 @@ COMMIT_MARKER = "commit_success.txt"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
+V1_MARKER = "orbax.checkpoint"  # of a step whose items need no commit markers of their own: the step's is for all
+MOST_BYTES = 64 << 20  # of a file that describes; those of 10,000 arrays have a tenth of it
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
 _STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # Orbax writes `9`, and `checkpoint_9` or `00000009` where asked to
-_TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler")
+_TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTreeHandler")
 
 
 class CheckpointError(ValueError):
@@ -76,6 +79,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
             return [FoundStep(step_number(root.name), root)]  # Orbax still lists an emptied step
         raise CheckpointError(f"{root}: is an empty folder, not a checkpoint; give the folder of a step, or of a run")
     folder = root / "checkpoints" if "checkpoints" in names else root
+    _list_names(folder)
     unfinished: list[str] = []
     steps: list[FoundStep] = []
     for child in folder.iterdir():
@@ -102,7 +106,8 @@ def _list_names(root: epath.Path) -> set[str]:
             _explain_bucket(str(root))
             raise CheckpointError(f"{root}: does not exist; give the folder of a checkpoint, or of a run")
         if not root.is_dir():
-            raise CheckpointError(f"{root}: is a file, not the folder of a checkpoint; give the folder")
+            kind = "a file" if _is_plain(root) else "a pipe or a device"
+            raise CheckpointError(f"{root}: is {kind}, not the folder of a checkpoint; give the folder")
         return {child.name for child in root.iterdir()}
     except OSError as error:
         _explain_bucket(str(root))
@@ -132,9 +137,9 @@ def _can_be_step(folder: epath.Path) -> bool:
 
 
 def list_files(root: epath.Path) -> dict[str, int]:
-    """Every file below `root`: path relative to it, with "/" → size in bytes. What vanishes meanwhile is left out, and
-    so are links to folders, which Orbax never makes and which could lead anywhere. Raises CheckpointError if the folder
-    cannot be listed."""
+    """Every file below `root`: path relative to it, with "/" → size in bytes, -1 of a pipe or a device. What vanishes
+    meanwhile is left out, and so are links to folders, which Orbax never makes and which could lead anywhere. Raises
+    CheckpointError if the folder cannot be listed."""
     try:
         return _walk_files(root)
     except OSError as error:
@@ -156,10 +161,15 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
                     folders.append((f"{prefix}{child.name}/", child))
                 continue
             try:
-                files[prefix + child.name] = int(child.stat().length)
+                files[prefix + child.name] = int(child.stat().length) if _is_plain(child) else -1
             except FileNotFoundError:
                 continue
     return files
+
+
+def _is_plain(path: epath.Path) -> bool:
+    """Whether reading ends by itself. Raises FileNotFoundError."""
+    return "://" in str(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
@@ -180,10 +190,14 @@ def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
     return items
 
 
-def read_json(path: epath.Path) -> dict[str, Any]:
-    """The JSON object in a small file; DamagedFile if it is missing, empty, cut off or something else."""
+def read_small(path: epath.Path) -> str:
+    """The text of a file that describes; DamagedFile if it is missing, empty, no text or far too large for one."""
     try:
-        text = path.read_text()
+        if not _is_plain(path):
+            raise DamagedFile("is a pipe or a device, not a file")
+        if (size := int(path.stat().length)) > MOST_BYTES:
+            raise DamagedFile(f"is damaged: {size:,} bytes, where at most {MOST_BYTES:,} are expected")
+        text: str = path.read_text()
     except FileNotFoundError as error:
         raise DamagedFile("is missing") from error
     except UnicodeDecodeError as error:
@@ -192,8 +206,15 @@ def read_json(path: epath.Path) -> dict[str, Any]:
         raise DamagedFile(f"cannot be read ({error.strerror or error})") from error
     if not text:
         raise DamagedFile("is empty")
+    return text
+
+
+def read_json(path: epath.Path) -> dict[str, Any]:
+    """The JSON object in a small file; DamagedFile if it is missing, empty, cut off or something else."""
     try:
-        value = json.loads(text)
+        value = json.loads(read_small(path))
+    except DamagedFile:
+        raise
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"is damaged: no whole JSON ({error})") from error
     if not isinstance(value, dict):

@@ -16,7 +16,7 @@ from etils import epath
 from tasks.records import Problem
 from tasks.store import StoreError, write_atomically
 from tasks.store.documents import dump_json
-from tasks.verify.layout import CheckpointError, DamagedFile, open_path, read_json
+from tasks.verify.layout import CheckpointError, DamagedFile, FoundStep, open_path, read_json, step_number
 
 VERSION = 1
 _DOCUMENT = "maxview checkpoint manifest"
@@ -30,6 +30,31 @@ def manifest_path(step: epath.Path) -> epath.Path:
     if step.parent.name == "checkpoints":
         return step.parent.parent / "manifests" / f"{step.name}.json"
     return step.parent / f"{step.name}.manifest.json"
+
+
+def find_gone(root: epath.Path) -> list[FoundStep]:
+    """The steps of a run, of a checkpoints folder, or the one step, that have a manifest and no folder any more."""
+    if not root.exists() and open_path(manifest_path(root)).exists():
+        return [FoundStep(step_number(root.name), root)]
+    if root.name != "checkpoints" and ((root / "checkpoints").exists() or (root / "manifests").exists()):
+        root = root / "checkpoints"
+    any_path = manifest_path(root / "*")
+    if not any_path.parent.is_dir():
+        return []
+    end = any_path.name.removeprefix("*")
+    try:
+        names = [path.name.removesuffix(end) for path in any_path.parent.iterdir() if path.name.endswith(end)]
+    except OSError as error:
+        reason = error.strerror or error
+        raise CheckpointError(f"{any_path.parent}: cannot be read ({reason}); check your rights") from error
+    return [FoundStep(step_number(name), root / name) for name in sorted(names) if _is_gone(root / name)]
+
+
+def _is_gone(step: epath.Path) -> bool:
+    try:
+        return not step.exists() and read_manifest(manifest_path(step)) is not None
+    except DamagedFile:  # some other file
+        return False
 
 
 def checksum_files(
@@ -124,8 +149,3 @@ def _difference(recorded: Mapping[str, Any] | None, found: tuple[int, str] | Non
     if found[1] != recorded["crc32c"]:
         return f"has changed since the manifest was recorded: crc32c {found[1]} instead of {recorded['crc32c']}"
     return None
-
-
-def missing_manifest(path: PathLike[str]) -> CheckpointError:
-    """The error for a check without anything to check against."""
-    return CheckpointError(f"{path}: no manifest was recorded there; record one with `maxview verify … --record` first")

@@ -9,8 +9,9 @@ import tensorstore as ts
 from etils import epath
 
 from tasks.records import Problem
+from tasks.verify.chunk_files import check_chunk_files
 from tasks.verify.index import FileRange, Index, array_name
-from tasks.verify.layout import OCDBT_MANIFEST
+from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, read_small
 
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
@@ -37,13 +38,14 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
     for name in files:
         if array_name(name):
             try:
-                index.add_metadata(name, (folder / name).read_text(), name)
-            except (OSError, UnicodeDecodeError) as error:
+                index.add_metadata(name, read_small(folder / name), name)
+            except DamagedFile as damage:
                 index.whole = False
-                index.problems.append(Problem(check="ranges", path=name, message=f"cannot be read ({error})"))
+                index.problems.append(Problem(check="ranges", path=name, message=str(damage)))
     for spec in index.arrays.values():
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # a plain file does not say how long it should be
+            index.chunks[key] = FileRange(key, 0, 1)  # how long it should be, it says itself
+    index.problems += check_chunk_files(folder, index, files)
     return index
 
 
@@ -62,6 +64,9 @@ class _Walk:
         # TensorStore takes an emptied manifest for a new database
         if not self.files[OCDBT_MANIFEST]:
             self._fail(OCDBT_MANIFEST, "is empty: nothing in the checkpoint can be found without it")
+            return self.index
+        if self.files[OCDBT_MANIFEST] > MOST_BYTES:  # TensorStore would read all of it
+            self._fail(OCDBT_MANIFEST, f"is damaged: {self.files[OCDBT_MANIFEST]:,} bytes are no manifest")
             return self.index
         try:
             self.store = ts.KvStore.open(kvstore_spec(self.folder)).result()

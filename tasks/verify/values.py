@@ -32,10 +32,11 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
 
 def decoded_bytes(spec: ArraySpec) -> int:
     """The array's size in memory; 4-byte elements are assumed for a type that numpy alone does not know."""
-    return math.prod(spec.shape) * _itemsize(spec)
+    return math.prod(spec.shape) * itemsize(spec)
 
 
-def _itemsize(spec: ArraySpec) -> int:
+def itemsize(spec: ArraySpec) -> int:
+    """Bytes of one element; 4 for a type that numpy alone does not know."""
     try:
         return np.dtype(spec.dtype).itemsize
     except TypeError:
@@ -49,13 +50,13 @@ def _check_array(
     place = index.chunks[keys[0]] if keys else None
     path = place.file if place else OCDBT_MANIFEST
     try:
-        store = ts.open(_array_spec(folder, spec), open=True, context=context).result()
-        chunk = math.prod(spec.read_shape) * _itemsize(spec)
+        store = ts.open(array_spec(folder, spec), open=True, context=context).result()
+        chunk = math.prod(spec.read_shape) * itemsize(spec)
         workers = max(1, min(_WORKERS, _BUDGET // max(chunk, 1)))
         bad = 0
         first: tuple[int, ...] | None = None
         with ThreadPoolExecutor(workers, thread_name_prefix="values") as pool:
-            for count, where, size in pool.map(lambda box: _check_chunk(store, box), _boxes(spec)):
+            for count, where, size in pool.map(lambda box: _check_chunk(store, box), boxes(spec)):
                 bad += count
                 first = first or where
                 if on_bytes:
@@ -70,7 +71,8 @@ def _check_array(
     return None
 
 
-def _array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
+def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
+    """TensorStore's words for an array of the item in `folder`."""
     base = kvstore_spec(folder)
     kvstore: Any
     if (folder / OCDBT_MANIFEST).exists():
@@ -84,7 +86,7 @@ def _array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
     return {"driver": driver, "kvstore": kvstore, "fill_missing_data_reads": False}
 
 
-def _boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
+def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
     """The part of the array that each decoded chunk covers."""
     steps = spec.read_shape
     grid = [range(math.ceil(size / step)) for size, step in zip(spec.shape, steps, strict=True)]

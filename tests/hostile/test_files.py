@@ -1,6 +1,7 @@
 """Stores and checkpoints that somebody has laid out with care: links, edited records, paths that lead elsewhere."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,11 @@ def test_records_replace_links(untouched: Path) -> None:
     ("text", "problem"),
     [
         ("steps: !!python/object/apply:os.system ['touch ../owned']\n", None),
-        ("a: " + "[" * 2_000 + "\n", "nested too deeply"),
+        ("a: " + "[" * 20_000, r"x\.yml:1: is nested too deeply"),
+        ("a: " + "[\n" * 20_000, r"x\.yml:\d+: is nested too deeply"),
+        ("- " * 20_000, r"x\.yml:1: is nested too deeply"),
+        ("a: &a {<<: *a}\n", r"x\.yml:1: .*\*a stands inside its own anchor"),
+        ("b: 1\na: &a [*a]\n", r"x\.yml:2: .*\*a stands inside its own anchor"),
         ("a: *missing\n", "not valid YAML"),
         ("? [x, y]\n: 1\n", None),
         ("{{ a }}: 1\n", None),
@@ -114,6 +119,21 @@ def test_a_config_file_is_data(text: str, problem: str | None, untouched: Path) 
     else:
         with pytest.raises(ConfigError, match=problem):
             read_yaml(path)
+
+
+def test_what_is_no_file_is_refused_by_name_and_never_opened(
+    untouched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo("pipe")
+    Path("link").symlink_to("pipe")
+    for name in ("pipe", "link", "/dev/zero"):
+        for argv in (["scrape", name], ["nightly", "--config", name], ["verify", name]):
+            assert call(argv) == 2, argv
+            message = capsys.readouterr().err
+            assert name in message
+            assert "a pipe or a device" in message
+    assert call(["scrape", "pipe"]) == 2
+    assert "give - and redirect it: maxview scrape - < pipe" in capsys.readouterr().err
 
 
 def test_anchors_of_anchors_are_refused_in_time(untouched: Path, capsys: pytest.CaptureFixture[str]) -> None:

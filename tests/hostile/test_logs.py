@@ -21,6 +21,7 @@ from tasks.publish import render_terminal, summary_description, summary_markdown
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
+from tasks.scrape.unpack import unzstd
 from tasks.store import open_store
 from tasks.watch import LogLine, watch
 
@@ -154,6 +155,15 @@ def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], byte
     assert path.stat().st_size < 2_000_000
     with pytest.raises(LogFormatError, match=r"no log shrinks like that; if it is one, unpack it yourself"):
         scrape(path)
+
+
+def test_a_small_archive_becomes_large_piece_by_piece() -> None:
+    """8 KiB of zstd can become 256 MB, which must not be in memory at once."""
+    packed = zstandard.compress(bytes(100_000_000))
+    assert len(packed) < 8 << 10
+    pieces = [len(text) for text in unzstd([packed], "log")]
+    assert sum(pieces) == 100_000_000
+    assert max(pieces) <= 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from tasks.scrape import scrape_text, to_json
+import pytest
+
+from tasks.scrape import json_text, scrape_text, to_json
 
 
 def test_keys_and_missing_values(logs: Any) -> None:
@@ -42,3 +44,18 @@ def test_the_error_of_a_run_that_died(logs: Any) -> None:
     place = {"line": 4, "offset": data.index(b"ValueError")}
     assert run["error"] == {"type": "ValueError", "message": "no", **place, "kind": "other", "why": "", "detail": ""}
     assert run["fate"] == "other"
+
+
+def test_a_long_table_is_text_in_pieces(logs: Any) -> None:
+    """No piece holds more than a part of the rows, and a number that JSON lacks among thousands is the one it was."""
+    steps = logs.steps(50_000)
+    steps[30_000] = steps[30_000].replace("loss: ", "loss: nan, was: ", 1)
+    reading = scrape_text(logs.framed(*steps), name="x")
+    pieces = list(json_text(reading))
+    assert max(map(len, pieces)) < sum(map(len, pieces)) / 2
+    (run,) = json.loads("".join(pieces), parse_constant=pytest.fail)["runs"]
+    rows = reading.runs[0].steps.to_dicts()
+    assert run["steps"][30_000]["loss"] == "nan"
+    for step in (0, 19_999, 20_000, 29_999, 30_001, 49_999):
+        assert run["steps"][step] == rows[step]
+    assert len(run["steps"]) == 50_000

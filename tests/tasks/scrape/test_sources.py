@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,25 @@ def test_the_copy_is_the_text_of_the_offsets(logs: Any, tmp_path: Path) -> None:
         copy_log(tmp_path / "two", tmp_path / "copy")
     copy_log(tmp_path / "two", tmp_path / "copy", source="job-1/jax")
     assert (tmp_path / "copy").read_bytes() == data
+
+
+def test_the_holes_of_a_file_are_not_read(logs: Any, tmp_path: Path) -> None:
+    """A log that was cut under its writer goes on where it was, behind gigabytes that were never written."""
+    log = logs.framed(*logs.steps(6)).splitlines(keepends=True)
+    path, whole = tmp_path / "holes", tmp_path / "zeros"
+    with path.open("wb") as file:
+        file.writelines(log[:4])
+        file.seek(2 << 40)  # reading that would take an hour
+        file.writelines(log[4:])
+        file.truncate(3 << 40)
+    whole.write_bytes(b"".join(log[:4]) + bytes(10_000) + b"".join(log[4:]) + bytes(10_000))
+    expected, run = scrape(whole).runs[0], scrape(path).runs[0]
+    assert run.steps.height == 6
+    assert run.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
+    path.write_bytes(b"")
+    os.truncate(path, 2 << 40)
+    with pytest.raises(LogFormatError, match="there is no training log in it"):
+        scrape(path)
 
 
 def test_several_sources_are_one_reading(logs: Any, tmp_path: Path) -> None:

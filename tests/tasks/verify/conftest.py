@@ -34,6 +34,16 @@ def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
     return run
 
 
+@pytest.fixture(scope="session")
+def saved_by_v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder per layout, with checkpoints that Orbax's v1 wrote in each of its ways."""
+    folder = tmp_path_factory.mktemp("v1")
+    argv = [sys.executable, str(SAVER.with_name("saver_v1.py")), str(folder)]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return folder
+
+
 @pytest.fixture
 def run_folder(save: Save, tmp_path: Path) -> Path:
     """A copy of a run with the checkpoints 0 and 9, to do with as the test likes."""

@@ -1,5 +1,6 @@
 """What is no checkpoint gets one clear message."""
 
+import os
 import subprocess
 import sys
 
@@ -14,7 +15,14 @@ def test_what_is_no_checkpoint_is_said_once_and_clearly(tmp_path, verify):
     (tmp_path / "file").write_text("no checkpoint")
     (tmp_path / "photos" / "2024").mkdir(parents=True)
     (tmp_path / "photos" / "2024" / "a.jpg").write_text("x")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to("/dev/zero")
     cases = {
+        "pipe": "is a pipe or a device",
+        "link": "is a pipe or a device",
+        "run": "is a pipe or a device",
         "nowhere": "does not exist",
         "empty": "is an empty folder",
         "file": "is a file",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def test_nothing_but_unfinished_saves_is_said_so(save, tmp_path):
         verify_checkpoints(tmp_path)
 
 
-def set_commit_time(step: Path, value: int | None) -> None:
+def set_commit_time(step: Path, value: object) -> None:
     path = step / "_CHECKPOINT_METADATA"
     content = json.loads(path.read_text())
     content["commit_timestamp_nsecs"] = value
@@ -64,6 +65,25 @@ def test_a_step_that_has_its_name_but_no_commit_is_unfinished(step_folder):
     assert {p.check for p in proof.problems} == {"commit"}
     assert {p.path for p in proof.problems} == {"_CHECKPOINT_METADATA", "commit_success.txt"}
     assert proof.manifest is None
+
+
+@pytest.mark.parametrize("value", ["soon", 1e40, 10**40, float("nan"), float("inf"), True, -1, [1]])
+def test_a_commit_time_that_is_none_is_named(step_folder, value):
+    set_commit_time(step_folder, value)
+    assert not is_committed(step_folder)
+    proof = verify_checkpoint(step_folder, mode="record")
+    assert [(p.check, p.path) for p in proof.problems] == [("commit", "_CHECKPOINT_METADATA")]
+    assert "commit time" in proof.problems[0].message
+    assert proof.manifest is None
+
+
+def test_the_items_of_another_step_are_named(run_folder):
+    steps = run_folder / "checkpoints"
+    shutil.rmtree(steps / "9" / "items")
+    shutil.copytree(steps / "0" / "items", steps / "9" / "items")
+    (problem,) = verify_checkpoint(steps / "9").problems
+    assert (problem.check, problem.path) == ("commit", "items/commit_success.txt")
+    assert re.search(r"was written for \S+/0, not for \S+/9:", problem.message)
 
 
 @pytest.mark.parametrize("marker", ["commit_success.txt", "items/commit_success.txt"])
@@ -185,7 +205,7 @@ def test_verifying_beside_a_run_that_saves_and_deletes(tmp_path):
         saver.wait(60)
     assert saver.returncode == 0
     assert len(verified) >= 6
-    left = verify_checkpoints(tmp_path, mode="check", deep=True)
+    left = [proof for proof in verify_checkpoints(tmp_path, mode="check", deep=True) if Path(proof.path).exists()]
     assert [proof.step for proof in left] == [9, 10, 11]
     assert [proof.problems for proof in left if proof.step in verified] == [
         () for proof in left if proof.step in verified

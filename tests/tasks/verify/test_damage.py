@@ -1,6 +1,7 @@
 """Whatever happens to a file of a checkpoint, a problem names that file."""
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -193,6 +194,25 @@ def test_chunk_files_of_the_plain_layout_are_missed(save, tmp_path, layout):
     assert [p.path for p in deep.problems if p.check == "values"] == [first]
 
 
+@pytest.mark.parametrize("options", [(), ("--chunk-bytes", "4096")], ids=["whole", "cut"])
+@pytest.mark.parametrize("layout", ["plain-zarr3", "plain-zarr2"])
+def test_a_chunk_file_that_is_cut_off_is_missed_without_reading_it(save, tmp_path, layout, options):
+    """Wherever it is cut: zstd's frame, or the index that a shard ends with, says that more should come."""
+    step = Path(shutil.copytree(save("--layout", layout, *options) / "checkpoints" / "9", tmp_path / "9"))
+    chunks = [name for name in files_of(step) if ".kernel/" in name and "zarr" not in name]
+    for name in chunks[::3]:
+        whole = (step / name).read_bytes()
+        for length in (1, 5, len(whole) // 2, len(whole) - 1):
+            (step / name).write_bytes(whole[:length])
+            (problem,) = verify_checkpoint(step).problems
+            assert (problem.check, problem.path) == ("ranges", name)
+            assert re.search(r"cut off|is damaged", problem.message)
+        (step / name).write_bytes(whole + b"x")
+        assert [p.path for p in verify_checkpoint(step).problems] == [name]
+        (step / name).write_bytes(whole)
+    assert verify_checkpoint(step).ok
+
+
 def test_a_metadata_file_of_the_plain_layout_is_missed(save, tmp_path):
     step = Path(shutil.copytree(save("--layout", "plain-zarr3") / "checkpoints" / "9", tmp_path / "9"))
     delete(step / "items" / "zeros" / "zarr.json")
@@ -211,6 +231,26 @@ def test_deep_finds_nan_and_infinities_and_where(save):
             assert "opt_state.0.mu holds 2 of 4,096 values" in problem.message
             assert problem.message.endswith("first at (3, 5)")
             assert (Path(proof.path) / problem.path).is_file()
+
+
+@pytest.mark.parametrize(
+    "name", ["items/_METADATA", "commit_success.txt", "items/manifest.ocdbt", "items/ocdbt.process_0/d/x"]
+)
+def test_a_pipe_in_a_checkpoint_is_named_and_not_opened(step_folder, name):
+    (step_folder / name).unlink(missing_ok=True)
+    os.mkfifo(step_folder / name)
+    for deep in (False, True):
+        proof = verify_checkpoint(step_folder, mode="record", deep=deep)
+        assert [(p.check, p.path) for p in proof.problems] == [("commit", name)]
+        assert "is a pipe or a device" in proof.problems[0].message
+
+
+@pytest.mark.parametrize("name", ["items/_METADATA", "items/manifest.ocdbt"])
+def test_a_description_of_gigabytes_is_not_read(step_folder, name):
+    os.truncate(step_folder / name, 8 << 30)  # a hole: more than memory holds
+    problems = verify_checkpoint(step_folder).problems
+    assert {p.path for p in problems} == {name}
+    assert "8,589,934,592 bytes" in problems[0].message
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=UNHURRIED)

@@ -9,7 +9,7 @@ import pytest
 from etils import epath
 
 from tasks.store import StoreError
-from tasks.verify import CheckpointError, manifest_path, verify_checkpoint, verify_checkpoints
+from tasks.verify import manifest_path, verify_checkpoint, verify_checkpoints
 from tasks.verify.manifest import check_manifest, checksum_files
 
 
@@ -50,9 +50,35 @@ def test_record_then_check(run_folder):
     assert all(proof.ok and "manifest" in proof.checks for proof in verify_checkpoints(run_folder, mode="check"))
 
 
-def test_a_check_without_a_manifest_says_how_to_record_one(run_folder):
-    with pytest.raises(CheckpointError, match="--record"):
-        verify_checkpoints(run_folder, mode="check")
+def test_a_check_without_a_manifest_says_how_to_record_one_and_checks_the_others(run_folder):
+    verify_checkpoints(run_folder, mode="record")
+    manifest = run_folder / "manifests" / "0.json"
+    manifest.unlink()
+    first, second = verify_checkpoints(run_folder, mode="check")
+    assert [(p.check, p.path) for p in first.problems] == [("manifest", str(manifest))]
+    assert "--record" in first.problems[0].message
+    assert (second.step, second.ok, "manifest" in second.checks) == (9, True, True)
+
+
+@pytest.mark.parametrize("mode", ["none", "check", "record"])
+@pytest.mark.parametrize("place", ["", "checkpoints"])
+def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder, mode, place):
+    verify_checkpoints(run_folder, mode="record")
+    shutil.rmtree(run_folder / "checkpoints" / "9")
+    whole, gone = verify_checkpoints(run_folder / place, mode=mode)
+    assert (whole.step, whole.ok) == (0, True)
+    assert (gone.step, gone.ok, [(p.check, p.path) for p in gone.problems]) == (9, False, [("commit", ".")])
+    assert "9.json was recorded" in gone.problems[0].message
+    (named,) = verify_checkpoints(run_folder / "checkpoints" / "9", mode=mode)
+    assert named.problems == gone.problems
+
+
+def test_a_run_whose_steps_are_all_gone(run_folder):
+    verify_checkpoints(run_folder, mode="record")
+    shutil.rmtree(run_folder / "checkpoints")
+    assert [(proof.step, proof.ok) for proof in verify_checkpoints(run_folder)] == [(0, False), (9, False)]
+    (run_folder / "manifests" / "0.json").write_text("{}")  # of something else
+    assert [proof.step for proof in verify_checkpoints(run_folder)] == [9]
 
 
 def test_recording_again_checks_and_never_replaces(step_folder):

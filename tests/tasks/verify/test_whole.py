@@ -27,6 +27,17 @@ def test_every_layout_is_whole(save, layout):
         assert (proof.files, proof.bytes) == (len(files), sum(path.stat().st_size for path in files))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_orbax_v1_writes_is_whole(saved_by_v1, layout):
+    """Orbax loads each of them; those of `save_pytree` have one commit marker, those of a Checkpointer one per item."""
+    proofs = [verify_checkpoint(saved_by_v1 / layout / name, deep=True) for name in ("plain", "several")]
+    proofs += verify_checkpoints(saved_by_v1 / layout / "managed", deep=True)
+    assert [proof.problems for proof in proofs] == [(), (), (), ()]
+    assert [(proof.step, proof.arrays) for proof in proofs] == [
+        (None, ARRAYS), (None, ARRAYS + 1), (0, ARRAYS), (9, ARRAYS)
+    ]  # fmt: skip
+
+
 def test_a_plain_checkpointers_folder_is_a_checkpoint_without_a_step(save):
     proof = verify_checkpoint(save("--plain-checkpointer", "--steps", "3") / "checkpoints", deep=True)
     assert (proof.ok, proof.step, proof.arrays, proof.problems) == (True, None, ARRAYS, ())

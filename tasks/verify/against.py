@@ -1,0 +1,193 @@
+"""Turns two checkpoints into the difference of their trees, layouts and values, without a trainer or a model."""
+
+import base64
+import binascii
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etils import epath
+
+from tasks.records import ArrayDifference, CheckpointDifference
+from tasks.verify.checkpoint import Progress, verify_checkpoint
+from tasks.verify.differences import Side, compare_values, no_cache
+from tasks.verify.index import ArraySpec
+from tasks.verify.layout import (
+    STEP_METADATA,
+    CheckpointError,
+    DamagedFile,
+    FoundStep,
+    find_items,
+    find_steps,
+    list_files,
+    open_path,
+    read_json,
+)
+from tasks.verify.ocdbt import read_index, shorten
+from tasks.verify.trees import Pair, first_difference, pair_arrays
+from tasks.verify.values import decoded_bytes
+
+
+def compare_checkpoints(
+    path: str | os.PathLike[str], other: str | os.PathLike[str], *, on_progress: Progress | None = None
+) -> CheckpointDifference:
+    """Compares the checkpoint at `path` with that at `other`: the steps that are named, of runs the last common one.
+
+    Raises CheckpointError for what is no whole checkpoint, has no common step, or is of another model: its message
+    names the first parameter whose path or shape differs.
+    """
+    started = time.monotonic()
+    step, its = _choose_steps(path, other)
+    left, right = _open_tree(step.path), _open_tree(its.path)
+    pairs = pair_arrays(left.arrays, right.arrays)
+    if different := first_difference(pairs):
+        raise CheckpointError(
+            f"{its.path}: is a checkpoint of another model than {step.path}: {different}; give two checkpoints of one "
+            "model"
+        )
+    count = _counter(pairs, on_progress)
+    arrays = [_compare_pair(pair, left, right, count) for pair in pairs]
+    return CheckpointDifference(
+        step=step.step,
+        path=str(step.path),
+        other_path=str(its.path),
+        arrays=tuple(sorted(arrays, key=_by_size)),
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
+    """The largest difference first, then what one side alone has, then what is equal."""
+    found = array.values
+    lost = found is None and array.is_state
+    apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
+    return not lost, *apart, not (found and found.differing), (array.names or array.other_names)[0]
+
+
+def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
+    ours, theirs = find_steps(path), find_steps(other)
+    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two steps, whatever their numbers
+        return ours[0], theirs[0]
+    there = {found.step: found for found in theirs}
+    common = [found for found in ours if found.step in there]
+    if common:
+        return common[-1], there[common[-1].step]
+    raise CheckpointError(
+        f"{_parent(theirs)}: has no step in common with {_parent(ours)}: it has {_name_steps(theirs)}, not "
+        f"{_name_steps(ours)}; name a step of each"
+    )
+
+
+def _parent(found: Sequence[FoundStep]) -> epath.Path:
+    return found[0].path if len(found) == 1 else found[0].path.parent
+
+
+def _name_steps(found: Sequence[FoundStep]) -> str:
+    names = [one.path.name for one in found]
+    return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """The arrays of one step, by name, and where each lies."""
+
+    arrays: tuple[ArraySpec, ...]
+    side: Side
+    sharding: Mapping[str, str]
+
+
+def _open_tree(folder: epath.Path) -> _Tree:
+    proof = verify_checkpoint(folder)
+    if not proof.ok:
+        problem = proof.problems[0]
+        place = "" if problem.path == "." else f"{problem.path} "
+        raise CheckpointError(f"{folder}: is no whole checkpoint: {place}{problem.message}")
+    files = list_files(folder)
+    trees = [item for item in find_items(read_json(folder / STEP_METADATA).get("item_handlers"), files) if item.is_tree]
+    indexes = []
+    for item in trees:
+        own = {name.removeprefix(item.prefix): size for name, size in files.items() if name.startswith(item.prefix)}
+        indexes.append((item, read_index(folder / item.prefix, own)))
+    if not indexes:
+        raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
+    # beside the training's state lie small items, such as the position in the data
+    item, index = max(indexes, key=lambda found: sum(map(decoded_bytes, found[1].arrays.values())))
+    place = folder / item.prefix
+    return _Tree(tuple(index.arrays.values()), Side(place, no_cache()), _read_sharding(place))
+
+
+def _read_sharding(folder: epath.Path) -> dict[str, str]:
+    """Array → how it lay over the devices, as Orbax wrote it down; what cannot be understood is left out."""
+    found: dict[str, str] = {}
+    try:
+        content = read_json(folder / "_sharding")
+    except DamagedFile:  # not every checkpoint has one, and the verification has told of damage
+        return found
+    for key, text in content.items():
+        try:
+            found[base64.urlsafe_b64decode(key).decode()] = _name_sharding(json.loads(text))
+        except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return found
+
+
+def _name_sharding(layout: Mapping[str, Any]) -> str:
+    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the axes of each dimension, and the sizes of those of the mesh."""
+    if layout.get("sharding_type") != "NamedSharding":
+        return str(layout.get("sharding_type"))
+    spec = ["+".join(axes) if isinstance(axes, list) else axes or "-" for axes in layout["partition_spec"]]
+    while spec and spec[-1] == "-":
+        spec.pop()
+    mesh = ", ".join(
+        f"{axis}={size}" for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1
+    )
+    return f"({', '.join(spec)}) over {mesh or 'one device'}"
+
+
+def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[int], None] | None:
+    if on_progress is None:
+        return None
+    total = sum(
+        decoded_bytes(spec) for pair in pairs if pair.ours and pair.theirs for spec in (*pair.ours, *pair.theirs)
+    )
+    done = 0
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        on_progress("values", done, total)
+
+    return count
+
+
+def _compare_pair(pair: Pair, left: _Tree, right: _Tree, count: Callable[[int], None] | None) -> ArrayDifference:
+    both = bool(pair.ours and pair.theirs)
+    first, second = (specs[0] if specs else None for specs in (pair.ours, pair.theirs))
+    one, several = (pair.ours, pair.theirs) if len(pair.ours) == 1 else (pair.theirs, pair.ours)
+    sides = (left.side, right.side) if one is pair.ours else (right.side, left.side)
+    values = None
+    if both and (pair.layer_axis is not None or one[0].shape == several[0].shape):
+        try:
+            values = compare_values(sides[0], one[0], sides[1], several, pair.layer_axis, count)
+        except (ValueError, OSError, KeyError, NotImplementedError) as error:
+            raise CheckpointError(
+                f"{sides[0].folder}: {one[0].name} cannot be read, here or in {sides[1].folder}: {shorten(error)}; "
+                "verify both with --deep"
+            ) from error
+    plain = pair.layer_axis is None
+    return ArrayDifference(
+        role=pair.role,
+        names=tuple(spec.name for spec in pair.ours),
+        other_names=tuple(spec.name for spec in pair.theirs),
+        layer_axis=pair.layer_axis,
+        shape=first.shape if first else (),
+        other_shape=second.shape if second else (),
+        dtype=first.dtype if first else "",
+        other_dtype=second.dtype if second else "",
+        sharding=left.sharding.get(first.name) if first and plain else None,
+        other_sharding=right.sharding.get(second.name) if second and plain else None,
+        values=values,
+    )

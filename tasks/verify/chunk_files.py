@@ -1,0 +1,97 @@
+"""Turns the chunk files of plain zarr arrays into those that are too short or too long, without unpacking them.
+
+Sources: RFC 8878, 3.1.1 (zstd's frames and blocks), and the zarr v3 specification of the codec `sharding_indexed`.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import google_crc32c
+import numpy as np
+import zstandard
+from etils import epath
+
+from tasks.records import Problem
+from tasks.verify.index import ArraySpec, Index
+
+_HEAD = 18  # bytes of the longest header of a zstd frame
+_CHECKSUM = 4
+_RLE = 1  # a block of one byte, however long it becomes
+_ABSENT = np.uint64(2**64 - 1)  # offset and length of a chunk that a shard does not hold
+
+
+def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
+    """One problem for every chunk file whose bytes do not end where they say; those that are missing or empty are left
+    to the check of the ranges. In a bucket nothing is read: an object appears whole or not at all."""
+    if "://" in str(folder):
+        return []
+    problems = []
+    for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
+        for key in spec.chunk_keys():
+            if files.get(key) and (wrong := _check_file(Path(folder, key), spec, files[key])):
+                problems.append(Problem(check="ranges", path=key, message=f"{wrong}; lost: {spec.name}"))
+    return problems
+
+
+def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
+    """What is wrong with the length of a chunk's file."""
+    try:
+        with path.open("rb") as file:
+            match spec.packing:
+                case "shard":
+                    return _check_shard(file, spec, size)
+                case "zstd":
+                    return _compare(size, _zstd_length(file))
+                case "none":
+                    return _compare(size, math.prod(spec.write_shape) * np.dtype(spec.dtype).itemsize)
+                case _:
+                    return None
+    except zstandard.ZstdError as error:
+        return f"is damaged: no whole zstd frame ({error})"
+    except TypeError:  # a type that numpy does not know
+        return None
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+
+
+def _compare(size: int, expected: int) -> str | None:
+    if size < expected:
+        return f"is cut off: {size:,} of at least {expected:,} bytes are there"
+    return f"has {size - expected:,} bytes too many" if size > expected else None
+
+
+def _zstd_length(file: BinaryIO) -> int:
+    """How long a zstd frame is by its own words, as far as its blocks are there."""
+    head = file.read(_HEAD)
+    parameters = zstandard.get_frame_parameters(head)
+    position, last = zstandard.frame_header_size(head), 0
+    while not last:
+        file.seek(position)
+        block = file.read(3)
+        if len(block) < 3:
+            return position + 3
+        header = int.from_bytes(block, "little")
+        last, kind, length = header & 1, header >> 1 & 3, header >> 3
+        if not length and not last:  # as zeros are read; a file of nothing else would be walked for hours
+            raise zstandard.ZstdError("an empty block")
+        position += 3 + (1 if kind == _RLE else length)
+    return position + (_CHECKSUM if parameters.has_checksum else 0)
+
+
+def _check_shard(file: BinaryIO, spec: ArraySpec, size: int) -> str | None:
+    """A shard ends with the place of every chunk in it and a checksum of these places."""
+    count = math.prod(whole // part for whole, part in zip(spec.write_shape, spec.read_shape, strict=True))
+    length = 16 * count + _CHECKSUM
+    if size < length:
+        return f"is cut off: {size:,} of at least {length:,} bytes are there"
+    file.seek(size - length)
+    index = file.read(length)
+    if int.from_bytes(index[-_CHECKSUM:], "little") != google_crc32c.value(index[:-_CHECKSUM]):
+        return "is cut off or damaged: it does not end with the index of a shard"
+    places = np.frombuffer(index[:-_CHECKSUM], "<u8").reshape(-1, 2)
+    ends = places[(places != _ABSENT).all(axis=1)].sum(axis=1)
+    if ends.max(initial=0) > size - length:
+        return "is damaged: it lists chunks beyond its end"
+    return None

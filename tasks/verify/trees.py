@@ -1,0 +1,170 @@
+"""Turns the paths of two checkpoints' arrays into pairs: Linen's tree and NNX's, scanned layers and unrolled ones.
+
+| is | Linen's `TrainState` | NNX's model and optimizer | our canonical path |
+|---|---|---|---|
+| a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
+| a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
+| a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
+
+The place of a transformation in optax's chain is no part of the path: what stands several times is told apart by order.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tasks.records import ArrayRole
+from tasks.verify.index import ArraySpec
+
+_QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
+_RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
+_COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
+_LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
+_NUMBER = re.compile(r"_(\d+)(?=\.|$)")
+_FIRST_AXES = (1, 0)  # where MaxText and we put the layers; where several fit, the first of these is meant
+
+type Place = tuple[ArrayRole, str]  # what an array is, and its canonical path
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Arrays that mean the same: one on each side, or one on one side and one per layer on the other."""
+
+    role: ArrayRole
+    path: str  # canonical
+    ours: tuple[ArraySpec, ...]
+    theirs: tuple[ArraySpec, ...]
+    layer_axis: int | None = None
+
+
+def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[Pair]:
+    """Every array of both sides in one pair, by canonical path; one that has no partner in a pair of its own."""
+    left, right = _places(ours), _places(theirs)
+    common = left.keys() & right.keys()
+    pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
+    pairs += _pair_stacks(left, right)
+    pairs += [replace(pair, ours=pair.theirs, theirs=pair.ours) for pair in _pair_stacks(right, left)]
+    pairs += _pair_spellings(left, right)
+    pairs += [Pair(*place, (spec,), ()) for place, spec in left.items()]
+    pairs += [Pair(*place, (), (spec,)) for place, spec in right.items()]
+    return sorted(pairs, key=lambda pair: (pair.role != "parameter", pair.role, pair.path))
+
+
+def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
+    places: dict[Place, ArraySpec] = {}
+    seen: Counter[Place] = Counter()
+    for spec in sorted(arrays, key=lambda spec: _natural(spec.name)):
+        role, path = place_of(spec.name)
+        seen[role, path] += 1
+        places[role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"] = spec
+    return places
+
+
+def place_of(name: str) -> Place:
+    """What the array of this name is, and its path without what its dialect puts around it."""
+    parts = name.split(".")
+    if parts[-1] in ("value", "raw_value") and len(parts) > 1:
+        parts.pop()
+    if parts[0] == "optimizer" and len(parts) > 1:
+        parts = parts[1:]
+    role = _role_beside(parts)
+    if role is not None:
+        return role, ".".join(parts)
+    if parts[0] in ("params", "model"):
+        parts = parts[1:]
+        return "parameter", ".".join(parts[1:] if parts[:1] == ["params"] and len(parts) > 1 else parts)
+    if parts[0] == "opt_state":
+        kind = next((part for part in parts[1:] if not part.isdigit()), "")
+        rest = parts[parts.index(kind) + 1 :] if kind else []
+        if kind in _COUNTERS:
+            return "counter", kind
+        return "optimizer", ".".join([kind, *(rest[1:] if rest[:1] == ["params"] and len(rest) > 1 else rest)])
+    return ("counter" if parts[-1] in _COUNTERS else "other state"), ".".join(parts)
+
+
+def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
+    """What an array is that belongs to one implementation alone."""
+    if any(map(_RANDOM.fullmatch, parts)):  # first: a stream of random numbers may be there for the quantisation
+        return "random numbers"
+    if any(map(_QUANTISATION.search, parts)):
+        return "quantisation"
+    return "other state" if parts[0] == "nnx_aux" else None
+
+
+def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:
+    """Takes out of both every array that holds all layers on one side and has one array per layer on the other."""
+    layers: dict[Place, dict[int, Place]] = {}
+    for place in unrolled:
+        role, path = place
+        for stack, number in _stacks_of(path):
+            layers.setdefault((role, stack), {})[number] = place
+    pairs = []
+    for place in sorted(scanned.keys() & layers.keys()):
+        parts = layers[place]
+        if sorted(parts) != list(range(len(parts))) or any(part not in unrolled for part in parts.values()):
+            continue
+        specs = tuple(unrolled[parts[number]] for number in range(len(parts)))
+        axis = _layer_axis(scanned[place], specs)
+        if axis is None:
+            continue
+        for part in parts.values():
+            del unrolled[part]
+        pairs.append(Pair(*place, (scanned.pop(place),), specs, axis))
+    return pairs
+
+
+def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
+    """Takes out of both what is one layer's array in both: `layers_3.w` in Linen is `layers.3.w` in a list of NNX."""
+    spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
+    pairs = []
+    for role, path in sorted(left):
+        other = spelt.get((role, _NUMBER.sub(r".\1", path)))
+        if other in right:
+            pairs.append(Pair(role, path, (left.pop((role, path)),), (right.pop(other),)))
+    return pairs
+
+
+def _stacks_of(path: str) -> list[tuple[str, int]]:
+    """The paths that one layer's array has where all layers are one: of `layers_3.w` and `layers.3.w`, `layers.w`."""
+    parts = path.split(".")
+    found = []
+    for place, part in enumerate(parts):
+        if part.isdigit() and place:
+            found.append((".".join(parts[:place] + parts[place + 1 :]), int(part)))
+        elif match := _LAYER.fullmatch(part):
+            found.append((".".join([*parts[:place], match["stack"], *parts[place + 1 :]]), int(match["number"])))
+    return found
+
+
+def _layer_axis(scanned: ArraySpec, layers: Sequence[ArraySpec]) -> int | None:
+    shapes = {spec.shape for spec in layers}
+    if len(shapes) != 1:
+        return None
+    (one,) = shapes
+    shape = scanned.shape
+    axes = [k for k in range(len(shape)) if shape[k] == len(layers) and shape[:k] + shape[k + 1 :] == one]
+    return next((axis for axis in (*_FIRST_AXES, *axes) if axis in axes), None)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in name.split(".")]
+
+
+def first_difference(pairs: Sequence[Pair]) -> str | None:
+    """Where two trees are of different models: the first parameter that one side lacks or has in another shape."""
+    found = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
+    if not found:
+        return None
+    return found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+
+
+def _describe(pair: Pair) -> str | None:
+    sides: Mapping[str, tuple[ArraySpec, ...]] = {"here": pair.ours, "there": pair.theirs}
+    for side, specs in sides.items():
+        if not specs:
+            other = next(iter(pair.ours or pair.theirs))
+            return f"{pair.path} {other.shape} is missing {side}"
+    if pair.layer_axis is None and pair.ours[0].shape != pair.theirs[0].shape:
+        return f"{pair.path} is {pair.ours[0].shape} here and {pair.theirs[0].shape} there"
+    return None

@@ -1,0 +1,158 @@
+"""Two checkpoints beside each other: one state in every dialect's tree, differences put in by hand, and bad input."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli import call
+from tasks.records import ArrayDifference
+from tasks.verify import CheckpointError, compare_checkpoints
+from tasks.verify.index import ArraySpec
+from tasks.verify.trees import pair_arrays, place_of
+
+# of saver_trees.py: 5 parameters (two kernels and a norm in the layers), as many mu and nu, 2 counts and the step
+ARRAYS = 18
+UNROLLED = ARRAYS + 3 * 3 * 2  # the three of the layers are nine, in parameters, mu and nu
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trees")
+    argv = [sys.executable, str(Path(__file__).with_name("saver_trees.py")), str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
+def alone(arrays: tuple[ArrayDifference, ...]) -> list[tuple[str, str]]:
+    return [(array.role, name) for array in arrays if array.values is None for name in array.names + array.other_names]
+
+
+@pytest.mark.parametrize("other", ["linen", "linen-unrolled", "nnx", "nnx-unrolled", "nnx-aux"])
+def test_one_state_is_equal_in_every_tree_and_both_directions(trees, other):
+    for one, two in (("linen", other), (other, "linen"), (other, "nnx-unrolled")):
+        found = compare_checkpoints(trees / one, trees / two)
+        compared = [array for array in found.arrays if array.values is not None]
+        state = [array for array in compared if array.is_state]
+        assert found.equal
+        assert all(array.exact for array in compared)
+        both_unrolled = one.endswith("unrolled") and two.endswith("unrolled")
+        assert len(state) == (UNROLLED if both_unrolled else ARRAYS)
+        assert all(role in ("random numbers", "quantisation") for role, _ in alone(found.arrays))
+
+
+def test_arrays_of_one_implementation_alone_are_explained_by_name(trees):
+    found = compare_checkpoints(trees / "linen", trees / "nnx-aux")
+    assert found.equal
+    assert sorted(alone(found.arrays)) == [
+        ("quantisation", "nnx_aux.decoder.layers.mlp.AqtEinsum_0.AqtDotGeneral_0.qrhs.frozen.scale"),
+        ("random numbers", "nnx_aux.rngs.params.count"),
+        ("random numbers", "nnx_aux.rngs.params.key"),
+    ]
+
+
+@pytest.mark.parametrize("base", ["linen", "linen-unrolled", "nnx"])
+def test_differences_come_largest_first_with_their_place(trees, base):
+    """saver_trees.nudged: +3 and −4 in one kernel, a NaN in one moment, +0.5 in one norm."""
+    found = compare_checkpoints(trees / "nudged", trees / base)
+    assert not found.equal
+    nan, kernel, norm = (array for array in found.arrays if array.values and array.values.differing)
+    assert nan.names == ("opt_state.0.nu.params.token_embedder.embedding",)
+    assert (nan.values.differing, nan.values.not_finite, nan.values.norm) == (1, 1, 0.0)
+    assert kernel.names == ("params.params.decoder.layers.mlp.wi_0.kernel",)
+    assert (kernel.values.differing, kernel.values.values) == (2, 8 * 3 * 6)
+    assert kernel.values.norm == pytest.approx(math.hypot(3, 4), rel=1e-6)  # float32 rounds the sums
+    assert (kernel.values.largest, kernel.values.where) == (pytest.approx(4, rel=1e-6), (0, 0, 0))
+    assert norm.values.where == (7,)
+    assert norm.values.norm == norm.values.largest == pytest.approx(0.5, rel=1e-6)
+    if base == "linen-unrolled":
+        assert (kernel.layer_axis, len(kernel.other_names)) == (1, 3)
+
+
+def test_another_dtype_is_a_difference(trees):
+    found = compare_checkpoints(trees / "linen", trees / "bfloat16")
+    (array,) = [array for array in found.arrays if not array.exact]
+    assert (array.dtype, array.other_dtype) == ("float32", "bfloat16")
+    assert 0 < array.values.largest < 2**-6  # 8 bits of a number below 4
+
+
+def test_the_last_common_step_or_the_ones_that_are_named(trees):
+    assert compare_checkpoints(trees / "linen", trees / "linen").step == 4
+    assert compare_checkpoints(trees / "linen" / "checkpoints" / "2", trees / "linen").step == 2
+    two, four = trees / "linen" / "checkpoints" / "2", trees / "nnx" / "checkpoints" / "4"
+    assert compare_checkpoints(two, four).other_path == str(four)
+    with pytest.raises(CheckpointError, match=r"it has 4, not 2; name a step of each"):
+        compare_checkpoints(two, trees / "nnx")
+
+
+def test_another_model_and_half_a_save_are_one_message(trees, tmp_path, capsys):
+    with pytest.raises(
+        CheckpointError, match=r"another model .*: decoder\.decoder_norm\.scale is \(8,\) here and \(16,\)"
+    ):
+        compare_checkpoints(trees / "linen", trees / "wider")
+    half = Path(shutil.copytree(trees / "nnx", tmp_path / "half"))
+    shutil.rmtree(half / "checkpoints" / "4" / "items" / "ocdbt.process_0")
+    (half / "checkpoints" / "4" / "items" / "d").rename(half / "gone")
+    for other in (half, tmp_path / "nowhere", trees / "wider"):
+        assert call(["verify", str(trees / "linen"), "--against", str(other)]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.count("maxview: ") == 1
+    assert call(["verify", str(trees), "--against", str(half), "--deep"]) == 2
+
+
+def test_the_command_says_what_differs_and_ends_with_its_status(trees, capsys):
+    assert call(["verify", str(trees / "linen"), "--against", str(trees / "nnx-aux")]) == 0
+    shown = capsys.readouterr().out
+    assert "18 arrays here, 21 there: 18 equal bit for bit" in shown
+    assert "only there: 2 random numbers" in shown
+    assert call(["verify", str(trees / "nudged"), "--against", str(trees / "linen")]) == 1
+    assert "3 of 18 differ" in capsys.readouterr().out
+    assert call(["verify", str(trees / "nudged"), "--against", str(trees / "linen"), "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["arrays"]) == ARRAYS
+    assert document["arrays"][1]["values"]["where"] == [0, 0, 0]
+
+
+def test_several_checkpoints_are_all_verified_whatever_one_is(trees, capsys):
+    names = [str(trees / "linen"), str(trees / "nowhere"), str(trees / "nnx")]
+    assert call(["verify", *names, "--json"]) == 2
+    shown = capsys.readouterr()
+    assert [proof["ok"] for proof in json.loads(shown.out)] == [True, True, True]
+    assert "nowhere: does not exist" in shown.err
+    assert call(["verify", str(trees / "linen"), "--check"]) == 2
+    assert capsys.readouterr().out.count("was never recorded") == 2
+
+
+def spec(name: str, *shape: int) -> ArraySpec:
+    return ArraySpec(name, shape, "float32", 3, shape, shape, "/")
+
+
+def test_places():
+    names = {
+        "params.params.decoder.layers.mlp.wi_0.kernel": ("parameter", "decoder.layers.mlp.wi_0.kernel"),
+        "params.decoder.decoder_norm.scale": ("parameter", "decoder.decoder_norm.scale"),
+        "model.decoder.decoder_norm.scale.value": ("parameter", "decoder.decoder_norm.scale"),
+        "opt_state.0.mu.params.a.b": ("optimizer", "mu.a.b"),
+        "optimizer.opt_state.1.0.nu.a.b": ("optimizer", "nu.a.b"),
+        "opt_state.1.0.count": ("counter", "count"),
+        "optimizer.step.value": ("counter", "step"),
+        "model.decoder.layers.self_attention.key.kernel": ("parameter", "decoder.layers.self_attention.key.kernel"),
+        "model.dropout.rngs.key": ("random numbers", "model.dropout.rngs.key"),
+        "nnx_aux.decoder.layers.x": ("other state", "nnx_aux.decoder.layers.x"),
+    }
+    assert {name: place_of(name) for name in names} == names
+
+
+def test_layers_are_paired_by_number_where_there_are_more_than_nine():
+    scanned = [spec("params.decoder.layers.w", 4, 12, 5)]
+    unrolled = [spec(f"params.decoder.layers_{n}.w", 4, 5) for n in range(12)]
+    (pair,) = pair_arrays(scanned, unrolled)
+    assert [one.name for one in pair.theirs] == [one.name for one in unrolled]
+    assert pair.layer_axis == 1
+    assert len(pair_arrays(scanned, unrolled[:-1])) == 12  # a layer is missing: nothing is taken for the whole
