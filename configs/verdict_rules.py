@@ -26,7 +26,7 @@ class VerdictRules(Frozen):
     tolerances: Mapping[str, Tolerance]  # of what is not here the device decides
     effects: Mapping[FindingKind, Effect]
     noises: Mapping[DeviceKind, DeviceNoise]
-    declared: frozenset[str] = frozenset()  # config keys that the arms are meant to differ in
+    declared: tuple[str, ...] = ()  # config keys that the arms are meant to differ in
     alike: bool = False  # nothing is declared to differ: a control
     allowed: Mapping[Metric, str] = {}  # rows that may be changed, and why
     chips: int | None = None  # of the target, where they are what is paid for
@@ -43,7 +43,7 @@ class VerdictRules(Frozen):
 def load_verdict_rules(comparison: str, target: str, *, root: Path = CONFIG_ROOT) -> VerdictRules:
     """The rules of a comparison on a target. Raises ConfigError."""
     spec, place = load_comparison(comparison, root=root), load_target(target, root=root)
-    declared = frozenset(key for arm in spec.arms for key in arm.set)
+    declared = tuple(sorted({key for arm in spec.arms for key in arm.set}))
     apart = len({spec.trainer_of(arm) for arm in spec.arms}) > 1 or any(arm.ref for arm in spec.arms) or declared
     return make_rules(
         spec.question,

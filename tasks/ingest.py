@@ -117,7 +117,7 @@ def compare_pair(
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
     """What logs are judged by: a set of tolerances, and what the place costs if it is one of ours."""
     known = load_target(target) if target in list_names("targets") else None
-    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=IMPLEMENTATION_KEYS)
+    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=tuple(sorted(IMPLEMENTATION_KEYS)))
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:

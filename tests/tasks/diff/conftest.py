@@ -36,6 +36,7 @@ type MakeRun = Callable[..., RunRecord]
 SECONDS = (3.0, 0.10, 0.11, 0.10, 0.12, 0.10)
 LOSSES = (9.0, 8.5, 8.0, 7.5, 7.25, 7.0)
 FIRST_LINE = 100  # of the first step
+DEVICE = Environment(jax="0.12.0", jaxlib="0.12.0", backend="tpu", device_kind="TPU v6 lite", num_devices=1)
 
 
 def build_plan(arm: str, repeat: int, **changes: Any) -> RunPlan:
@@ -86,10 +87,10 @@ def make_run() -> MakeRun:
         record: Mapping[str, Any] | None = None,
     ) -> RunRecord:
         fields: dict[str, Any] = {
-            "name": arm, "format": "maxtext", "commit": commit, "exit_code": 0,
+            "name": arm, "format": "maxview", "commit": commit, "exit_code": 0,
             "started": "2026-11-18T10:00:00+00:00", "ended": "2026-11-18T10:00:30+00:00",
             "steps": build_steps(seconds[: len(losses)], losses, first, columns or {}),
-            "environment": Environment(jax="0.12.0", jaxlib="0.12.0", backend="cpu", device_kind="cpu", num_devices=1),
+            "environment": DEVICE,
             "memory": Memory(total_gb=1.5, source=Source(line=50, offset=500), devices=(
                 DeviceMemory(device="TPU_0", used_gb=0.43, limit_gb=31.25, percent=1.376, line=60, offset=600),
             )),
@@ -129,9 +130,10 @@ def compare() -> Callable[..., ComparisonRecord]:
         given: dict[str, Any] = {
             "tolerances": load_tolerances("default"), "declared": frozenset({"pure_nnx"}), "effects": load_effects(),
         } | options  # fmt: skip
-        rest = {key: given.pop(key) for key in ("aa", "given") if key in given}
+        rest = {key: given.pop(key) for key in ("aa", "given", "case") if key in given}
         rules = make_rules("Same?", **given)
-        return diff(sides[0], sides[1], comparison="linen-vs-nnx", case="01_base", target="cpu", rules=rules, **rest)
+        place = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
+        return diff(sides[0], sides[1], rules=rules, **(place | rest))
 
     return run
 

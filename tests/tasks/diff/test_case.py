@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from configs.comparison import load_comparison
+from configs.verdict_rules import load_verdict_rules
 from tasks.diff.case import CaseRuns, compare_case, wishes_of
-from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.decide_noisy import CHANCE, chance_of
 from tasks.diff.until import undecided_rows
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve import Request, resolve
 
 type MakeRun = Callable[..., RunRecord]
 
+EVEN, SLOWER = (3.0, *[0.1] * 5), (3.0, *[0.103] * 5)
 SAME_PROGRAM = {"program": {"stablehlo_sha256": "f00d" * 16}}
 
 
@@ -40,7 +42,8 @@ def test_runs_find_their_arm_however_they_are_ordered(pair: Callable[..., list[R
 
 
 def test_what_the_arms_set_is_declared() -> None:
-    assert declared_keys(load_comparison("linen-vs-nnx")) == {"pure_nnx"}
+    rules = load_verdict_rules("linen-vs-nnx", "cpu")
+    assert (rules.declared, rules.alike) == ({"pure_nnx"}, False)
 
 
 def test_a_declared_difference_is_no_finding(pair: Callable[..., list[RunRecord]]) -> None:
@@ -79,11 +82,19 @@ def test_what_is_not_clear_asks_for_as_many_repeats_as_the_noise_says(make_run: 
     assert record.next_command.endswith(f"--repeats {row.runs_wanted}")
 
 
-def test_cases_and_looks_share_the_chance_of_a_false_alarm(pair: Callable[..., list[RunRecord]]) -> None:
+def test_cases_and_looks_share_the_chance_of_a_false_alarm(
+    pair: Callable[..., list[RunRecord]], make_run: MakeRun
+) -> None:
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), cases=5, look=2)
-    given = circumstances_of(case, {})
-    assert given.chance == pytest.approx(CHANCE / 5 / 6)
-    assert given.chips is None  # nobody pays for this machine by the chip
+    share = chance_of(cases=case.cases, look=case.look)
+    assert share == pytest.approx(CHANCE / 5 / 6)
+    # a difference of 3 % in one run of each: p = 2e-5 at 0.4 % noise, of which two levels and MaxView's rows have one word
+    slow = [make_run("nnx", plan={}, seconds=SLOWER), make_run("linen", plan={}, seconds=EVEN)]
+    words = []
+    for cases in (1, 1000):
+        record = compare_case(case.model_copy(update={"runs": tuple(slow), "cases": cases, "look": None}))
+        words += [row.verdict for row in record.rows if row.metric == "step_time_s"]
+    assert words == ["regressed", "unknown"]
 
 
 # ---------------------------------------------------------------- the wishes of a plan

@@ -36,8 +36,8 @@ BETTER: tuple[Better, ...] = ("lower", "higher", "equal")
         (1.0, 2.0, "higher", ZERO, 0.0, "improved"),
         (2.0, 1.0, "lower", ZERO, 0.0, "improved"),
         (2.0, 1.0, "higher", ZERO, 0.0, "regressed"),
-        (1.0, 2.0, "equal", ZERO, 0.0, "regressed"),
-        (2.0, 1.0, "equal", ZERO, 0.0, "regressed"),
+        (1.0, 2.0, "equal", ZERO, 0.0, "changed"),
+        (2.0, 1.0, "equal", ZERO, 0.0, "changed"),
         # the threshold: on it is within it, one bit more is not
         (1.0, 1.5, "lower", HALF, 0.0, "same"),
         (1.0, 0.5, "lower", HALF, 0.0, "same"),
@@ -50,7 +50,7 @@ BETTER: tuple[Better, ...] = ("lower", "higher", "equal")
         # one printed unit may be rounding; two are not
         (8.459, 8.458, "equal", ZERO, 0.001, "unknown"),
         (8.458, 8.459, "equal", ZERO, 0.001, "unknown"),
-        (8.459, 8.457, "equal", ZERO, 0.001, "regressed"),
+        (8.459, 8.457, "equal", ZERO, 0.001, "changed"),
         (1.376, 1.408, "lower", Tolerance(absolute=0.005, why="two decimals"), 0.032, "unknown"),
         (1.376, 1.440, "lower", Tolerance(absolute=0.005, why="two decimals"), 0.032, "regressed"),
         (1.5, 1.6, "lower", ZERO, 0.1, "unknown"),
@@ -84,7 +84,7 @@ def test_exact_metrics_always_have_an_answer(a: float, b: float, better: Better,
     if there in ("same", "unknown"):
         assert back == there
     elif better == "equal" and abs(a) != inf and abs(b) != inf and a == a and b == b:
-        assert there == back == "regressed"
+        assert there == back == "changed"
     else:
         assert {there, back} == {"improved", "regressed"}
 

@@ -124,5 +124,5 @@ def test_each_cause_of_stalls_has_a_row(
         "stall_checkpoint_s": ("4.0 (2 × in 2 runs)", "0.0"),
     }
     assert row_of(record, "stall_eval_s").difference == pytest.approx(1.0)
-    assert row_of(record, "stall_eval_s").threshold_text == "not judged"
+    assert row_of(record, "stall_eval_s").verdict == "not judged"
     assert [account.arm for account in record.times] == ["linen", "linen", "nnx"]

@@ -1,0 +1,219 @@
+"""What losses say: an offset from a step on, what equal runs differ by anyway, NaN, and other draws."""
+
+from collections.abc import Callable, Sequence
+from math import nan
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from configs.comparison import load_comparison, load_effects, load_tolerances
+from configs.verdict_rules import VerdictRules, make_rules
+from tasks.diff.arms import ArmRuns
+from tasks.diff.curve_tests import compare_blocks, is_offset
+from tasks.diff.decide import Decision
+from tasks.diff.parity import compare_metric
+from tasks.diff.parity_rows import judge_loss
+from tasks.diff.trainers import draws_differ
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Judge = Callable[..., Decision]
+type Curves = Sequence[Sequence[float]]
+
+STEPS = 50
+CURVE = 9.0 - 2.0 * (1 - np.exp(-np.arange(STEPS) / 20)) + 0.05 * np.sin(np.arange(STEPS))
+
+
+@pytest.fixture
+def judge(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> Judge:
+    """judge(baseline curves, candidate curves, …): as printed with three decimals, unless exact."""
+    rules: VerdictRules = make_rules("Same?", load_tolerances("default"), load_effects())
+
+    def run_of(arm: str, curve: Sequence[float], repeat: int, *, exact: bool) -> RunRecord:
+        losses = [float(value) if exact else round(float(value), 3) for value in curve]
+        seconds = [1.0] * len(losses)
+        metrics = pl.DataFrame({"step": range(len(losses)), "loss": losses, "step_time_s": seconds})
+        record = {"metrics": metrics if exact else None}
+        return make_run(arm, losses=losses, seconds=seconds, repeat=repeat, record=record)
+
+    def decide(left: Curves, right: Curves, *, exact: bool = False, **more: Any) -> Decision:
+        arms = [
+            arm_of(*(run_of(arm, curve, n, exact=exact) for n, curve in enumerate(curves)))
+            for arm, curves in (("main", left), ("feat/x", right))
+        ]
+        found = compare_metric((arms[0], arms[1]))
+        return judge_loss(found, rules, **({"proved": False, "other_draws": False, "instead": ""} | more))
+
+    return decide
+
+
+def wander(rng: np.random.Generator, size: float) -> np.ndarray:
+    """What another order of additions makes: nothing at first, then a gap that grows and changes its sign."""
+    shocks, gap = rng.normal(0.0, size, STEPS) * np.linspace(0.0, 1.0, STEPS), np.zeros(STEPS)
+    for step in range(1, STEPS):
+        gap[step] = 0.5 * gap[step - 1] + shocks[step]
+    return CURVE + gap
+
+
+# ---------------------------------------------------------------- one run of each
+
+
+@pytest.mark.parametrize("first", [0, 1, 10, 25, 40, 47])
+@pytest.mark.parametrize(("change", "word"), [(0.001, "regressed"), (-0.001, "changed")])
+def test_a_thousandth_from_a_step_on_is_said_at_that_step(first: int, change: float, word: str, judge: Judge) -> None:
+    """That flips of the last digit are the last n of 50 steps and of one sign: 2^(1-n) / C(50, n), 1e-5 for n = 3."""
+    base = np.round(CURVE, 3)
+    decision = judge([base], [base + change * (np.arange(STEPS) >= first)])
+    assert decision.verdict == word, decision.reason
+    assert decision.reason.startswith(f"differs first at step {first} (")
+
+
+def test_a_thousandth_at_the_last_step_alone_may_be_rounding(judge: Judge) -> None:
+    base = np.round(CURVE, 3)
+    decision = judge([base], [[*base[:-1], base[-1] + 0.001]])  # one flip of 50: the last one 1 time in 50
+    assert decision.verdict == "unknown"
+    assert "which rounding may make" in decision.reason
+
+
+def test_a_jump_in_full_precision_is_no_rounding(judge: Judge) -> None:
+    later = np.arange(STEPS) >= 20
+    assert judge([CURVE], [CURVE + 0.001 * later], exact=True).verdict == "regressed"
+    tiny = judge([CURVE], [CURVE + 1e-6 * later], exact=True)
+    assert (tiny.verdict, tiny.runs_wanted) == ("unknown", 3)
+    proved = judge([CURVE], [CURVE + 1e-6 * later], exact=True, proved=True)
+    assert proved.verdict == "regressed"  # one program gives the same bits
+
+
+def test_one_run_each_of_equal_arms_that_do_not_repeat_is_not_judged_worse(judge: Judge) -> None:
+    rng, trials = np.random.default_rng(3), 200
+    words = [judge([wander(rng, 0.002)], [wander(rng, 0.002)]).verdict for _ in range(trials)]
+    assert set(words) <= {"unknown", "regressed", "changed"}
+    # 1 % by the rule, of which 200 trials know 0.7 %
+    assert trials - words.count("unknown") <= trials * (0.01 + 3 * 0.007)
+
+
+def test_what_one_run_each_cannot_tell_asks_for_three(judge: Judge) -> None:
+    rng = np.random.default_rng(4)
+    decision = judge([wander(rng, 0.01)], [wander(rng, 0.01)])
+    assert (decision.verdict, decision.runs_wanted) == ("unknown", 3)
+    assert "cannot tell that from what equal runs differ by; run 2 more of each (--repeats 3)" in decision.reason
+
+
+def test_more_than_other_draws_make_is_a_difference(judge: Judge) -> None:
+    rng = np.random.default_rng(5)
+    decision = judge([wander(rng, 0.01)], [wander(rng, 0.01) + np.linspace(-0.5, 1.0, STEPS)])  # no offset
+    assert decision.verdict == "regressed"
+    assert "more than other first weights or other data make" in decision.reason
+
+
+# ---------------------------------------------------------------- runs that vary, three of each
+
+
+def test_three_runs_each_of_equal_arms_are_not_judged_worse(judge: Judge) -> None:
+    rng, trials = np.random.default_rng(6), 100
+    words = [judge(*([wander(rng, 0.1) for _ in range(3)] for _ in range(2))).verdict for _ in range(trials)]
+    # each of four blocks takes a quarter of 1 %
+    assert words.count("regressed") + words.count("changed") <= trials * (0.01 + 3 * 0.01)
+
+
+@pytest.mark.parametrize(("change", "word"), [(0.5, "regressed"), (-0.5, "changed"), (0.0, "same")])
+def test_three_runs_each_tell(change: float, word: str, judge: Judge) -> None:
+    rng = np.random.default_rng(7)
+    left, right = ([wander(rng, 0.005) for _ in range(3)] for _ in range(2))
+    decision = judge(left, [curve + change for curve in right])
+    assert decision.verdict == word, decision.reason
+    assert decision.evidence == "3 runs of each"
+
+
+def test_the_test_of_blocks_is_students(judge: Judge) -> None:
+    # one block by hand: means 1, 2, 3 and 4, 5, 6; variance 1 with 4 degrees of freedom: t = 3 / √(2/3) = 3.674
+    (block,) = compare_blocks(np.array([0]), (np.array([[1.0], [2.0], [3.0]]), np.array([[4.0], [5.0], [6.0]])))
+    assert block.difference == 3.0
+    assert block.chance == pytest.approx(0.02131, abs=1e-5)  # of the tables of t
+    assert block.half == pytest.approx(4.604 * (2 / 3) ** 0.5, rel=1e-3)  # t(4) at 99 %
+
+
+def test_the_tolerance_comes_first_also_where_runs_vary(judge: Judge) -> None:
+    rng = np.random.default_rng(8)
+    left, right = ([wander(rng, 0.0005) for _ in range(3)] for _ in range(2))
+    near = [curve + 0.02 for curve in right]  # sure, and less than half a percent of 7 to 9
+    assert judge(left, near).verdict == "same"
+    assert judge(left, near, other_draws=True).verdict == "same"
+    assert judge(left, [curve + 0.1 for curve in right]).verdict == "regressed"
+
+
+# ---------------------------------------------------------------- NaN
+
+
+@pytest.mark.parametrize(("lost", "word"), [((False, True), "regressed"), ((True, False), "improved")])
+def test_a_number_lost_in_one_of_three_runs(lost: tuple[bool, bool], word: str, judge: Judge) -> None:
+    broken = np.where(np.arange(STEPS) >= 30, nan, CURVE)
+    left, right = ([CURVE, broken if bad else CURVE, CURVE] for bad in lost)
+    decision = judge(left, right)
+    assert decision.verdict == word
+    assert "from step 30 on in 1 of 3 runs" in decision.reason
+
+
+def test_numbers_lost_on_both_sides_are_no_answer(judge: Judge) -> None:
+    broken = np.where(np.arange(STEPS) >= 30, nan, CURVE)
+    assert judge([broken], [broken]).verdict == "unknown"
+
+
+# ---------------------------------------------------------------- what an offset is
+
+
+@pytest.mark.parametrize(
+    ("gaps", "expected"),
+    [
+        ([0] * 20, False),
+        ([0] * 10 + [1] * 10, True),
+        ([0] * 10 + [1, -1] * 5, False),  # both ways
+        ([0] * 10 + [1] * 9 + [0], False),  # it came back
+        ([1] * 20, True),  # one and the same gap from the start
+        (list(range(1, 21)), False),  # from the start, and it changes: other draws do that
+        ([0] * 19 + [1], False),
+    ],
+)
+def test_an_offset_begins_and_stays(gaps: list[int], expected: bool) -> None:
+    base = np.full((1, len(gaps)), 8.0)
+    sides = base, base + 0.001 * np.array(gaps)[None]
+    assert is_offset(sides, exact=False, unit=0.001) is expected
+
+
+# ---------------------------------------------------------------- other draws
+
+
+def test_other_draws_are_recognised(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+    def differ(left: RunRecord, right: RunRecord) -> bool:
+        return draws_differ((arm_of(left), arm_of(right)))
+
+    config = {"steps": 6, "init_weights_seed": 0}
+    plan = {"config": config}
+    assert not differ(make_run("main", plan=plan), make_run("feat/x", plan=plan))
+    other = {"config": config | {"init_weights_seed": 1}}
+    assert differ(make_run("main", plan=plan), make_run("feat/x", plan=other))
+    assert differ(make_run("main", plan=plan), make_run("feat/x", plan=plan | {"trainer": "maxtext"}))
+    assert differ(make_run("linen"), make_run("nnx"))  # of MaxText
+    ours = {"reading": {"format": "maxview"}}
+    assert not differ(make_run("linen", **ours), make_run("nnx", **ours))
+
+
+def test_two_implementations_of_maxtext_are_compared_by_their_curves(
+    make_run: MakeRun, compare: Callable[..., ComparisonRecord], row_of: Callable[[ComparisonRecord, str], MetricDiff]
+) -> None:
+    losses = np.round(CURVE, 3)
+    for gap, word in ((0.05, "same"), (1.0, "regressed")):  # 0.14 is three deviations of a difference of two draws
+        near = losses + gap * np.sin(np.arange(STEPS)) ** 2
+        sides = [make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS)
+                 for arm, curve in (("linen", losses), ("nnx", np.round(near, 3)))]  # fmt: skip
+        assert row_of(compare(*sides), "loss_per_step").verdict == word
+
+
+# ---------------------------------------------------------------- rules that travel
+
+
+def test_no_set_lacks_what_other_draws_need() -> None:
+    for name in {load_comparison("linen-vs-nnx").tolerances, "default", "other-draws"}:
+        assert (load_tolerances(name)["loss_of_other_draws"].absolute or 0) > 0
