@@ -2,7 +2,7 @@
 
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.coverage import Coverage, Stall, UnreadLine
+from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import FirstDivergence, Floor, Parity
@@ -61,6 +61,7 @@ __all__ = [
     "TimePart",
     "UnreadLine",
     "Verdict",
+    "Wait",
     "XpkHandle",
     "number_from_json",
     "number_to_json",
