@@ -6,7 +6,7 @@ from statistics import median
 from tasks.diff.arms import ArmRuns
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.diff.time_rows import TOO_FEW
-from tasks.diff.times import NO_STALLS
+from tasks.diff.times import is_stall
 from tasks.records import MetricDiff, TimeAccount, TimePart
 
 STALLS = Metric(
@@ -22,7 +22,7 @@ REASON = "waiting for checkpoints and the host, kept apart from the step time: s
 
 def stall_rows(arms: Arms, times: tuple[TimeAccount, ...]) -> list[MetricDiff]:
     """What stalls cost a run, and why: storage decides it more than the trainer, so it is shown and not judged."""
-    found = [part.part for account in times for part in account.parts if part.part not in NO_STALLS]
+    found = [part.part for account in times for part in account.parts if is_stall(part)]
     causes = [cause for cause, _ in Counter(found).most_common()]
     rows = []
     for cause in (None, *causes):
@@ -57,4 +57,4 @@ def _cell(arm: ArmRuns, times: tuple[TimeAccount, ...], cause: str | None) -> Ce
 
 def _stalls(account: TimeAccount, cause: str | None) -> list[TimePart]:
     """The parts of a run's time that are stalls, of one cause or of any."""
-    return [part for part in account.parts if part.part == cause or (cause is None and part.part not in NO_STALLS)]
+    return [part for part in account.parts if part.part == cause or (cause is None and is_stall(part))]

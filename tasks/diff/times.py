@@ -1,4 +1,4 @@
-"""Takes the time of each run apart: compilation, steady steps, stalls by cause, and what lies outside the steps."""
+"""Takes the time of each run apart: compilation, steady steps, stalls by cause, waits beside the steps, the rest."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, Tim
 
 COMPUTE = "compute"
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
-NO_STALLS = frozenset({COMPUTE, "compile", "dispatch", "start", "between", "end", "outside"})
+NO_STALLS = frozenset({COMPUTE, "compile", "dispatch"})  # of what is found in steps
 
 
 def account_times(arms: Arms) -> tuple[TimeAccount, ...]:
@@ -51,7 +51,7 @@ def account_run(arm: ArmRuns, number: int) -> TimeAccount | None:
         )
     computed = spent - sum(part.seconds for part in parts.values())
     found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
-    found += [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in _outside(run.reading, timed, spent)]
+    found += _outside(run.reading, timed, spent, number)
     total = sum(part.seconds for part in found)
     return TimeAccount(
         arm=arm.name,
@@ -59,6 +59,11 @@ def account_run(arm: ArmRuns, number: int) -> TimeAccount | None:
         total_s=total,
         parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
     )
+
+
+def is_stall(part: TimePart) -> bool:
+    """Whether a part is what stalls of steps cost."""
+    return part.steps > 0 and part.part not in NO_STALLS
 
 
 def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
@@ -69,8 +74,8 @@ def _listed(run: RunRecord, timed: pl.DataFrame) -> Iterator[Stall]:
         yield stall.model_copy(update={"seconds": seconds.get(stall.offset, stall.seconds)})
 
 
-def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[tuple[str, float]]:
-    """(part, seconds) of what the steps do not explain of the run's length; nothing if its length is not known."""
+def _outside(reading: RunReading, timed: pl.DataFrame, spent: float, number: int) -> list[TimePart]:
+    """What the steps do not explain of the run's length, in the log's words; nothing if its length is not known."""
     length = seconds_between(reading.started, reading.ended)
     if length is None or length <= spent:
         return []
@@ -78,11 +83,25 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float) -> list[tup
     first, last = timed.row(0, named=True), timed.row(-1, named=True)
     before, after = seconds_between(reading.started, first["time"]), seconds_between(last["time"], reading.ended)
     if before is None or after is None or min(before, after) < -FRAME_S:
-        return [("outside", left)]
-    start = min(max(before - first["seconds"], 0.0), left)
-    end = min(max(after, 0.0), left - start)
-    return [
-        (name, seconds)
-        for name, seconds in (("start", start), ("between", left - start - end), ("end", end))
-        if seconds
-    ]
+        spans = {"outside": left}
+    else:
+        # a line that is printed late comes after the step that follows it
+        seen = sum(timed["seconds"].head(2 if reading.deferred else 1).to_list())
+        start = min(max(before - seen, 0.0), left)
+        end = min(max(after, 0.0), left - start)
+        spans = {"start": start, "between": left - start - end, "end": end}
+    parts: dict[str, TimePart] = {}
+    for wait in reading.waits:
+        name = "outside" if "outside" in spans else "end" if wait.offset > last["offset"] else "between"
+        seconds = min(wait.seconds, spans[name])
+        spans[name] -= seconds
+        before_it = parts.get(wait.part)
+        source = Source(line=wait.line, offset=wait.offset, run=number)
+        parts[wait.part] = TimePart(
+            part=wait.part,
+            seconds=seconds + (before_it.seconds if before_it else 0.0),
+            share=0.0,
+            source=source if before_it is None or seconds > before_it.seconds else before_it.source,
+        )
+    rest = [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in spans.items()]
+    return [part for part in (*parts.values(), *rest) if part.seconds > 0]

@@ -21,8 +21,10 @@ SIDE_COLOURS = ("#0969da", "#bc4c00")
 # computing is green, what was waited for is warm, what lies outside of the steps is grey
 PART_COLOURS = {
     "compute": "#1a7f37", "dispatch": "#94d3a2", "compile": "#0969da", "checkpoint": "#bc4c00", "eval": "#8250df",
-    "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c", "start": "#8c959f", "between": "#afb8c1",
-    "end": "#57606a", "outside": "#d0d7de",
+    "profiler": "#bf3989", "restart": "#cf222e", "unexplained": "#d4a72c",
+    "waits for saves": "#953800", "blocking saves": "#e16f24", "wait at the end": "#ffb77c",
+    "evaluation at the end": "#c297ff", "start": "#8c959f", "between": "#afb8c1", "end": "#57606a",
+    "outside": "#d0d7de",
 }  # fmt: skip
 LEGEND_COLUMNS = 4
 OTHER_PART = "#24292f"

@@ -3,7 +3,7 @@
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
-from tasks.records.coverage import Coverage, Stall, UnreadLine
+from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
 from tasks.records.equality import FirstDivergence, Floor, Parity
@@ -66,6 +66,7 @@ __all__ = [
     "UnreadLine",
     "ValueDifference",
     "Verdict",
+    "Wait",
     "XpkHandle",
     "number_from_json",
     "number_to_json",

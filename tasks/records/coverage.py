@@ -1,4 +1,4 @@
-"""The receipt of a reading, and the steps in it that stalled."""
+"""The receipt of a reading, the steps in it that stalled, and the waits beside them."""
 
 from configs.schema import Frozen
 from tasks.records.source import run_number
@@ -13,6 +13,15 @@ class Stall(Frozen):
     line: int
     offset: int
     run: int = run_number()
+
+
+class Wait(Frozen):
+    """Time that passed beside the steps, in none of their seconds, and what the log calls it."""
+
+    part: str  # as in `TimePart`: "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
+    seconds: float
+    line: int
+    offset: int
 
 
 class UnreadLine(Frozen):

@@ -7,7 +7,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, Restore
-from tasks.records.coverage import Coverage, Stall
+from tasks.records.coverage import Coverage, Stall, Wait
 from tasks.records.death import LogError, RunFate
 from tasks.records.environment import Environment, Flops, Memory, Parameters
 from tasks.records.json_numbers import number_to_json, rows_from_json
@@ -64,6 +64,8 @@ class RunReading(Frozen):
     checkpoints: tuple[CheckpointEvent, ...] = ()
     restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    deferred: bool = False  # each step's line is printed once the next step is under way
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()
     # in JSON, the rows of each rank are `memory` of its entry in `ranks`

@@ -8,8 +8,9 @@ class TimePart(Frozen):
     """What one kind of time cost a run.
 
     `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
-    that cause took beyond it. Outside of the steps: `start` before the first, `end` after the last, `between` them, or
-    `outside` where the log does not date its lines.
+    that cause took beyond it. Outside of the steps, in the log's own words: `waits for saves`, `blocking saves`,
+    `wait at the end`, `evaluation at the end`; the rest is `start` before the first step, `end` after the last,
+    `between` them, or `outside` where the log does not date its lines.
     """
 
     part: str

@@ -63,6 +63,9 @@ _PATTERNS = {
     "save_hosts": rb"Validated ArrayMetadata from all (\d+) hosts",
     "save_finalized": rb"\[step=(\d+)\] CheckpointManager Save Finalize is done on all hosts",
     "save_failed": rb"in background save thread, directory: %s/(\d+)(?=\s|\Z)" % _PATH,
+    "save_waited": rb"Waiting for previous save to complete took %s seconds" % _NUMBER,
+    "wait_begins": rb"\[wait_until_finished\] Waiting for Save Finalize thread",
+    "wait_ends": rb"\[wait_until_finished\] Done waiting for Save Finalize thread",
     "restore_asked": rb"restoring from this run's directory step (\d+)|Restoring at step (\d+)\.|"
     rb"restoring step=(\d+) from (local|persistent) checkpoint",
     "restore_from": rb"(restoring params from|Loading full state from path:|restoring full state from) (%s)(?=\s|\Z)"

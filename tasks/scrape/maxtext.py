@@ -16,6 +16,7 @@ from tasks.scrape.restores import RestoreLog
 from tasks.scrape.stalls import find_stalls, is_deferred
 from tasks.scrape.step_pieces import Known
 from tasks.scrape.step_table import StepTable
+from tasks.scrape.waits import WaitLog
 from tasks.scrape.window import Window
 
 FORMAT = "maxtext"
@@ -33,6 +34,7 @@ class MaxTextReader:
         self.checkpoints = CheckpointLog()
         self.restores = RestoreLog()
         self.evals = EvalLog()
+        self.waits = WaitLog()
         self.death = DeathLog()
         self._written: datetime | None = None  # the first whole date in the text
         self._cut = False
@@ -49,7 +51,7 @@ class MaxTextReader:
         gaps = self.steps.add(window, known)
         for begin, end in gaps:
             for name, match in find_anchors(window, begin, end):
-                for part in (self.facts, self.checkpoints, self.restores, self.evals, self.death):
+                for part in (self.facts, self.checkpoints, self.restores, self.evals, self.waits, self.death):
                     part.take(name, match, window)
         if before_steps and gaps:
             for match in MESH_AXIS.finditer(window.data, *gaps[0]):
@@ -71,6 +73,7 @@ class MaxTextReader:
         ended = facts.exit_code is not None or facts.end is not None
         coverage = self._coverage(steps, ended=ended)
         environment = facts.environment()
+        deferred = self._is_deferred(steps)
         return RunReading(
             name=name,
             format=FORMAT,
@@ -89,7 +92,9 @@ class MaxTextReader:
                 first_day=first_day, process=environment.process_index, ended=ended or error is not None
             ),
             restores=self.restores.restores(last_step),
-            stalls=self._stalls(steps),
+            stalls=self._stalls(steps, deferred=deferred),
+            waits=self.waits.beside(steps, self.checkpoints, self.evals, deferred=deferred, first_day=first_day),
+            deferred=deferred,
             config=facts.config,
             sources=facts.sources,
             source_file=self.steps.source_file,
@@ -105,14 +110,16 @@ class MaxTextReader:
             self.checkpoints.restored(step, path, source)
         return self.checkpoints.events(first_day=first_day, process=process, ended=ended)
 
-    def _stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
+    def _is_deferred(self, steps: pl.DataFrame) -> bool:
+        begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
+        return (self.steps.source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
+
+    def _stalls(self, steps: pl.DataFrame, *, deferred: bool) -> tuple[Stall, ...]:
         if steps.is_empty():
             return ()
         begin = int(steps["offset"][0])
         # the profiler's own steps are printed without their time, and the one after them bears what is left
         untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
-        begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
-        prints_late = (self.steps.source_file or "").startswith(PRINTS_LATE)
         return find_stalls(
             steps,
             saving=self.checkpoints.in_flight,
@@ -120,7 +127,7 @@ class MaxTextReader:
             profiler_offsets=self.facts.profiling,
             profiled_steps=self.facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
             starts=[offset for offset in self.facts.starts if offset > begin],
-            deferred=prints_late or is_deferred(steps, begun),
+            deferred=deferred,
             in_order=self.steps.in_order,
         )
 

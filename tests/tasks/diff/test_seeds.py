@@ -290,3 +290,28 @@ def test_a_changed_argument_of_megatron_leads_to_its_line(tmp_path: Path) -> Non
         assert b" seed ...." in line
         assert line.endswith(evidence.value.encode())
         assert file.read_bytes()[evidence.source.offset :].startswith(b"seed ...")
+
+
+@pytest.mark.parametrize(
+    ("arm", "expected"),
+    [
+        # as the log tells them: two of Orbax's own figures, and the times of the lines around the last wait
+        ("main", {"waits for saves": 32.833347, "blocking saves": 0.75, "wait at the end": 52.337448}),
+        (
+            "feat/Migrate-Decoder-And-Tests-to-NNX",
+            {"waits for saves": 37.889737, "blocking saves": 1.422629, "wait at the end": 51.335442},
+        ),
+    ],
+)
+def test_where_the_time_of_002_went_in_its_own_words(
+    arm: str, expected: dict[str, float], page_002: ComparisonRecord
+) -> None:
+    (account,) = [account for account in page_002.times if account.arm == arm]
+    parts = {part.part: part for part in account.parts}
+    assert {name: pytest.approx(parts[name].seconds, abs=1e-6) for name in expected} == expected
+    assert parts["between"].seconds < 1.0  # of 84.7 and 88.7 s, before
+    assert sum(part.seconds for part in account.parts) == pytest.approx(account.total_s)
+    data = page("002").read_bytes()
+    place = parts["waits for saves"].source
+    assert place is not None
+    assert data[place.offset :].startswith(b"Waiting for previous save to complete took 3")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.times import account_run
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount
+from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount, Wait
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
@@ -81,6 +81,43 @@ def test_what_lies_outside_of_the_steps(
     assert seconds_of(found) == {"compute": 8.0} | expected
     assert found is not None
     assert found.total_s == 60.0
+
+
+def wait(part: str, seconds: float, offset: int) -> Wait:
+    return Wait(part=part, seconds=seconds, line=offset // 10, offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("times", "deferred", "expected"),
+    [
+        # the steps' lines stand at 1000, 1010, 1020, 1030; 52 of the 60 s are not in them
+        (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), False,
+         {"start": 15.0, "waits for saves": 20.0, "wait at the end": 9.0, "between": 7.0, "end": 1.0}),
+        # the first line came after the second step
+        (("2026-11-18T10:00:20", "2026-11-18T10:00:50"), True,
+         {"start": 14.0, "waits for saves": 20.0, "wait at the end": 9.0, "between": 8.0, "end": 1.0}),
+        # a log that says more than there was room for
+        (("2026-11-18T10:00:20", "2026-11-18T10:00:30"), False,
+         {"start": 15.0, "waits for saves": 7.0, "wait at the end": 9.0, "end": 21.0}),
+        ((None, None), False, {"waits for saves": 20.0, "wait at the end": 9.0, "outside": 23.0}),
+    ],
+)  # fmt: skip
+def test_what_the_log_says_of_its_waits_is_taken_out_of_the_rest(
+    times: tuple[str | None, str | None], deferred: bool, expected: dict[str, float], make_run: MakeRun, arm_of: ArmOf
+) -> None:
+    whole = {
+        "started": "2026-11-18T10:00:00+00:00", "ended": "2026-11-18T10:01:00+00:00", "stalls": (),
+        "deferred": deferred, "waits": (wait("waits for saves", 15.0, 1025), wait("waits for saves", 5.0, 1027),
+                                        wait("wait at the end", 9.0, 1050)),
+    }  # fmt: skip
+    columns = {"time": [times[0], None, None, times[1]]}
+    run = make_run("linen", seconds=(5.0, 1.0, 1.0, 1.0), losses=[1.0] * 4, columns=columns, reading=whole)
+    found = account_run(arm_of(run), 0)
+    assert seconds_of(found) == {"compute": 8.0} | expected
+    assert found is not None
+    assert found.total_s == 60.0
+    waited = next(part for part in found.parts if part.part == "waits for saves")
+    assert waited.source == Source(line=102, offset=1025)  # the longest of them
 
 
 def test_too_few_steps_have_no_account(account: Callable[..., TimeAccount | None]) -> None:

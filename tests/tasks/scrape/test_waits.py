@@ -1,0 +1,79 @@
+"""What a log says of time beside the steps, in Orbax's and MaxText's words, and which of it is in a step's time."""
+
+import pytest
+
+from tasks.scrape import scrape_text
+
+THREAD = "[process=0][thread=MainThread][step={}][wait_until_finished]"
+
+
+def line(second: float, source: str, text: str) -> str:
+    return f"I0418 18:10:{second:09.6f} 135278194456384 {source}] {text}\n"
+
+
+def step(number: int, second: float, source: str = "metric_logger.py:196") -> str:
+    return line(
+        second,
+        source,
+        f"completed step: {number}, seconds: 0.100, TFLOP/s/device: 8.000, total_weights: 4096, loss: 8.0",
+    )
+
+
+def save(number: int, second: float, blocking: float) -> str:
+    place = f"gs://b/run/checkpoints/{number}"
+    return line(second, "checkpoint_manager.py:1512", f"[process=0] Saving checkpoint at step {number}") + line(
+        second, "event_tracking.py:125", f"[process=0] [async] Finished blocking save in {blocking} seconds. "
+        f"Continuing save @ {place}."
+    )  # fmt: skip
+
+
+def wait(number: int, begin: float, end: float) -> str:
+    words = THREAD.format(number)
+    thread = "Save Finalize thread (save_finalize)"
+    return line(begin, "checkpoint_manager.py:2020", f"{words} Waiting for {thread} to complete.") + line(
+        end, "checkpoint_manager.py:2032", f"{words} Done waiting for {thread} running at step={number}."
+    )
+
+
+def previous(second: float, seconds: float) -> str:
+    told = f"Waiting for previous save to complete took {seconds:.6f} seconds. If this number is high, consider less."
+    return line(second, "checkpoint_manager.py:1452", told)
+
+
+def waits_of(*lines: str) -> list[tuple[str, float]]:
+    text = "XPK Start: Sat Apr 18 18:10:00 UTC 2026\n" + "".join(lines)
+    return [
+        (found.part, pytest.approx(found.seconds)) for found in scrape_text(text.encode(), name="run.log").runs[0].waits
+    ]
+
+
+def test_the_save_on_completion_is_in_no_step() -> None:
+    before = [save(0, 1, 1.0), *(step(n, 2 + n / 10) for n in range(9))]
+    after = [wait(0, 4, 24), previous(24, 20.25), save(9, 24.5, 0.75), wait(9, 25.5, 55.25), step(9, 55.5)]
+    # a wait that is told in seconds is not counted again by its two times
+    assert waits_of(*before, *after) == [
+        ("waits for saves", 20.25), ("blocking saves", 0.75), ("wait at the end", 29.75),
+    ]  # fmt: skip
+
+
+def test_what_the_next_steps_hold_is_theirs() -> None:
+    """MaxText prints a step one iteration late: what stands between two lines is in the time of a step three on."""
+    middle = [wait(0, 2, 12), previous(12, 10.0), save(4, 12, 0.5)]
+    assert waits_of(*(step(n, 1) for n in range(4)), *middle, *(step(n, 20 + n) for n in range(4, 10))) == []
+    late = [*(step(n, 1) for n in range(8)), *middle, *(step(n, 20 + n) for n in range(8, 10))]
+    assert waits_of(*late) == [("waits for saves", 10.0), ("blocking saves", 0.5)]
+
+
+def test_a_trainer_that_prints_a_step_when_it_is_done() -> None:
+    steps = [step(n, 1 + n, "train.py:10") for n in range(10)]
+    middle = [previous(9, 5.0)]
+    assert waits_of(*steps[:9], *middle, steps[9]) == []
+    assert waits_of(*steps, *middle) == [("waits for saves", 5.0)]
+
+
+def test_an_evaluation_after_the_last_step() -> None:
+    steps = [step(n, 1 + n, "train.py:10") for n in range(4)]
+    evals = [line(20 + n, "e.py:1", f"Completed eval step: {n}, seconds: 1.5") for n in range(2)]
+    done = line(30, "e.py:2", "Completed eval after train step 3, loss=2.0")
+    assert waits_of(*steps, *evals, done) == [("evaluation at the end", 3.0)]
+    assert waits_of(*steps[:2], *evals, done, *steps[2:]) == []
