@@ -4,9 +4,9 @@
 
 Every trial draws the runs of both arms as a log prints them (milliseconds, and Tokens/s to three decimals), puts a
 change into the candidate, and asks `tasks.diff` for the word of the step time. `different` without a change is a false
-alarm. The peers see the same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p <
-0.002), the threshold of rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. `--real`: runs of
-`benchmarks.noise_collect`, drawn again in blocks of their own steps.
+alarm. The peers see the same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and
+p < 0.002), the threshold of rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %.
+`--real`: runs of `benchmarks.noise_collect`, drawn again in blocks of their own steps.
 """
 
 import argparse

@@ -21,7 +21,7 @@ from flows.start import INTERRUPTED, watch_interrupts
 app = cyclopts.App(
     name="maxview",
     help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
-    "Exit status: 0 nothing regressed; 1 something regressed or an arm failed; 2 the input is wrong; "
+    "Exit status: 0 nothing regressed; 1 something regressed or changed, or an arm failed; 2 the input is wrong; "
     "3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
     help_format="plaintext",  # what draws Markdown takes longer to load than all else

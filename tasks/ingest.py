@@ -20,6 +20,7 @@ from tasks.scrape import copy_log
 from tasks.store import Store, check_name, safe_name
 
 INGEST = "ingest"  # what every comparison of logs is called
+MOST_NAMED = 4  # logs that are lacking; more of them are `LOG...`
 UNTITLED = "logs"  # the case of logs that do not tell it
 UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
 
@@ -117,7 +118,8 @@ def compare_pair(
 def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
     """What logs are judged by: a set of tolerances, and what the place costs if it is one of ours."""
     known = load_target(target) if target in list_names("targets") else None
-    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=tuple(sorted(IMPLEMENTATION_KEYS)))
+    declared = tuple(sorted(IMPLEMENTATION_KEYS))
+    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
 
 
 def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:
@@ -144,7 +146,7 @@ def suggest_next(record: ComparisonRecord, given: Given, options: Sequence[str])
     wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
     runs = len(record.baseline.logs)
     if wanted > runs and not blocked:
-        more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)]
+        more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)] if wanted - runs <= MOST_NAMED else ["LOG..."]
         return shlex.join(["maxview", "ingest", *given.words(more), *options])
     dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
     shown = (dead or [record.candidate])[0]

@@ -48,7 +48,8 @@ def diff(
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     arms = (left, right)
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
-    findings = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=aa, parities=(parity, *others))
+    declared = frozenset(rules.declared)
+    findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=(parity, *others))
     floors = floors_of(left, right)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     given = given or Circumstances()

@@ -43,7 +43,7 @@ def test_runs_find_their_arm_however_they_are_ordered(pair: Callable[..., list[R
 
 def test_what_the_arms_set_is_declared() -> None:
     rules = load_verdict_rules("linen-vs-nnx", "cpu")
-    assert (rules.declared, rules.alike) == ({"pure_nnx"}, False)
+    assert (set(rules.declared), rules.alike) == ({"pure_nnx"}, False)
 
 
 def test_a_declared_difference_is_no_finding(pair: Callable[..., list[RunRecord]]) -> None:
@@ -53,10 +53,8 @@ def test_a_declared_difference_is_no_finding(pair: Callable[..., list[RunRecord]
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        # one run of each: ask for three
-        ({}, "maxview compare linen-vs-nnx --case 01_base --target cpu --out /out --repeats 3"),
         # nothing differs: look at the other cases
-        ({"record": SAME_PROGRAM}, "maxview compare linen-vs-nnx --case all --target cpu --out /out"),
+        ({}, "maxview compare linen-vs-nnx --case all --target cpu --out /out"),
         # not comparable: read the log
         ({"losses": (9.0, 8.0), "reading": {"exit_code": 1}}, "maxview scrape /out/runs/nnx-r0/log.txt"),
     ],

@@ -55,6 +55,8 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     assert slower.headline == (
         "nnx · c0ffee against linen · c0ffee: TFLOP/s, Tok/s, Avg s/step and Step time, steady regressed"
     )
+    alone = compare(repeats("linen", 1.0)[:1], repeats("nnx", 1.2)[:1])
+    assert alone.headline == f"{slower.headline} (by one run of each)"
     faster = compare(repeats("linen", 1.0), repeats("nnx", 0.8))
     assert faster.verdict == "improved"
     assert faster.headline.endswith("improved, nothing regressed")
@@ -74,6 +76,17 @@ def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], 
     )
 
 
+def test_a_change_that_is_allowed_decides_nothing(make_run: MakeRun, compare: Compare, row_of: Any) -> None:
+    grown = Parameters(count=1_200_000_000, printed="1.200 billion")
+    sides = make_run("linen"), make_run("nnx", reading={"parameters": grown})
+    changed = compare(*sides)
+    assert (changed.verdict, exit_status([changed])) == ("changed", 1)
+    assert "Parameters changed" in changed.headline
+    allowed = compare(*sides, allowed={"parameters": "a head more, as meant"})
+    assert row_of(allowed, "parameters").allowed == "a head more, as meant"
+    assert (allowed.verdict, exit_status([allowed])) == ("same", 0)
+
+
 def test_what_blocks_leaves_every_row_open(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
     record = compare(repeats("main", 1.0), repeats("feat/x", 1.2))  # one commit
     assert record.verdict == "unknown"
@@ -81,8 +94,9 @@ def test_what_blocks_leaves_every_row_open(repeats: Callable[..., list[RunRecord
     assert [row.verdict for row in record.rows if row.metric == "step_time_s"] == ["regressed"]
 
 
-def test_one_run_of_each_is_not_enough(make_run: MakeRun, compare: Compare) -> None:
-    record = compare(make_run("linen"), make_run("nnx"))
+def test_one_run_of_each_is_not_enough_on_a_loud_device(make_run: MakeRun, compare: Compare) -> None:
+    loud = {"reading": {"environment": Environment(jax="0.12.0", backend="cpu", device_kind="cpu")}}
+    record = compare(make_run("linen", **loud), make_run("nnx", **loud))
     assert record.verdict == "unknown"
     assert "not enough evidence for TFLOP/s, Tok/s, Avg s/step and Step time, steady" in record.headline
 
@@ -168,6 +182,8 @@ def test_a_run_that_stopped_early_in_good_order_died(
         (["same", "improved"], 0),
         (["unknown"], 3),
         (["same", "unknown"], 3),
+        (["changed"], 1),
+        (["changed", "unknown"], 1),
         (["regressed"], 1),
         (["regressed", "unknown", "same"], 1),
         ([], 0),

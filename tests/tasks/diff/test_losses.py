@@ -195,8 +195,8 @@ def test_other_draws_are_recognised(make_run: MakeRun, arm_of: Callable[..., Arm
     other = {"config": config | {"init_weights_seed": 1}}
     assert differ(make_run("main", plan=plan), make_run("feat/x", plan=other))
     assert differ(make_run("main", plan=plan), make_run("feat/x", plan=plan | {"trainer": "maxtext"}))
-    assert differ(make_run("linen"), make_run("nnx"))  # of MaxText
-    ours = {"reading": {"format": "maxview"}}
+    theirs, ours = ({"reading": {"format": name}} for name in ("maxtext", "maxview"))
+    assert differ(make_run("linen", **theirs), make_run("nnx", **theirs))
     assert not differ(make_run("linen", **ours), make_run("nnx", **ours))
 
 
@@ -206,7 +206,7 @@ def test_two_implementations_of_maxtext_are_compared_by_their_curves(
     losses = np.round(CURVE, 3)
     for gap, word in ((0.05, "same"), (1.0, "regressed")):  # 0.14 is three deviations of a difference of two draws
         near = losses + gap * np.sin(np.arange(STEPS)) ** 2
-        sides = [make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS)
+        sides = [make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
                  for arm, curve in (("linen", losses), ("nnx", np.round(near, 3)))]  # fmt: skip
         assert row_of(compare(*sides), "loss_per_step").verdict == word
 

@@ -20,15 +20,7 @@ pytestmark = pytest.mark.skipif(
 type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
 
 # the tables as the pages show them, in MaxView's order
-PAGE_000 = [
-    ("Parameters", "1.104 billion", "died", "—"),
-    ("Final loss", "8.1790", "died", "—"),
-    ("TFLOP/s", "91.900", "died", "—"),
-    ("Tok/s", "13852.2", "died", "—"),
-    ("Avg s/step", "2.864", "died", "—"),
-    ("Memory %", "1.38", "died", "—"),
-    ("JAX", "0.9.2", "0.9.2", "—"),
-]
+PAGE_000 = [("JAX", "0.9.2", "0.9.2", "—")]  # of a dead arm its end stands for all that it could not say
 PAGE_002 = [
     ("Parameters", "1.104 billion", "1.104 billion", "—"),
     ("Final loss", "6.9810", "6.9810", "0"),
@@ -79,8 +71,8 @@ def test_the_cases_are_those_of_the_pages(page_000: ComparisonRecord, page_002: 
 
 def test_the_mean_of_002_has_the_wrong_sign(page_002: ComparisonRecord) -> None:
     (mean,) = (row for row in page_002.rows if row.metric == "avg_step_time_s")
-    # medians without step 0: 0.076 s and 0.071 s
-    assert "the sign flips (+0.056 s here, -0.005 s between the steady steps)" in mean.reason
+    # the quick steps: 128 tokens / 1812.6 per second and 1833.0
+    assert "the sign flips (+0.056 s here, -0.001 s between the steady steps)" in mean.reason
 
 
 def test_the_table_of_002_digit_for_digit(page_002: ComparisonRecord) -> None:
@@ -138,11 +130,11 @@ def test_the_evidence_of_002_leads_to_its_place(kind: str, words: tuple[str, str
 
 def test_the_sign_of_the_step_time_flips(page_002: ComparisonRecord, row_of: RowOf) -> None:
     mean, median = row_of(page_002, "avg_step_time_s"), row_of(page_002, "step_time_s")
-    assert (median.baseline, median.candidate) == (0.076, 0.071)
+    assert (median.baseline, median.candidate) == pytest.approx((0.0706, 0.0698), abs=0.0002)
     assert mean.difference is not None
     assert median.difference is not None
     assert mean.difference > 0 > median.difference
-    assert median.difference_text == "-0.005"
+    assert median.difference_text.startswith("-0.0008")
     assert median.verdict == "unknown"  # one run of each
     assert "ruled by stalls" in mean.reason
 
@@ -150,10 +142,10 @@ def test_the_sign_of_the_step_time_flips(page_002: ComparisonRecord, row_of: Row
 def test_the_stalls_of_002_are_checkpoints(page_002: ComparisonRecord, row_of: RowOf) -> None:
     row = row_of(page_002, "stall_s")
     # by hand: main's steps 1, 3 and 7, the branch's 1, 2 and 6, each less the median
-    assert row.baseline == pytest.approx(1.399 + 0.823 + 9.671 - 3 * 0.076)
-    assert row.candidate == pytest.approx(2.864 + 0.424 + 9.285 - 3 * 0.071)
+    assert row.baseline == pytest.approx(1.399 + 0.823 + 9.671 - 3 * 0.076, abs=0.01)
+    assert row.candidate == pytest.approx(2.864 + 0.424 + 9.285 - 3 * 0.071, abs=0.01)
     assert row.baseline_text == "11.7 (3 × checkpoint)"
-    assert row.threshold_text == "not judged"
+    assert row.verdict == "not judged"
 
 
 def test_equal_final_losses_hide_a_step_that_differs(page_002: ComparisonRecord, row_of: RowOf) -> None:
@@ -235,13 +227,15 @@ def test_what_000_does_not_flag(page_000: ComparisonRecord) -> None:
     assert (page_000.baseline.commit, page_000.candidate.commit) == ("147168c3a", "1b5e4eb5a")
 
 
-def test_the_median_of_000_is_a_twentieth_of_its_mean(page_000: ComparisonRecord, row_of: RowOf) -> None:
-    assert row_of(page_000, "step_time_s").baseline == 0.148
-    assert row_of(page_000, "checkpoints").baseline_text == "2 of 2 committed"
+def test_what_lived_of_000_is_said_in_its_end(page_000: ComparisonRecord, row_of: RowOf) -> None:
+    assert "step_time_s" not in {row.metric for row in page_000.rows}
+    assert row_of(page_000, "end").baseline_text == "10 steps, final loss 8.179"
 
 
 def test_no_cell_of_a_dead_arm_is_blank(page_000: ComparisonRecord) -> None:
-    assert {row.candidate_text for row in page_000.rows} == {"died", "0.9.2"}
+    first, *rest = page_000.rows
+    assert first.candidate_text.startswith("died: not implemented: NotImplementedError: ")
+    assert {row.candidate_text for row in rest} == {"0.9.2"}
 
 
 # ---------------------------------------------------------------- every number leads to its line
