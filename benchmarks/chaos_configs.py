@@ -2,9 +2,9 @@
 
     uv run python -m benchmarks.chaos_configs [--target cpu] [--train 40] [--seed 0]
 
-A value is refused with a message, or the plan stands; whatever else happens is a traceback. `--train N` trains N of the different configs that stand, drawn
-at random, for two steps in this process: each must end well, or with the loss that its learning makes of it. One that
-ends otherwise was launched though it cannot run.
+A value is refused with a message, or the plan stands; whatever else happens is a traceback. `--train N` trains N of
+the different configs that stand, drawn at random, for two steps in this process: each must end well, or with the loss
+that its learning makes of it. One that ends otherwise was launched though it cannot run.
 """
 
 import argparse

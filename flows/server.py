@@ -135,8 +135,11 @@ class EmbeddedServer:
 
 
 @contextmanager
-def prefect_api() -> Iterator[str]:
-    """The address of an API that answers; flows inside the block use it. Raises ServerError."""
+def prefect_api(lost: Callable[[str], None]) -> Iterator[str]:
+    """The address of an API that answers; flows inside the block use it. Raises ServerError.
+
+    lost: told, by another thread, why an embedded server has ended that cannot be started again.
+    """
     named = os.environ.get("PREFECT_API_URL")
     if named:
         check_address(named)
@@ -157,7 +160,7 @@ def prefect_api() -> Iterator[str]:
     from flows.slices import alone
 
     embedded.wait()
-    embedded.keep_alive(lambda why: None)
+    embedded.keep_alive(lost)
     with temporary_settings({PREFECT_API_URL: embedded.url}), alone():
         yield embedded.url
 

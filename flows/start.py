@@ -54,7 +54,7 @@ def _count_interrupts(reading: int, number: int) -> None:
             end_at_once()
 
 
-def end_at_once(_number: int = 0, _frame: object = None) -> None:
+def end_at_once(_number: int = 0, _frame: object = None, *, code: int = INTERRUPTED) -> None:
     """End every process that this one has started, and then itself; what is on disk is whole."""
     from contextlib import suppress
 
@@ -63,6 +63,8 @@ def end_at_once(_number: int = 0, _frame: object = None) -> None:
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()
+    if code != INTERRUPTED:
+        os._exit(code)
     _leave()
 
 

@@ -47,6 +47,7 @@ class TerminalReport(Report):
     def __init__(self, console: Console):
         self.console = console
         self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
+        self.plans: list[RunPlan] = []
         self._rows: dict[str, TaskID] = {}
         self._checkpoints: dict[str, dict[int, str]] = {}
         self._started: dict[str, float] = {}
@@ -78,6 +79,7 @@ class TerminalReport(Report):
         if self._waiting is not None:
             self._progress.remove_task(self._waiting)
             self._waiting = None
+        self.plans += plans
         self._add_rows(plans, several=len({plan.repeat for plan in plans}) > 1)
 
     def _add_rows(self, plans: Sequence[RunPlan], *, several: bool) -> None:

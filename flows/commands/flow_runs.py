@@ -17,7 +17,7 @@ def run_flow(run: Callable[[], Any], *, out: str, as_json: bool) -> int:
     from tasks.diff import exit_status
     from tasks.publish.terminal import render_terminal
 
-    state, report = finish_flow(run)
+    state, report = finish_flow(run, out)
     records = [record for record, _ in report.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
@@ -39,14 +39,32 @@ def index_of(out: str) -> str:
     return f"{out.rstrip('/')}/index.html"
 
 
-def finish_flow(run: Callable[[], Any]) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; its final state, and the report with what it compared."""
+def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
+    """Run a flow in this process with a live view; its final state, and the report with what it compared.
+
+    Where its server is gone for good the process ends with what is on disk published, and exit status 2.
+    """
     from flows import environment
 
     environment.prepare()
     from flows.report import reporting_to
     from flows.server import prefect_api
+    from flows.start import end_at_once
     from flows.terminal import TerminalReport
 
-    with TerminalReport(Console(stderr=True)) as report, prefect_api(), reporting_to(report):
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+    def lost(why: str) -> None:
+        from flows.offline import publish_finished
+        from tasks.store import open_store
+
+        try:
+            errors.print(f"maxview: {why}")
+            done = {(record.comparison, record.case) for record, _ in report.comparisons}
+            for page in publish_finished(report.plans, open_store(out), done):
+                errors.print(f"page: {page}")
+        finally:
+            end_at_once(code=2)
+
+    with TerminalReport(Console(stderr=True)) as report, prefect_api(lost), reporting_to(report):
         return run(), report

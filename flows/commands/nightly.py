@@ -65,7 +65,7 @@ def nightly(
             return_state=True,
         )
 
-    state, _ = finish_flow(run)
+    state, _ = finish_flow(run, out)
     from tasks.night import read_records
     from tasks.publish.nightly import night_markdown
     from tasks.store import open_store

@@ -1,0 +1,30 @@
+"""Turns the runs that have finished into their comparisons and pages, where no Prefect server is there to track it."""
+
+from collections.abc import Collection, Sequence
+from itertools import groupby
+
+from tasks.diff.case import CaseRuns, compare_case
+from tasks.history import append_comparison
+from tasks.history.prior import read_priors
+from tasks.publish.site import publish_comparison
+from tasks.records import RunPlan
+from tasks.store import Store
+
+
+def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tuple[str, str]] = ()) -> list[str]:
+    """Publish every case of which all runs have a record; returns their pages.
+
+    done: (comparison, case) of those that have one.
+    """
+    pages = []
+    cases = len({plan.case for plan in plans})
+    for (name, case), group in groupby(plans, key=lambda plan: (plan.comparison, plan.case)):
+        own = list(group)
+        records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
+        if (name, case) in done or len(records) < len(own):
+            continue
+        runs = CaseRuns(comparison=name, case=case, target=own[0].target, runs=tuple(records), cases=cases)
+        result = compare_case(runs, priors=read_priors(runs, store))
+        pages.append(str(publish_comparison(result, store)))
+        append_comparison(result, store)
+    return pages

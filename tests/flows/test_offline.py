@@ -1,0 +1,33 @@
+"""Runs that have finished are published also where no server is left to track it."""
+
+from pathlib import Path
+
+from flows.offline import publish_finished
+from tasks.record import build_record
+from tasks.resolve import Request, resolve
+from tasks.scrape import scrape_run
+from tasks.store import open_store
+
+LOG = """\
+XPK Start: Sat Apr 18 00:54:24 UTC 2026
+completed step: 0, seconds: 1.500, TFLOP/s/device: 1.000, Tokens/s/device: 10.000, total_weights: 8, loss: 3.000
+completed step: 1, seconds: 0.500, TFLOP/s/device: 3.000, Tokens/s/device: 30.000, total_weights: 8, loss: 2.500
+XPK End: Sat Apr 18 00:55:24 UTC 2026
+EXIT_CODE=0
+"""
+
+
+def test_what_has_finished_is_published_and_the_rest_is_left(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    wanted = Request(comparison="linen-vs-nnx", cases=("01_base", "03_dropout"), target="cpu", overrides=("steps=2",))
+    plans = resolve(wanted, store.path)
+    for plan in plans[:3]:  # both arms of the first case, and one of the second
+        directory = store.run(plan.run_name).create()
+        directory.log.write_text(LOG)
+        directory.write_plan(plan)
+        directory.write_record(build_record(plan, directory, scrape_run(directory.log), ()))
+    (page,) = publish_finished(plans, store)
+    assert Path(page).parts[-4:-2] == ("linen-vs-nnx", "01_base")
+    assert "01_base" in Path(page).read_text()
+    assert "01_base" in (store.path / "index.html").read_text()
+    assert publish_finished(plans, store, {("linen-vs-nnx", "01_base")}) == []
