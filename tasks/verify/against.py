@@ -135,16 +135,18 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:
-    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the axes of each dimension, and the sizes of those of the mesh."""
+    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the axes of each dimension; those of one device split nothing."""
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))
-    spec = ["+".join(axes) if isinstance(axes, list) else axes or "-" for axes in layout["partition_spec"]]
+    sizes = {axis: size for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1}
+    spec = []
+    for axes in layout["partition_spec"]:
+        named = axes if isinstance(axes, list) else [axes]
+        spec.append("+".join(axis for axis in named if axis in sizes) or "-")
     while spec and spec[-1] == "-":
         spec.pop()
-    mesh = ", ".join(
-        f"{axis}={size}" for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1
-    )
-    return f"({', '.join(spec)}) over {mesh or 'one device'}"
+    mesh = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+    return f"({', '.join(spec)}) over {mesh}" if sizes else "one device"
 
 
 def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[int], None] | None:

@@ -115,14 +115,17 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
             continue
         differing += count
         with np.errstate(invalid="ignore"):
-            apart = np.abs(_wide(a) - _wide(b))
-        odd = ~np.isfinite(apart) & unequal
-        not_finite += int(np.count_nonzero(odd))
-        apart[odd | ~unequal] = 0.0
-        squares += float(np.dot(apart, apart))
-        at = int(np.argmax(apart))
-        if apart[at] > largest:
-            largest, place = float(apart[at]), begin + at
+            apart = _wide(a) - _wide(b)
+        square = float(np.dot(apart, apart))
+        if not math.isfinite(square):  # those of the same bits are equal, whatever they are
+            odd = ~np.isfinite(apart) & unequal
+            not_finite += int(np.count_nonzero(odd))
+            apart[odd | ~unequal] = 0.0
+            square = float(np.dot(apart, apart))
+        squares += square
+        peak = max(float(apart.max()), -float(apart.min()))
+        if peak > largest:
+            largest, place = peak, begin + int(np.argmax(np.abs(apart)))
     where = [int(i) for i in np.unravel_index(place, ours.shape)] if ours.shape else []
     if mine:  # the layer, between the axes of one layer
         where.insert(len(mine) - 1, mine[-1])

@@ -81,6 +81,20 @@ def test_another_dtype_is_a_difference(trees):
     assert 0 < array.values.largest < 2**-6  # 8 bits of a number below 4
 
 
+def test_another_layout_over_the_devices_is_shown_and_no_difference(save, run_folder):
+    """The kernels of saver.py lie on two devices along their first dimension; in the copy they are said to be whole."""
+    path = run_folder / "checkpoints" / "9" / "items" / "_sharding"
+    layouts = {key: json.loads(text) for key, text in json.loads(path.read_text()).items()}
+    for layout in layouts.values():
+        layout.update({"partition_spec": []} if layout["sharding_type"] == "NamedSharding" else {})
+    path.write_text(json.dumps({key: json.dumps(layout) for key, layout in layouts.items()}))
+    found = compare_checkpoints(save(), run_folder)
+    assert found.equal
+    moved = [array for array in found.arrays if array.sharding != array.other_sharding]
+    assert {(array.sharding, array.other_sharding) for array in moved} == {("(fsdp) over fsdp=2", "() over fsdp=2")}
+    assert [array.names[0].rpartition(".")[0][-7:] for array in moved] == ["layer_0", "layer_1", "layer_2"]
+
+
 def test_the_last_common_step_or_the_ones_that_are_named(trees):
     assert compare_checkpoints(trees / "linen", trees / "linen").step == 4
     assert compare_checkpoints(trees / "linen" / "checkpoints" / "2", trees / "linen").step == 2
