@@ -135,3 +135,6 @@ class TrainConfig(Frozen):
 
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
+
+# Ours and not MaxText's, with the value at which it trains the same without them.
+OWN_KEYS = {"resume_after_step": -1}
