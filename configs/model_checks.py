@@ -17,6 +17,7 @@ MESH_KEYS = {
     "fsdp": "ici_fsdp_parallelism",
     "context": "ici_context_parallelism",
     "tensor": "ici_tensor_parallelism",
+    "expert": "ici_expert_parallelism",
 }
 
 
@@ -32,6 +33,12 @@ def config_problems(config: TrainConfig) -> list[str]:
     left = [key for key in MESH_KEYS.values() if getattr(config, key) == -1]
     if len(left) > 1:
         problems.append(f"only one of {' and '.join(left)} may be -1 (= all devices that are left)")
+    if config.qk_rope_head_dim % 2:
+        problems.append("qk_rope_head_dim must be even (rotary embeddings turn pairs of channels)")
+    if config.num_experts_per_tok > config.num_experts:
+        problems.append("num_experts_per_tok must be at most num_experts (each expert is chosen once)")
+    if config.num_experts > 1 and config.first_num_dense_layers >= config.base_num_decoder_layers:
+        problems.append("first_num_dense_layers must be less than base_num_decoder_layers (else no layer has experts)")
     if config.resume_after_step >= config.steps - 1:
         problems.append("resume_after_step must be less than steps - 1 (else nothing is left to do after it)")
     if config.resume_after_step >= 0 and not config.enable_checkpointing:
@@ -67,6 +74,7 @@ def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
             ("base_num_kv_heads", "tensor"),
             ("base_mlp_dim", "tensor"),
             ("vocab_size", "tensor"),
+            ("num_experts", "expert"),
         ]
         if getattr(config, key) % shape[axis]
     ]

@@ -71,7 +71,19 @@ class TrainConfig(Frozen):
     scan_layers: bool
     param_scan_axis: Annotated[int, Field(ge=0, le=1)]
     remat_policy: Literal["full", "minimal", "save_dot_except_mlp", "qkv_proj_offloaded", "none"]
-    attention_type: Literal["global"]
+    attention_type: Literal["global", "mla"]
+    q_lora_rank: Annotated[int, Field(ge=0)]
+    kv_lora_rank: Positive
+    qk_nope_head_dim: Positive
+    qk_rope_head_dim: Positive
+    v_head_dim: Positive
+    num_experts: Positive
+    num_experts_per_tok: Positive
+    shared_experts: Annotated[int, Field(ge=0)]
+    base_moe_mlp_dim: Positive
+    first_num_dense_layers: Annotated[int, Field(ge=0)]
+    capacity_factor: float
+    load_balance_loss_weight: NotNegative
     attention: Literal["dot_product"]
     enable_dropout: bool
     dropout_rate: Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -117,6 +129,7 @@ class TrainConfig(Frozen):
     ici_fsdp_parallelism: PositiveOrAll
     ici_context_parallelism: PositiveOrAll
     ici_tensor_parallelism: PositiveOrAll
+    ici_expert_parallelism: PositiveOrAll
 
     # checkpoints
     enable_checkpointing: bool
@@ -135,3 +148,6 @@ class TrainConfig(Frozen):
 
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
+
+# Ours and not MaxText's, with the value at which it trains the same without them.
+OWN_KEYS = {"resume_after_step": -1}

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from configs.schema import TrainConfig
+from model.attention import CORES
 
 
 def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -> jax.Array:
@@ -40,7 +41,10 @@ def make_context(
 
 
 # By the value of `attention_type`.
-ROTARY_WIDTH: dict[str, Callable[[TrainConfig], int]] = {"global": lambda config: config.head_dim}
+ROTARY_WIDTH: dict[str, Callable[[TrainConfig], int]] = {
+    "global": lambda config: config.head_dim,
+    "mla": lambda config: config.qk_rope_head_dim,
+}
 
 
 def rotary(x_BLHK: jax.Array, context: Context) -> jax.Array:
@@ -138,7 +142,44 @@ class LayerGroup(NamedTuple):
 
 def layer_groups(config: TrainConfig) -> list[LayerGroup]:
     """The decoder's layers, in order, under MaxText's names."""
-    return [LayerGroup("layers", 0, config.base_num_decoder_layers, "dense")]
+    layers, dense = config.base_num_decoder_layers, config.first_num_dense_layers
+    if config.num_experts == 1:
+        return [LayerGroup("layers", 0, layers, "dense")]
+    mixture = "routed_and_shared" if config.shared_experts else "routed"
+    if dense == 0:
+        return [LayerGroup("layers", 0, layers, mixture)]
+    return [LayerGroup("dense_layers", 0, dense, "dense"), LayerGroup("moe_layers", dense, layers - dense, mixture)]
+
+
+def moe_layers(config: TrainConfig) -> int:
+    """How many layers have a mixture of experts."""
+    return sum(group.layers for group in layer_groups(config) if group.mlp != "dense")
+
+
+def query_width(config: TrainConfig) -> int:
+    """Width of a head of latent attention: with and without position."""
+    return config.qk_nope_head_dim + config.qk_rope_head_dim
+
+
+def query_name(config: TrainConfig) -> str:
+    """How queries of latent attention are made."""
+    return "low_rank" if config.q_lora_rank else "full"
+
+
+def attend_latent(
+    config: TrainConfig, query_BLHK: jax.Array, key_value_BLHK: jax.Array, rope_key_BLK: jax.Array, context: Context
+) -> jax.Array:
+    """Attention whose heads have a part without position and one with a rotary key that all heads share.
+
+    As in DeepSeek-V2 (2024), section 2.1; the logits' factor is applied to the queries.
+    """
+    nope, rope, heads = config.qk_nope_head_dim, config.qk_rope_head_dim, config.base_num_query_heads
+    query_nope, query_rope = jnp.split(query_BLHK * jnp.asarray((nope + rope) ** -0.5, query_BLHK.dtype), [nope], -1)
+    key_nope, value_BLHK = jnp.split(key_value_BLHK, [nope], -1)
+    key_rope = jnp.repeat(rotary(rope_key_BLK[:, :, None, :], context), heads, axis=2)
+    query_BLHK = jnp.concatenate([query_nope, rotary(query_rope, context)], -1)
+    key_BLHK = jnp.concatenate([key_nope, key_rope], -1)
+    return CORES[config.attention](query_BLHK, key_BLHK, value_BLHK, context.segment_ids_BL)
 
 
 def name_result(x: jax.Array, name: str) -> jax.Array:

@@ -1,5 +1,7 @@
 """The decoder in Flax Linen: turns tokens into logits. Twin of `decoder_nnx.py`: the same classes in the same order."""
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from model import core
 from model.attention import CORES
 from model.contraction import PRODUCTS, Product, contract, plain
 from model.declaration import linen_param
+from model.experts import run_experts
 from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
 from model.stack_linen import STACKS
@@ -85,6 +88,43 @@ class Attention(nn.Module):
         return core.name_result(out_BLE, core.OUT)
 
 
+class LowRankQuery(nn.Module):
+    """Queries through a low rank, with a norm there."""
+
+    config: TrainConfig
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array) -> jax.Array:
+        cfg, product, init = self.config, PRODUCTS[self.config.quantization], INITIALIZERS["low_rank"]
+        E, H, R, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.q_lora_rank, core.query_width(cfg)
+        low_BLR = Projection(cfg, product, "BLE,ER->BLR", (E, R), ("embed", "low_rank"), init, name="wq_a")(x_BLE)
+        low_BLR = RMSNorm(cfg, R, name="q_norm")(low_BLR)
+        shape, axes = (R, H, K), ("low_rank", "q_heads", "kv")
+        return Projection(cfg, product, "BLR,RHK->BLHK", shape, axes, init, name="wq_b")(low_BLR)
+
+
+class LatentAttention(nn.Module):
+    """Causal self-attention whose keys and values come from one low-rank vector per token (MLA)."""
+
+    config: TrainConfig
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> jax.Array:
+        cfg, product, init = self.config, PRODUCTS[self.config.quantization], INITIALIZERS["low_rank"]
+        E, H, R, V = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.kv_lora_rank, cfg.v_head_dim
+        query_BLHK = core.name_result(QUERIES[core.query_name(cfg)](cfg, "query")(x_BLE), "query_proj")
+        down, up = (E, R + cfg.qk_rope_head_dim), (R, H, cfg.qk_nope_head_dim + V)
+        low_BLR = Projection(cfg, product, "BLE,ER->BLR", down, ("embed", "low_rank"), init, name="wkv_a")(x_BLE)
+        low_BLR, rope_key_BLK = jnp.split(low_BLR, [R], -1)
+        axes = ("low_rank", "kv_heads", "kv_head_dim")
+        key_value = Projection(cfg, product, "BLR,RHK->BLHK", up, axes, init, name="wkv_b")
+        key_value_BLHK = core.name_result(key_value(RMSNorm(cfg, R, name="kv_norm")(low_BLR)), "key_proj")
+        attended_BLHK = core.attend_latent(cfg, query_BLHK, key_value_BLHK, rope_key_BLK, context)
+        shape, axes, init = (H, V, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
+        out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
+        return core.name_result(out_BLE, core.OUT)
+
+
 class MLP(nn.Module):
     """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
 
@@ -107,6 +147,41 @@ class MLP(nn.Module):
         shape, axes, init = (F, E), ("mlp", "embed"), INITIALIZERS["wo"]
         out_BLE = Projection(cfg, product, "BLF,FE->BLE", shape, axes, init, name="wo")(hidden_BLF)
         return core.name_result(out_BLE, "mlpwo"), {}
+
+
+class RoutedMLP(nn.Module):
+    """A mixture of MLPs, of which a router chooses some for each token; its loss keeps them equally busy."""
+
+    config: TrainConfig
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        cfg, init = self.config, INITIALIZERS["expert"]
+        E, F, N = cfg.base_emb_dim, cfg.base_moe_mlp_dim, cfg.num_experts
+
+        def kernel(name: str, shape: tuple[int, ...], axes: tuple[str, ...]) -> jax.Array:
+            value: jax.Array = self.param(name, linen_param(init, axes), shape, jnp.dtype(cfg.weight_dtype))
+            return value.astype(cfg.dtype)
+
+        gate = Projection(cfg, plain, "BLE,EN->BLN", (E, N), ("embed", "exp_chosen"), INITIALIZERS["gate"], name="gate")
+        wi_0 = kernel("wi_0", (N, E, F), ("exp", "embed", "mlp"))
+        wi_1 = kernel("wi_1", (N, E, F), ("exp", "embed", "mlp"))
+        wo = kernel("wo", (N, F, E), ("exp", "mlp", "embed"))
+        routed_BLE, loss = run_experts(cfg, x_BLE, gate(x_BLE), (wi_0, wi_1, wo))
+        return core.dropout(routed_BLE, cfg, key, "moe"), {"moe_lb_loss": loss / core.moe_layers(cfg)}
+
+
+class SharingMLP(nn.Module):
+    """A mixture of MLPs beside one that every token goes to."""
+
+    config: TrainConfig
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        cfg = self.config
+        routed_BLE, losses = RoutedMLP(cfg, name="routed_experts")(x_BLE, key)
+        shared = MLP(cfg, cfg.shared_experts * cfg.base_moe_mlp_dim, name="shared_experts")
+        return routed_BLE + shared(x_BLE, key)[0], losses
 
 
 class DecoderLayer(nn.Module):
@@ -166,5 +241,22 @@ class Decoder(nn.Module):
 
 
 # By the value of `attention_type`, and by the kind of a group of layers.
-ATTENTION = {"global": Attention}
-MLPS = {"dense": lambda cfg, name: MLP(cfg, cfg.base_mlp_dim, name=name)}
+ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
+MLPS: dict[str, Callable[[TrainConfig, str], nn.Module]] = {
+    "dense": lambda cfg, name: MLP(cfg, cfg.base_mlp_dim, name=name),
+    "routed": lambda cfg, name: RoutedMLP(cfg, name=name),
+    "routed_and_shared": lambda cfg, name: SharingMLP(cfg, name=name),
+}
+
+
+def full_query(cfg: TrainConfig, name: str) -> Projection:
+    """Queries of latent attention in one matmul."""
+    shape, axes = (cfg.base_emb_dim, cfg.base_num_query_heads, core.query_width(cfg)), ("embed", "q_heads", "kv")
+    product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
+    return Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, name=name)
+
+
+QUERIES: dict[str, Callable[[TrainConfig, str], nn.Module]] = {
+    "full": full_query,
+    "low_rank": lambda cfg, name: LowRankQuery(cfg, name=name),
+}

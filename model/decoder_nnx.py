@@ -1,5 +1,7 @@
 """The decoder in Flax NNX: turns tokens into logits. Twin of `decoder_linen.py`: the same classes in the same order."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -9,6 +11,7 @@ from model import core
 from model.attention import CORES
 from model.contraction import PRODUCTS, Product, contract, plain
 from model.declaration import nnx_param
+from model.experts import run_experts
 from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
 from model.stack_nnx import STACKS
@@ -91,6 +94,45 @@ class Attention(nnx.Module):
         return core.name_result(self.out(attended_BLHK), core.OUT)
 
 
+class LowRankQuery(nnx.Module):
+    """Queries through a low rank, with a norm there."""
+
+    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+        cfg, product, init = config, PRODUCTS[config.quantization], INITIALIZERS["low_rank"]
+        E, H, R, K = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.q_lora_rank, core.query_width(cfg)
+        self.wq_a = Projection(cfg, product, "BLE,ER->BLR", (E, R), ("embed", "low_rank"), init, rngs=rngs)
+        self.q_norm = RMSNorm(cfg, R, rngs=rngs)
+        shape, axes = (R, H, K), ("low_rank", "q_heads", "kv")
+        self.wq_b = Projection(cfg, product, "BLR,RHK->BLHK", shape, axes, init, rngs=rngs)
+
+    def __call__(self, x_BLE: jax.Array) -> jax.Array:
+        return self.wq_b(self.q_norm(self.wq_a(x_BLE)))
+
+
+class LatentAttention(nnx.Module):
+    """Causal self-attention whose keys and values come from one low-rank vector per token (MLA)."""
+
+    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+        self.config = cfg = config
+        product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
+        E, H, R, V = cfg.base_emb_dim, cfg.base_num_query_heads, cfg.kv_lora_rank, cfg.v_head_dim
+        self.query = QUERIES[core.query_name(cfg)](cfg, rngs)
+        down, up = (E, R + cfg.qk_rope_head_dim), (R, H, cfg.qk_nope_head_dim + V)
+        self.wkv_a = Projection(cfg, product, "BLE,ER->BLR", down, ("embed", "low_rank"), init, rngs=rngs)
+        axes = ("low_rank", "kv_heads", "kv_head_dim")
+        self.wkv_b = Projection(cfg, product, "BLR,RHK->BLHK", up, axes, init, rngs=rngs)
+        self.kv_norm = RMSNorm(cfg, R, rngs=rngs)
+        shape, axes, init = (H, V, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
+        self.out = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, rngs=rngs)
+
+    def __call__(self, x_BLE: jax.Array, context: core.Context) -> jax.Array:
+        query_BLHK = core.name_result(self.query(x_BLE), "query_proj")
+        low_BLR, rope_key_BLK = jnp.split(self.wkv_a(x_BLE), [self.config.kv_lora_rank], -1)
+        key_value_BLHK = core.name_result(self.wkv_b(self.kv_norm(low_BLR)), "key_proj")
+        attended_BLHK = core.attend_latent(self.config, query_BLHK, key_value_BLHK, rope_key_BLK, context)
+        return core.name_result(self.out(attended_BLHK), core.OUT)
+
+
 class MLP(nnx.Module):
     """Gated MLP of a width F: silu(x·wi_0) ⊙ (x·wi_1), dropped out, times wo (Shazeer 2020). No loss of its own."""
 
@@ -114,6 +156,41 @@ class MLP(nnx.Module):
         hidden_BLF = constrain(hidden_BLF, "activation_batch", "activation_length", "activation_mlp")
         hidden_BLF = core.dropout(hidden_BLF, self.config, key, "mlp")
         return core.name_result(self.wo(hidden_BLF), "mlpwo"), {}
+
+
+class RoutedMLP(nnx.Module):
+    """A mixture of MLPs, of which a router chooses some for each token; its loss keeps them equally busy."""
+
+    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+        self.config = cfg = config
+        E, F, N, init = cfg.base_emb_dim, cfg.base_moe_mlp_dim, cfg.num_experts, INITIALIZERS["expert"]
+
+        def kernel(shape: tuple[int, ...], axes: tuple[str, ...]) -> nnx.Param[jax.Array]:
+            return nnx_param(init, axes, shape, jnp.dtype(cfg.weight_dtype), rngs)
+
+        axes = ("embed", "exp_chosen")
+        self.gate = Projection(cfg, plain, "BLE,EN->BLN", (E, N), axes, INITIALIZERS["gate"], rngs=rngs)
+        self.wi_0 = kernel((N, E, F), ("exp", "embed", "mlp"))
+        self.wi_1 = kernel((N, E, F), ("exp", "embed", "mlp"))
+        self.wo = kernel((N, F, E), ("exp", "mlp", "embed"))
+
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        cfg = self.config
+        wi_0, wi_1, wo = (kernel[...].astype(cfg.dtype) for kernel in (self.wi_0, self.wi_1, self.wo))
+        routed_BLE, loss = run_experts(cfg, x_BLE, self.gate(x_BLE), (wi_0, wi_1, wo))
+        return core.dropout(routed_BLE, cfg, key, "moe"), {"moe_lb_loss": loss / core.moe_layers(cfg)}
+
+
+class SharingMLP(nnx.Module):
+    """A mixture of MLPs beside one that every token goes to."""
+
+    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+        self.routed_experts = RoutedMLP(config, rngs=rngs)
+        self.shared_experts = MLP(config, config.shared_experts * config.base_moe_mlp_dim, rngs=rngs)
+
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        routed_BLE, losses = self.routed_experts(x_BLE, key)
+        return routed_BLE + self.shared_experts(x_BLE, key)[0], losses
 
 
 class DecoderLayer(nnx.Module):
@@ -176,5 +253,22 @@ class Decoder(nnx.Module):
 
 
 # By the value of `attention_type`, and by the kind of a group of layers.
-ATTENTION = {"global": Attention}
-MLPS = {"dense": lambda cfg, rngs: MLP(cfg, cfg.base_mlp_dim, rngs=rngs)}
+ATTENTION: dict[str, type[Attention | LatentAttention]] = {"global": Attention, "mla": LatentAttention}
+MLPS: dict[str, Callable[[TrainConfig, nnx.Rngs], MLP | RoutedMLP | SharingMLP]] = {
+    "dense": lambda cfg, rngs: MLP(cfg, cfg.base_mlp_dim, rngs=rngs),
+    "routed": lambda cfg, rngs: RoutedMLP(cfg, rngs=rngs),
+    "routed_and_shared": lambda cfg, rngs: SharingMLP(cfg, rngs=rngs),
+}
+
+
+def full_query(cfg: TrainConfig, rngs: nnx.Rngs) -> Projection:
+    """Queries of latent attention in one matmul."""
+    shape, axes = (cfg.base_emb_dim, cfg.base_num_query_heads, core.query_width(cfg)), ("embed", "q_heads", "kv")
+    product, init = PRODUCTS[cfg.quantization], INITIALIZERS["low_rank"]
+    return Projection(cfg, product, "BLE,EHK->BLHK", shape, axes, init, rngs=rngs)
+
+
+QUERIES: dict[str, Callable[[TrainConfig, nnx.Rngs], Projection | LowRankQuery]] = {
+    "full": full_query,
+    "low_rank": lambda cfg, rngs: LowRankQuery(cfg, rngs=rngs),
+}

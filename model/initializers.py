@@ -54,4 +54,7 @@ INITIALIZERS: dict[str, Initializer] = {
     "wi_1": Normal((0,), cut=True),
     "wo": Normal((0,), cut=True),
     "logits_dense": Normal((0,), cut=True),
+    "gate": Normal((0,), cut=True),
+    "expert": Normal((1,), cut=True),
+    "low_rank": Normal((0,), cut=True),  # latent attention: into a low rank and out of it
 }

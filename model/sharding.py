@@ -28,9 +28,12 @@ RULES: dict[str, MeshAxes] = {
     "kv": None,
     "kv_head_dim": None,
     "norm": None,
+    "low_rank": None,
+    "exp": "expert",
+    "exp_chosen": None,
     "layers": None,
     # activations
-    "activation_batch": ("data", "fsdp"),
+    "activation_batch": ("data", "fsdp", "expert"),
     "activation_length": "context",
     "activation_embed": None,
     "activation_mlp": "tensor",

@@ -114,11 +114,10 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         record["state"] = {"step": done - 1, **digest(name_arrays(dialect, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
+    del state  # a big model fits once
     if config.resume_after_step >= 0:
-        del state
         prove_resume(run, mesh, record)
     if continue_from is not None:
-        del state  # a big model fits once
         record["cross_restore"] = cross_restore(config, dialect, declared, program, mesh, continue_from, stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0

@@ -16,7 +16,7 @@ from typing import Any
 from configs.environment import pass_on
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import read_yaml
-from configs.schema import Frozen, TrainConfig
+from configs.schema import OWN_KEYS, Frozen, TrainConfig
 
 PROBE_TIMEOUT_S = 120.0
 # where versions keep their trainer: folder of the package, module to run, decoders
@@ -160,6 +160,8 @@ def translate(
     values["metrics_file"] = metrics_file
     words = {"run_name": directory.name, "base_output_directory": str(directory.parent)}
     for key, value in values.items():
+        if key in OWN_KEYS and value == OWN_KEYS[key]:
+            continue
         name = key if key in maxtext.keys else _OLD_NAMES.get(key, key)
         if name in maxtext.keys:
             words[name] = show_value(value)

@@ -1,5 +1,6 @@
 """What each case adds to the base, against what is known about it."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 
 from configs.load import ConfigError
 from configs.schema import TrainConfig
@@ -113,10 +115,14 @@ def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
     mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="absl"):
-        assert train(mini_config("14_resume", base_output_directory=tmp_path, resume_after_step=2), StopSignal()) == 0
+        for name, pure_nnx, other in (("linen", False, None), ("nnx", True, epath.Path(tmp_path / "linen"))):
+            changes = {"run_name": name, "pure_nnx": pure_nnx, "resume_after_step": 2}
+            config = mini_config("14_resume", base_output_directory=tmp_path, **changes)
+            assert train(config, StopSignal(), other) == 0
     assert (
-        "stopped after step 2, restored and trained on: all 39 arrays are those of a run without a stop" in caplog.text
+        caplog.text.count("after step 2, restored and trained on: all 39 arrays are those of a run without a stop") == 2
     )
+    assert json.loads((tmp_path / "nnx" / "program.json").read_text())["cross_restore"]["holds"] is True
 
 
 def test_a_resume_that_changes_anything_ends_the_run(

@@ -22,6 +22,8 @@ from model.step import DeclaredState, Program, compile_step, declare_state, init
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
+MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}
+MLA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
 CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 1, F32 | SCAN),
     ("01_base", 1, BF16 | LOOP),
@@ -34,6 +36,8 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("02_remat", 1, BF16),
     ("04_int8", 1, SCAN),
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
+    ("06_moe", 1, F32 | MOE),
+    ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
     ("10_shardy_false", 8, BF16),
     ("11_optimizer_offload_true", 1, BF16),
     ("16_f32_exact", 1, SCAN),
@@ -154,6 +158,9 @@ def lower(config: TrainConfig, devices: int = 8) -> str:
         {"optimizer_memory_host_offload": True},
         {"quantization": "int8", "scan_layers": False},
         {"gradient_accumulation_steps": 2, "shardy": False},
+        MOE | {"num_experts_per_tok": 2, "ici_expert_parallelism": 4, "ici_fsdp_parallelism": 2},
+        MOE | {"num_experts_per_tok": 2, "capacity_factor": 1.25, "shared_experts": 1, "scan_layers": False},
+        MLA | {"attention_type": "mla", "q_lora_rank": 0, "ici_tensor_parallelism": 2},
         {"param_scan_axis": 0},
         {"weight_dtype": "bfloat16"},
         {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},

@@ -41,12 +41,22 @@ def test_seed_model_has_the_seeds_parameter_count(pure_nnx: bool, scan_layers: b
 
 
 @pytest.mark.parametrize("pure_nnx", [False, True])
+def test_deepseek2_has_its_published_parameter_count(pure_nnx: bool) -> None:
+    config = load_train_config(CONFIG_ROOT / "models" / "deepseek2-16b.yml", [f"pure_nnx={pure_nnx}"])
+    E, H = 2048, 16
+    attention = E * H * 192 + E * (512 + 64) + 512 + 512 * H * 256 + H * 128 * E
+    mixture = E * 64 + 64 * 3 * E * 1408 + 3 * E * 2 * 1408
+    whole = 2 * 102400 * E + 27 * (attention + 2 * E) + 3 * E * 10944 + 26 * mixture + E
+    assert count_params(make_dialect(config).declare()) == whole == 15_706_484_224
+
+
+@pytest.mark.parametrize("pure_nnx", [False, True])
 def test_parameter_dump_is_the_seeds(
     pure_nnx: bool, seeds: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declared = make_dialect(seed_config(pure_nnx=pure_nnx)).declare()
     with caplog.at_level("INFO", logger="absl"):
-        report.log_parameters(declared, AbstractMesh((1, 32, 1, 1), MESH_AXES))
+        report.log_parameters(declared, AbstractMesh((1, 32, 1, 1, 1), MESH_AXES))
     ours = [record.getMessage() for record in caplog.records]
     log = next(seeds.glob("000_*.txt")).read_text(encoding="utf-8").splitlines()
     blocks = [

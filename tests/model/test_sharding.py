@@ -27,7 +27,10 @@ def test_minus_one_takes_all_that_are_left(
 ) -> None:
     data, fsdp, tensor = asked
     config = mini_config(ici_data_parallelism=data, ici_fsdp_parallelism=fsdp, ici_tensor_parallelism=tensor)
-    assert mesh_shape(config, 8) == dict(zip(("data", "fsdp", "tensor"), shape, strict=True)) | {"context": 1}
+    assert mesh_shape(config, 8) == dict(zip(("data", "fsdp", "tensor"), shape, strict=True)) | {
+        "context": 1,
+        "expert": 1,
+    }
 
 
 @pytest.mark.parametrize("fsdp", [3, 16])
