@@ -5,7 +5,7 @@ from itertools import groupby
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.history import append_comparison
-from tasks.history.prior import read_priors
+from tasks.history.prior import read_past
 from tasks.publish.site import publish_comparison
 from tasks.records import RunPlan
 from tasks.store import Store
@@ -24,7 +24,7 @@ def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tu
         if (name, case) in done or len(records) < len(own):
             continue
         runs = CaseRuns(comparison=name, case=case, target=own[0].target, runs=tuple(records), cases=cases)
-        result = compare_case(runs, priors=read_priors(runs, store))
+        result = compare_case(runs, past=read_past(runs, store))
         pages.append(str(publish_comparison(result, store)))
         append_comparison(result, store)
     return pages
