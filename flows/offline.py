@@ -23,7 +23,8 @@ def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tu
         records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
         if (name, case) in done or len(records) < len(own):
             continue
-        runs = CaseRuns(comparison=name, case=case, target=own[0].target, runs=tuple(records), cases=cases)
+        place, rules = own[0].target, own[0].rules
+        runs = CaseRuns(comparison=name, case=case, target=place, runs=tuple(records), cases=cases, rules=rules)
         result = compare_case(runs, past=read_past(runs, store))
         pages.append(str(publish_comparison(result, store)))
         append_comparison(result, store)

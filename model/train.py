@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from jax.sharding import Mesh
 from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from model import checkpoint, report
+from model.clock import StepClock
 from model.cross_restore import cross_restore
 from model.data import DataSource, make_source
 from model.dialect import Dialect, make_dialect, name_arrays, step_of
@@ -41,24 +41,19 @@ class ResumeChanges(RuntimeError):
     """A run that stopped and went on is not what it would have been."""
 
 
-class Clocks(NamedTuple):
-    """What one step took, in seconds: on the wall, and of processor time in all threads of this process."""
-
-    wall_s: float
-    cpu_s: float
-
-
-def run_step(program: Program, state: Tree, source: DataSource) -> tuple[Tree, dict[str, Number], Clocks]:
-    """One step, its metrics on the host, and what it took.
+def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
+    """One step, and its metrics on the host.
 
     JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
     sum of several for the next. Waiting for the metrics makes each time that of its step; what it costs is the
     dispatch of the next step, well under a millisecond, which then no longer overlaps.
     """
-    started, used = time.perf_counter(), time.process_time()
-    state, metrics = program.run(state, source.next())
-    on_host = {name: to_number(value) for name, value in jax.device_get(metrics).items()}
-    return state, on_host, Clocks(wall_s=time.perf_counter() - started, cpu_s=time.process_time() - used)
+    with clock.part("input_s"):
+        batch = source.next()
+    with clock.part("device_s"):
+        state, metrics = program.run(state, batch)
+        on_host = {name: to_number(value) for name, value in jax.device_get(metrics).items()}
+    return state, on_host
 
 
 def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | None = None) -> int:
@@ -177,23 +172,26 @@ def train_loop(run: Run, state: Tree) -> Tree:
     When SIGTERM has arrived, the steps done so far are saved and the loop ends.
     """
     config, first = run.config, step_of(run.dialect, state)
-    done = first
+    done, clock = first, StepClock()
     for step in range(first, config.steps):
         if run.stop.reached(step):
             break
-        state, metrics, took = run_step(run.program, state, run.source)
+        state, metrics = run_step(run.program, state, run.source, clock)
         done = step + 1
-        saved = bool(np.isfinite(metrics["loss"])) and save(run, step, state, force=done == config.steps)
+        with clock.part("save_s"):
+            saved = bool(np.isfinite(metrics["loss"])) and save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
-        tell_step(run, step, metrics, took)
+        report_step(run, step, metrics, clock)
         if saved:
             run.metrics_file.publish()
         refuse_non_finite(config, step, metrics["loss"])
         if run.evaluation is not None and done % config.eval_interval == 0:
             run.evaluation.run(step, state)
+            clock.restart()
         if step == config.resume_after_step:
             state = forget_and_restore(run, step, state)
+            clock.restart()
     if run.stop.arrived and done > first:
         save(run, done - 1, state, force=True)
     return state
@@ -206,12 +204,14 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     return checkpoint.save(run.config, run.manager, step, run.dialect.to_tree(state), force=force)
 
 
-def tell_step(run: Run, step: int, metrics: dict[str, Number], took: Clocks) -> None:
+def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> None:
     """The line of a step in the log and in the metrics file."""
-    report.log_step(run.config, step=step, seconds=took.wall_s, metrics=metrics)
+    wall_s, cpu_s, parts = clock.finish()
     # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
-    times = {"step_time_s": took.wall_s} | ({"step_cpu_time_s": took.cpu_s} if run.config.hardware == "cpu" else {})
-    run.metrics_file.write({"step": step, "loss": metrics["loss"], **metrics, **times})
+    times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.config.hardware == "cpu" else {})
+    with clock.part("report_s"):
+        report.log_step(run.config, step=step, seconds=wall_s, metrics=metrics)
+        run.metrics_file.write({"step": step, "loss": metrics["loss"], **metrics, **times, **parts})
 
 
 def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:

@@ -132,7 +132,7 @@ def compare() -> Callable[..., ComparisonRecord]:
         } | options  # fmt: skip
         rest = {key: given.pop(key) for key in ("aa", "given", "case") if key in given}
         rules = make_rules("Same?", **given)
-        place = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
+        place: dict[str, Any] = {"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
         return diff(sides[0], sides[1], rules=rules, **(place | rest))
 
     return run

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import load_comparison
+from configs.comparison import Tolerance, load_comparison
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.case import CaseRuns, compare_case, wishes_of
 from tasks.diff.decide_noisy import CHANCE, chance_of
@@ -86,13 +86,28 @@ def test_cases_and_looks_share_the_chance_of_a_false_alarm(
     case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), cases=5, look=2)
     share = chance_of(cases=case.cases, look=case.look)
     assert share == pytest.approx(CHANCE / 5 / 6)
-    # a difference of 3 % in one run of each: p = 2e-5 at 0.4 % noise, of which two levels and MaxView's rows have one word
+    # 3 % in one run of each, where equal runs differ by 0.4 %: p = 2e-5, and each of two levels has half of the chance
     slow = [make_run("nnx", plan={}, seconds=SLOWER), make_run("linen", plan={}, seconds=EVEN)]
     words = []
     for cases in (1, 1000):
         record = compare_case(case.model_copy(update={"runs": tuple(slow), "cases": cases, "look": None}))
         words += [row.verdict for row in record.rows if row.metric == "step_time_s"]
     assert words == ["regressed", "unknown"]
+
+
+def test_rules_that_were_resolved_survive_an_edited_file(pair: Callable[..., list[RunRecord]], tmp_path: Path) -> None:
+    (plan, *_) = resolve(Request(comparison="linen-vs-nnx"), tmp_path)
+    assert plan.rules is not None
+    assert plan.rules == load_verdict_rules("linen-vs-nnx", plan.target)
+    back = RunPlan.model_validate_json(plan.model_dump_json())  # as the store keeps it
+    assert back.rules == plan.rules
+    # whoever asked before the file was edited is answered by what it said then
+    tolerances = dict(plan.rules.tolerances) | {"step_time_s": Tolerance(relative=0.5, why="then")}
+    then = plan.rules.model_copy(update={"question": "Then?", "tolerances": tolerances})
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(pair()), rules=then)
+    record = compare_case(case)
+    (row,) = [row for row in record.rows if row.metric == "step_time_s"]
+    assert (record.question, row.threshold_text) == ("Then?", "±50 %")
 
 
 # ---------------------------------------------------------------- the wishes of a plan

@@ -108,7 +108,10 @@ def test_a_dead_arm_is_one_row_with_its_cause(make_run: MakeRun, compare: Compar
 def test_two_dead_arms_are_both_named(make_run: MakeRun, compare: Compare, died: Mapping[str, Any]) -> None:
     record = compare(make_run("linen", losses=(), reading=died), make_run("nnx", losses=(), reading=died))
     row = record.rows[0]
-    assert (row.baseline_text, row.candidate_text, row.verdict) == (*["died: NotImplementedError: not yet"] * 2, "unknown")
+    assert (row.baseline_text, row.candidate_text, row.verdict) == (
+        *["died: NotImplementedError: not yet"] * 2,
+        "unknown",
+    )
     assert row.reason == "linen · c0ffee and nnx · c0ffee died before the end"
 
 
@@ -187,9 +190,7 @@ def test_no_common_step_is_no_evidence(make_run: MakeRun, compare: Compare, row_
     assert record.verdict == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("last", "verdict"), [(7.0, "same"), (7.001, "unknown"), (7.5, "regressed"), (6.5, "changed")]
-)
+@pytest.mark.parametrize(("last", "verdict"), [(7.0, "same"), (7.001, "unknown"), (7.5, "regressed"), (6.5, "changed")])
 def test_the_final_loss(last: float, verdict: str, make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     record = compare(make_run("linen", losses=(9.0, 7.0)), make_run("nnx", losses=(9.0, last)))
     assert row_of(record, "final_loss").verdict == verdict
@@ -365,7 +366,7 @@ def test_one_quick_step_beside_a_slow_one_is_no_evidence(
     for arms in ((short, calm), (calm, short)):
         record = compare(make_run("linen", **arms[0]), make_run("nnx", **arms[1]))
         assert row_of(record, "step_time_s").verdict == "unknown"
-        proof = {"plan": KNOWN_SOURCE, "record": SAME_PROGRAM}
+        proof: dict[str, Any] = {"plan": KNOWN_SOURCE, "record": SAME_PROGRAM}
         runs = (make_run(arm, **how, **proof) for arm, how in zip(("linen", "nnx"), arms, strict=True))
         assert row_of(compare(*runs), "step_time_s").verdict == "same"
 
