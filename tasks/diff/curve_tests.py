@@ -14,6 +14,8 @@ from tasks.diff.gaps import Values
 MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
 AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding
 SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
+GROWN = 1.5  # times the first gap: what becomes larger is no offset
+FEWEST = 4  # steps that show one
 
 
 class Block(Frozen):
@@ -59,23 +61,22 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
 def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float) -> bool:
     """Whether one curve lies beside the other from one step on, so that rounding and chance are no explanation.
 
-    From the first difference on every step differs, and all in one direction. What nondeterminism makes begins small:
-    printed digits flip here and there before they all do. The chance that n such flips among all steps are the last n
-    and of one sign is 2^(1 - n) ÷ C(steps, n). In full precision the first difference has to be a jump. Curves that
-    differ from the first step on may be other draws, unless the gap is the same at every step.
+    What nondeterminism makes begins small: in full precision the first difference behind equal steps is then no jump;
+    of printed digits some flip here and there before all do, and the gap grows. So of printed values every step from
+    the first difference on has to differ, in one direction, and by no more than at first: the chance that n flips
+    among all steps are the last n and of one sign is 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on
+    may be other draws, unless the gap is the same at every step.
     """
     gaps = sides[1][0] - sides[0][0]
     differs = np.flatnonzero(gaps)
     if not differs.size:
         return False
-    first, count = int(differs[0]), gaps.size
-    later = gaps[first:]
-    if not (np.all(later > 0) or np.all(later < 0)):
+    first, later = int(differs[0]), gaps[differs[0] :]
+    if exact and first > 0:
+        return bool(abs(later[0]) >= AT_ONCE * abs(sides[0][0][first]))
+    largest = float(np.max(np.abs(sides[0][0])))
+    if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):
         return False
-    size = np.abs(sides[0][0][first:])
-    if first == 0 and float(np.ptp(later)) > max(1.5 * unit, SAME_GAP * float(size.max())):
+    if float(np.max(np.abs(later))) > (GROWN if first else 1.0) * abs(later[0]) + max(0.5 * unit, SAME_GAP * largest):
         return False
-    chance = 2.0 ** (1 - later.size) / comb(count, later.size)
-    if exact:
-        return bool(abs(later[0]) >= AT_ONCE * size[0] and (first > 0 or chance <= CHANCE))
-    return bool(chance <= CHANCE)
+    return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= CHANCE)

@@ -8,6 +8,7 @@ from configs.schema import Frozen
 QUICK = 0.1  # the quantile of the quick steps
 MIDDLE = 0.5
 LEAST_STEPS = 2
+CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
 TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
 RESAMPLES = 100
 SEED = 20260418
@@ -55,16 +56,14 @@ def usable_steps(seconds: Seconds) -> Seconds:
 
 
 def usual_step(seconds: Seconds) -> float:
-    """Where the steps lie closest together, however many stalls and artefacts stand beside them.
+    """The quickest time that a quarter of the steps take, up to a quarter longer; stalls and artefacts lie apart.
 
-    The half-sample mode of the logarithms: D. R. Bickel and R. Frühwirth, CSDA 50 (2006).
+    Where no quarter of the steps lies that close together it is the median.
     """
-    values = np.sort(np.log(seconds))
-    while values.size > 3:
-        half = (values.size + 1) // 2
-        start = int(np.argmin(values[half - 1 :] - values[: values.size - half + 1]))
-        values = values[start : start + half]
-    return float(np.exp(np.median(values)))
+    values = np.sort(seconds)
+    count = max(LEAST_STEPS, int(np.ceil(ENOUGH * values.size)))
+    close = values[count - 1 :] <= CLOSE * values[: values.size - count + 1]
+    return float(values[int(np.argmax(close))] if close.any() else np.median(values))
 
 
 def block_error(values: Seconds, quantile: float) -> float:

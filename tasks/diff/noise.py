@@ -5,7 +5,7 @@ All figures are natural logarithms of ratios: 0.01 is 1 %.
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import exp, isfinite, log
+from math import exp, isfinite, log, sqrt
 
 import numpy as np
 from scipy import optimize, stats  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -13,12 +13,11 @@ from scipy import optimize, stats  # type: ignore[import-untyped]  # its stubs a
 from configs.noise import DeviceNoise
 from configs.schema import Frozen
 
-LEAST_PAIRS = 4  # of the history: fewer add nothing to what is stated
-STATED_WITHIN = 1.0  # standard deviation of the logarithm of the true scale around the stated one
+LEAST_PAIRS = 8  # of the history: fewer add nothing to what is stated
+STATED_WITHIN = 2.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
 TAILS_WITHIN = 0.7  # the same of the degrees of freedom
 FINEST = 1e-4  # no clock of a run is better than this
 LENT = 0.5  # degrees of freedom per pair of the history: pairs have runs in common, and machines change
-LENT_FIRST = 2.0
 
 
 class Past(Frozen):
@@ -51,14 +50,14 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
 
     def cost(parameters: Sequence[float]) -> float:
         log_scale, log_df = parameters
-        priors = stats.norm.logpdf(log_scale, log(stated.equal_runs), STATED_WITHIN)
+        priors = stats.norm.logpdf(log_scale, log(stated.equal_runs), STATED_WITHIN / sqrt(stated.weight))
         priors += stats.norm.logpdf(log_df, log(stated.weight), TAILS_WITHIN)
         return -float((stats.t.logpdf(sizes / exp(log_scale), exp(log_df)) - log_scale).sum() + priors)
 
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    known = min(df, LENT_FIRST + LENT * sizes.size)
+    known = min(df, stated.weight + LENT * sizes.size)
     return Noise(scale=max(scale, FINEST), df=known, pairs=sizes.size, source=past.source)
 
 

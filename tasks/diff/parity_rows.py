@@ -116,12 +116,13 @@ def judge_curve(
     if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
         reason = f"{where}{_side_of(blocks)}: more than {OTHER_DRAWS} make ({chance_makes.why})"
         return Decision(verdict=word, reason=reason, **limit)
+    if small and not found.varies:
+        reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
+        return Decision(verdict="unknown", reason=reason, **limit)
     if min(parity.runs) >= LEAST_REPEATS:
         return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
-    if small and not found.varies:
-        reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
-    elif parity.first is not None and parity.first.step == int(found.steps[0]):
+    if parity.first is not None and parity.first.step == int(found.steps[0]):
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"

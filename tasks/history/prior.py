@@ -31,7 +31,7 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
     for metric in METRICS:
         for part, source in ((case, f"history of {case} on {target}"), (None, f"history of {target}")):
             differences = equal_differences(history, target=target, metric=metric, case=part, but=but)
-            if len(differences) >= (LEAST_PAIRS if part is None else 2 * LEAST_PAIRS):
+            if len(differences) >= LEAST_PAIRS:
                 found[metric] = Past(differences=tuple(differences), source=source)
                 break
     return found
