@@ -11,13 +11,13 @@ import pytest
 
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
-from configs.schema import TrainConfig
+from configs.schema import OWN_KEYS, TrainConfig
 from tasks.resolve import resolve_config
 from tasks.scrape import scrape_run
 from tasks.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.trainers.maxtext_metrics import read_maxtext_metrics
 
-OURS = frozenset(TrainConfig.model_fields)
+OURS = frozenset(TrainConfig.model_fields) - OWN_KEYS.keys()
 BOTH = {"enable_nnx", "pure_nnx_decoder", "pure_nnx"}
 
 
