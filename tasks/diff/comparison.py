@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
 
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
@@ -20,11 +19,19 @@ from tasks.diff.parity_rows import judge_loss, loss_row, values_row
 from tasks.diff.rows import DIED, NOT_JUDGED, Arms, is_unfilled
 from tasks.diff.stall_rows import stall_rows
 from tasks.diff.state_rows import memory_row
-from tasks.diff.time_rows import Circumstances, cpu_time_row, first_step_row, step_time_row
+from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
 from tasks.diff.trainers import draws_differ
 from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
+WORDS: tuple[tuple[Verdict, str], ...] = (
+    ("regressed", "{} regressed"),
+    ("changed", "{} changed"),
+    ("unknown", "not enough evidence for {}"),
+    ("improved", "{} improved, nothing regressed"),
+)
+# MaxView's rows that have the word of another one, which is named instead
+SHARE_A_WORD = frozenset({"tflops_per_device", "tokens_per_s", "avg_step_time_s", "final_loss"})
 # rows that go by another name than what is allowed to change
 ALLOWED_AS = {"loss_per_step": "loss", "final_loss": "loss", "values_per_step": "step_values"}
 
@@ -59,9 +66,9 @@ def diff(
     shared = given.shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, rules, excuse=excuse, given=shared)
     cpu_row = cpu_time_row(arms, rules, excuse=excuse, given=shared)
-    if proved and not excuse:
-        step_time = name_host(step_time, arms)
-        time_row = time_row.model_copy(update={"reason": step_time.reason})
+    host = name_host(step_time, arms) if proved and not excuse else ""
+    if host:
+        time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
     values = values_row(arms, others, rules, proved=proved, instead=given.instead)
     times = account_times(arms)
     rows = [
@@ -76,7 +83,7 @@ def diff(
         checkpoint_row(arms),
     ]
     rows = [allow(row, rules) for row in outlive(arms, rows)]
-    verdict, headline = conclude(left, right, findings, rows, floors)
+    verdict, headline = conclude(left, right, findings, rows, floors, host)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
         comparison=comparison,
@@ -125,8 +132,12 @@ def conclude(
     findings: Sequence[Finding],
     rows: Sequence[MetricDiff],
     floors: Sequence[Floor],
+    host: str = "",
 ) -> tuple[Verdict, str]:
-    """The overall verdict and the sentence that says why: the worst judged row, once the arms are comparable."""
+    """The overall verdict and the sentence that says why: the worst judged row, once the arms are comparable.
+
+    `host`: what is known of a difference in time that one program does not explain.
+    """
     between = f"{candidate.label} against {baseline.label}"
     died = [finding.message for finding in findings if finding.kind == "died"]
     if died:
@@ -138,22 +149,13 @@ def conclude(
     more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
     qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
     judged = [row for row in rows if row.verdict != NOT_JUDGED and not is_unfilled(row) and not row.allowed]
-    titles = {verdict: [row.title for row in judged if row.verdict == verdict] for verdict in get_args(Verdict)}
-    if titles["regressed"]:
-        return (
-            "regressed",
-            f"{between}: {_listed(titles['regressed'])} regressed{_evidence(judged, 'regressed')}{qualified}",
-        )
-    if titles["changed"]:
-        return "changed", f"{between}: {_listed(titles['changed'])} changed{qualified}"
-    if titles["unknown"]:
-        return "unknown", f"{between}: not enough evidence for {_listed(titles['unknown'])}{qualified}"
-    if titles["improved"]:
-        by = _evidence(judged, "improved")
-        return (
-            "improved",
-            f"{between}: {_listed(titles['improved'])} improved{by}, nothing regressed{qualified}",
-        )
+    for verdict, words in WORDS:
+        named = [row for row in judged if row.verdict == verdict]
+        alone = [row for row in named if row.metric not in SHARE_A_WORD] or named
+        if alone:
+            by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
+            why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
+            return verdict, f"{between}: {words.format(_listed([_title(row) for row in alone]))}{by}{why}{qualified}"
     held = [floor.name for floor in floors if floor.holds]
     failed = [floor.name for floor in floors if floor.holds is False]
     proof = f": {_listed(held)}" if held else ""
@@ -161,10 +163,10 @@ def conclude(
     return "same", f"{between}: no difference{proof}{qualified}"
 
 
-def _evidence(rows: Sequence[MetricDiff], verdict: Verdict) -> str:
-    """Said where a word rests on one run of each."""
-    alone = any(row.verdict == verdict and row.evidence == ONE_RUN for row in rows)
-    return f" (by {ONE_RUN})" if alone else ""
+def _title(row: MetricDiff) -> str:
+    """`Step time, steady +5.1 %` and its kind."""
+    effect = row.effect_text.partition(" (")[0] if row.verdict in ("regressed", "improved") else ""
+    return f"{row.title} {effect}".rstrip()
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -52,14 +52,13 @@ def _host_side(plan: RunPlan) -> tuple[object, ...] | None:
     return source, plan.versions, plan.environment, config, plan.software
 
 
-def name_host(decision: Decision, arms: Arms) -> Decision:
-    """A decision about time where one program runs from two sources: what differs is the host's doing."""
+def name_host(decision: Decision, arms: Arms) -> str:
+    """What differs where one program runs from two sources, if it does: the host's doing, and in which part."""
     if decision.verdict not in ("regressed", "improved"):
-        return decision
+        return ""
     parts = explain_time(arms)
     word = "slower" if decision.verdict == "regressed" else "quicker"
-    reason = f"same program; the host loop is {word}{f' ({parts})' if parts else ''}: {decision.reason}"
-    return decision.model_copy(update={"reason": reason})
+    return f"same program; the host loop is {word}{f' ({parts})' if parts else ''}"
 
 
 def explain_time(arms: Arms) -> str:

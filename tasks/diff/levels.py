@@ -8,6 +8,7 @@ from configs.schema import Frozen
 QUICK = 0.1  # the quantile of the quick steps
 MIDDLE = 0.5
 LEAST_STEPS = 2
+FEW = 3  # steps that lie together by no accident
 CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
 TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
 RESAMPLES = 100
@@ -61,7 +62,7 @@ def usual_step(seconds: Seconds) -> float:
     Where no quarter of the steps lies that close together it is the median.
     """
     values = np.sort(seconds)
-    count = max(LEAST_STEPS, int(np.ceil(ENOUGH * values.size)))
+    count = min(max(FEW, int(np.ceil(ENOUGH * values.size))), values.size)
     close = values[count - 1 :] <= CLOSE * values[: values.size - count + 1]
     return float(values[int(np.argmax(close))] if close.any() else np.median(values))
 

@@ -115,7 +115,7 @@ def _share(step_time: Decision, reader: Reader, flip: str) -> Decision:
 
     Without a threshold and an effect of its own: the cell's difference is that of the numbers shown.
     """
-    reason = f"{reader.noisy}{flip}; the steady steps say: {step_time.reason}"
+    reason = f"{reader.noisy}{flip}: judged by the steady steps"
     fields = ("effect", "effect_low", "effect_high", "threshold", "p_value")
     shared = invert_effect(step_time) if reader.metric.better == "higher" else step_time
     words = f"steady steps {shared.effect_text}" if shared.effect_text else ""

@@ -60,7 +60,7 @@ def wander(rng: np.random.Generator, size: float) -> np.ndarray:
 # ---------------------------------------------------------------- one run of each
 
 
-@pytest.mark.parametrize("first", [0, 1, 10, 25, 40, 47])
+@pytest.mark.parametrize("first", [0, 1, 10, 25, 40, 46])
 @pytest.mark.parametrize(("change", "word"), [(0.001, "regressed"), (-0.001, "changed")])
 def test_a_thousandth_from_a_step_on_is_said_at_that_step(first: int, change: float, word: str, judge: Judge) -> None:
     """That flips of the last digit are the last n of 50 steps and of one sign: 2^(1-n) / C(50, n), 1e-5 for n = 3."""

@@ -80,10 +80,10 @@ def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
     assert (past.source, len(past.differences)) == ("history of cpu", 59 + 2)
     own = past_noise(table(rows), target="cpu", case="03_dropout")[QUICK]
     assert (own.source, len(own.differences)) == ("history of 03_dropout on cpu", 59)
-    # eight pairs of its own a case needs, and a target four of any
-    six = [row(i, 1.0 + i, case="03_dropout") for i in range(6)]
-    assert past_noise(table(six), target="cpu", case="03_dropout")[QUICK].source == "history of cpu"
-    assert past_noise(table(six[:4]), target="cpu", case="03_dropout") == {}
+    # eight pairs of its own a case needs, or else the target of any
+    nine = [row(i, 1.0 + i, case="03_dropout") for i in range(9)]
+    assert past_noise(table(nine), target="cpu", case="03_dropout")[QUICK].source == "history of 03_dropout on cpu"
+    assert past_noise(table(nine[:8]), target="cpu", case="03_dropout") == {}
 
 
 def test_no_history_knows_nothing() -> None:
