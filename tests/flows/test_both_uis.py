@@ -144,13 +144,13 @@ def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
 
 
 def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
-    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "✗ regressed: 01_base", "Final loss")
+    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "✗ regressed: 01_base", "End of the run")
     visit.sees(f"ValueError: {ACTS}")  # word for word
     visit.holds("document.querySelectorAll('table').length >= 1")
     visit.holds(CHARTS)
     page = f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base-page')}"
     visit.open(page, "linen-vs-nnx 01_base: the page", "/comparisons/linen-vs-nnx/01_base/")
-    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-rows')}", "not in the log")
+    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-rows')}", "End of the run")
 
 
 def test_a_hostile_name_is_a_name(visit: Visit, runs: Runs) -> None:

@@ -25,9 +25,11 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     assert done.returncode == 1, done.stdout + done.stderr  # the branch's losses are higher
     assert "Regressed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-    shown = " ".join(done.stdout.split())  # it ends with what was found, and where to read it
-    assert re.search(r"01_base: [^:]*\bregressed\b", shown.rpartition(" page: ")[0][-400:], re.IGNORECASE), shown[-800:]
-    assert "/index.html" in shown.rpartition(" page: ")[2]
+    found = stack.request("POST", "/logs/filter", {"sort": "TIMESTAMP_ASC"})  # the run's log ends with what was found
+    *_, headline, page = [log["message"] for log in found if re.search(r"^page: | regressed\b", log["message"])]
+    assert re.search(r"\bregressed\b", headline)
+    assert page.startswith("page: ")
+    assert page.endswith("/index.html")
     (record,) = (json.loads(path.read_text()) for path in stack.out.rglob("comparison.json"))
     assert (record["baseline"]["branch"], record["candidate"]["branch"]) == ("main", "feat/x")
     rows = {row["metric"]: row for row in record["rows"]}
