@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from configs.comparison import load_tolerances
 from configs.errors import ConfigError
 from configs.read import read_yaml
+from configs.verdict_rules import load_verdict_rules
 from flows.cli import call
 from tasks.diff.comparison import diff
 from tasks.ingest import archive, read_pair
@@ -39,8 +39,7 @@ def test_a_record_cannot_name_another_log(write_log: Callable[..., Path], tmp_pa
     records = [record for directory in store.runs() if (record := directory.read_record()) is not None]
     assert [record.log for record in records] == [str(directory.log) for directory in store.runs()]
     compared = diff(
-        records[:1], records[1:], comparison="c", case="x", target="t", question="?",
-        tolerances=load_tolerances("default"), declared=frozenset(),
+        records[:1], records[1:], comparison="c", case="x", target="t", rules=load_verdict_rules("linen-vs-nnx", "cpu"),
     )  # fmt: skip
     page = publish_comparison(compared, store)
     assert all("PRIVATE" not in path.read_text() for path in page.parent.rglob("*") if path.is_file())

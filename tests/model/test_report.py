@@ -36,11 +36,16 @@ class CompiledMemory:
     host_temp_size_in_bytes = 0
 
 
+def metrics_of(weights: int, loss: float) -> dict[str, int | np.float32]:
+    """What a step without auxiliary losses gives."""
+    return {"total_weights": weights, "loss": np.float32(loss), "lm_loss": np.float32(loss)}
+
+
 def test_step_line_is_the_seeds(seed_config: TrainConfig, seed_log: str, caplog: pytest.LogCaptureFixture) -> None:
     """Step 9 of the Linen run, from its loss and from the seconds that its throughput implies."""
     seconds = 2048 / 13852.158
     with caplog.at_level("INFO", logger="absl"):
-        report.log_step(seed_config, step=9, seconds=seconds, total_weights=65536, loss=np.float32(8.17881))
+        report.log_step(seed_config, step=9, seconds=seconds, metrics=metrics_of(65536, 8.17881))
     line = caplog.records[-1].getMessage()
     theirs = next(line for line in seed_log.splitlines() if "completed step: 9," in line).split("] ", 1)[1]
     words, words_there = re.split(r"[\d.]+", line), re.split(r"[\d.]+", theirs)
@@ -58,7 +63,7 @@ def test_memory_count_and_flops_are_the_seeds(
         report.log_compiled_memory(CompiledMemory())
         report.log_parameter_count({"w": jax.ShapeDtypeStruct((1_104_218_112,), np.float32)})
     report.log_flops(step_flops(seed_config))
-    report.log_mesh(AbstractMesh((1, 32, 1), MESH_AXES))
+    report.log_mesh(AbstractMesh((1, 32, 1, 1, 1), MESH_AXES))
     theirs = [line.split("] ", 1)[-1] for line in seed_log.splitlines()]
     for record in caplog.records:
         # the seeds' total was rounded after their parts were added
@@ -101,7 +106,7 @@ def test_device_memory_is_printed_as_in_the_seeds(
 
 def test_a_diverged_loss_is_printed_and_not_raised(seed_config: TrainConfig, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="absl"):
-        report.log_step(seed_config, step=1, seconds=1.0, total_weights=1, loss=np.float32("nan"))
-        report.log_step(seed_config, step=2, seconds=1.0, total_weights=1, loss=np.float32(200))
+        report.log_step(seed_config, step=1, seconds=1.0, metrics=metrics_of(1, float("nan")))
+        report.log_step(seed_config, step=2, seconds=1.0, metrics=metrics_of(1, 200.0))
     assert "loss: nan, lm_loss: nan, perplexity: nan" in caplog.records[0].getMessage()
     assert "loss: 200.000, lm_loss: 200.000, perplexity: inf" in caplog.records[1].getMessage()
