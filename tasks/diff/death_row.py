@@ -23,6 +23,7 @@ def _cell(arm: ArmRuns) -> Cell:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
         return Cell(text=f"{steps.height} steps{loss}")
     error = run.reading.error
-    cause = "died" if error is None else f"died: {error.told}"
+    # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
+    cause = "died" if error is None else ": ".join(part for part in ("died", error.words, error.type) if part)
     place = None if error is None else Source(line=error.line, offset=error.offset)
     return Cell(text=cause, source=place)
