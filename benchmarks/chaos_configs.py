@@ -20,7 +20,7 @@ from benchmarks.machine import describe_machine
 from configs.load import KEYS
 from configs.schema import TrainConfig
 from tasks.records import RunPlan
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 
 VALUES = (
     "", "null", "true", "false", "0", "-1", "1", "2", "3", "7", "16", "1000000000", "1000000000000",

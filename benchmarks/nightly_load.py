@@ -29,7 +29,7 @@ import httpx
 import psutil
 
 from benchmarks.machine import describe_machine
-from flows.processes import Kept
+from tasks.services.processes import Kept
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("configs", "flows", "tasks", "model", "deployments")

@@ -23,12 +23,12 @@ import httpx
 from benchmarks.machine import describe_machine
 from configs.launch import Xpk
 from configs.read import CONFIG_ROOT
+from tasks.ingest.run_record import with_cause
 from tasks.launch import job
-from tasks.record import with_cause
+from tasks.launch.watch import watch
 from tasks.records import RunPlan
 from tasks.scrape import scrape_run
 from tasks.store import open_store
-from tasks.watch import watch
 
 STANDINS = CONFIG_ROOT.parent / "tests" / "standins" / "kubernetes"
 TARGETS_S = {"local": 5.0, "xpk": 15.0}

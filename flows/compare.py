@@ -12,13 +12,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
-from flows.cleanup import on_cancellation, on_crashed
-from flows.endings import tell_end
-from flows.form import Field, show_name
-from flows.jobs import Jobs, Stopped, current_jobs
-from flows.report import Report, current_report
 from flows.runs import run_all
-from tasks.arms import ArmWishes
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, Patience
@@ -26,8 +20,14 @@ from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
 from tasks.records import ComparisonRecord, RunPlan
-from tasks.refs import LONGEST_NAME
-from tasks.resolve import Request
+from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.plans import Request
+from tasks.resolve.refs import LONGEST_NAME
+from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.endings import tell_end
+from tasks.services.report import Report, current_report
+from tasks.services.run_form import Field, show_name
+from tasks.services.running_jobs import Jobs, Stopped, current_jobs
 from tasks.steps import (
     comment_step,
     diff_step,

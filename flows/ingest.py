@@ -8,10 +8,10 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
 from flows.compare import final_state
-from flows.form import Field, show_name
-from flows.report import current_report
-from tasks.ingest import UNTITLED, Given, check_words
-from tasks.read_arms import sort_words
+from tasks.ingest.compare_logs import UNTITLED, Given, check_words
+from tasks.ingest.given_logs import sort_words
+from tasks.services.report import current_report
+from tasks.services.run_form import Field, show_name
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
 

@@ -11,17 +11,17 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.cleanup import on_cancellation, on_crashed
 from flows.compare import compare
-from flows.endings import tell_end
-from flows.form import Field
-from flows.jobs import Jobs, jobs_of_a_night
-from flows.report import Report, current_report, reporting_to
-from tasks.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
-from tasks.outage import is_outage, outlast
 from tasks.publish.nightly import comment_markdown, night_headline
 from tasks.publish.site import PublishedPage
 from tasks.records import ComparisonRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
+from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.endings import tell_end
+from tasks.services.outage import is_outage, outlast
+from tasks.services.report import Report, current_report, reporting_to
+from tasks.services.run_form import Field
+from tasks.services.running_jobs import Jobs, jobs_of_a_night
 from tasks.steps import (
     comment_step,
     finish_night_step,

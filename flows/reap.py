@@ -4,10 +4,10 @@ from typing import Annotated
 
 from prefect import flow, get_run_logger
 
-from flows.cleanup import stop_jobs
-from flows.form import Field
-from tasks.owners import unforgotten
-from tasks.steps import life_of
+from tasks.launch.owners import unforgotten
+from tasks.services.cleanup import stop_jobs
+from tasks.services.flow_runs import life_of
+from tasks.services.run_form import Field
 from tasks.store import Store, open_store
 
 

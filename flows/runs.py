@@ -8,20 +8,21 @@ from prefect import get_run_logger
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 
-from flows.jobs import Jobs
-from flows.report import Report
-from flows.slices import slice_of
+from tasks.ingest.run_record import unverified_steps
 from tasks.launch import job
+from tasks.launch.cross_restore import find_partner
+from tasks.launch.one_flow_per_run import turn_of
+from tasks.launch.owners import is_owned
 from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
-from tasks.owners import is_owned
-from tasks.partner import find_partner
-from tasks.record import is_finished, unverified_steps
 from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
 from tasks.scrape import CheckpointCommitted
-from tasks.steps import goes_on, launch_step, life_of, scrape_step, verify_step, watch_step
+from tasks.services.flow_runs import goes_on, life_of
+from tasks.services.report import Report
+from tasks.services.running_jobs import Jobs
+from tasks.services.slices import slice_of
+from tasks.steps import launch_step, scrape_step, verify_step, watch_step
 from tasks.store import Store
-from tasks.turns import turn_of
 
 
 def run_all(
@@ -36,7 +37,7 @@ def run_all(
     with ExitStack() as held:
         for plan in plans:
             finished = store.run(plan.run_name).read_record()
-            if finished is not None and is_finished(finished):
+            if finished is not None and finished.is_finished:
                 report.reused(plan)
                 yield finished
                 continue

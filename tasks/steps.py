@@ -18,43 +18,38 @@ from prefect.artifacts import (
 )
 from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
 from prefect.events import emit_event
-from prefect.exceptions import ObjectNotFound
 from prefect.logging import get_run_logger
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.ingest import Given, archive, case_runs, compare_pair
+from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
+from tasks.ingest.given_logs import open_arms
+from tasks.ingest.run_record import build_record
 from tasks.launch import job
+from tasks.launch.owners import forget, own
 from tasks.launch.rejoin import rejoin_attempts
-from tasks.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
-from tasks.outage import outlast, unless_away
-from tasks.owners import forget, own
+from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
-from tasks.read_arms import open_arms
-from tasks.record import build_record
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
-from tasks.resolve import Request, resolve
+from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
+from tasks.resolve.plans import Request, resolve
 from tasks.scrape import Died, Ended, StepCompleted, scrape_run
+from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
-from tasks.turns import Life
 from tasks.verify import verify_checkpoint
-from tasks.watch import JobEvent, LogLine, watch
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
 PROGRESS_EVERY_S = 1.0
 TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
-AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
-RESCHEDULE = "reschedule"  # as Prefect's Kubernetes worker asks
 TOKEN_BLOCK = "maxview-github-token"
 
 
@@ -185,26 +180,6 @@ def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """One table over every case of the comparison, what needs a look first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
-
-
-def life_of(flow_run: str) -> Life:
-    """Whether a flow run still goes, as far as this server knows. No task of its own: it is asked again and again."""
-    try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(flow_run)).state
-    except (ObjectNotFound, ValueError):  # another server's
-        return "unknown"
-    return "over" if state is not None and state.is_final() else "running"
-
-
-def goes_on(flow_run: str) -> bool:
-    """Whether a flow run that is ended here was put back into the queue: its pod is evicted, and another goes on."""
-    if os.environ.get(AT_SIGTERM) != RESCHEDULE:
-        return False
-    with unless_away(), get_client(sync_client=True) as client:
-        state = client.read_flow_run(UUID(flow_run)).state
-        return state is not None and state.is_scheduled()
-    return False  # who knows: it leaves nothing behind
 
 
 def forget_step(flow_run: str | None, store: Store) -> None:

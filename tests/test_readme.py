@@ -76,7 +76,7 @@ def test_real_output_stands_in_the_first_thirty_lines() -> None:
 
 
 def test_every_command_is_listed() -> None:
-    from flows.cli import app
+    from flows.cli.app import app
 
     names = {name for name in app if not name.startswith("-")}
     assert names == set(re.findall(r"^\| `maxview (\w+)", README, re.MULTILINE))

@@ -15,8 +15,8 @@ import httpx
 import psutil
 
 from benchmarks.nightly_load import COPIED, ROOT, free_port
-from flows.processes import Kept, session_of
 from tasks.launch.supervise import GUARD
+from tasks.services.processes import Kept, session_of
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 STEPS = 20

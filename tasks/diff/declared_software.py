@@ -6,8 +6,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.observed import Observations, Observed
 from tasks.diff.rows import Arms
 from tasks.diff.software import ALL, declared_packages
-from tasks.identify import SOURCE
 from tasks.records import Evidence
+from tasks.resolve.identify import SOURCE
 
 NOTHING = "not installed"
 

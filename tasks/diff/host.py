@@ -8,8 +8,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import Decision
 from tasks.diff.rows import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS
-from tasks.identify import SOURCE
 from tasks.records import Floor, RunPlan
+from tasks.resolve.identify import SOURCE
 
 STEP = "step_time_s"
 # parts of a step's time in the trainer's JSON lines, and what the host does in them

@@ -10,8 +10,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.observed import Observations, Observed, compare, first_step_line, places_of
 from tasks.diff.rows import Arms
 from tasks.diff.settings import differences
-from tasks.identify import SOURCE
 from tasks.records import Environment, Evidence, RunRecord
+from tasks.resolve.identify import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})

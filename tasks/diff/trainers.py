@@ -4,8 +4,8 @@ from tasks.diff.observed import Observations, Observed, compare, first_step_line
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
-from tasks.identify import SOURCE
 from tasks.records import Evidence
+from tasks.resolve.identify import SOURCE
 
 TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText"}  # as people call them
 SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way

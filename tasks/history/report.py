@@ -6,7 +6,7 @@ from typing import Any
 
 from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
-from tasks.ingest import INGEST, options_of
+from tasks.ingest.compare_logs import INGEST, options_of
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # nights drawn

@@ -10,8 +10,8 @@ from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.launch import Replay, Xpk
 from configs.schema import Frozen, TrainConfig
-from tasks.identify import Checkout
 from tasks.launch.replay import StoredLog, find_log
+from tasks.resolve.identify import Checkout
 from tasks.trainers.maxtext import MaxText, plan_maxtext
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.checkout import check_checkout
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.supervised import Supervised
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
+from tasks.resolve.checkout import check_checkout
 from tasks.store import RunDirectory
 from tasks.store.locks import hold
 

@@ -12,10 +12,10 @@ from typing import Literal
 from pydantic import ConfigDict, ValidationError
 
 from configs.schema import Frozen
-from tasks.night import NightRecord, read_records
 from tasks.publish.nightly import night_headline
 from tasks.publish.text import shorten
 from tasks.records import ComparisonRecord, Verdict
+from tasks.resolve.night import NightRecord, read_records
 from tasks.store import Store, StoreError
 
 PAGE = "index.html"

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from tasks.night import CellResult, NightRecord
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.text import shorten, visible
 from tasks.publish.words import VERDICTS
 from tasks.records import Verdict
+from tasks.resolve.night import CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again

@@ -25,6 +25,11 @@ class RunRecord(Frozen):
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
     program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run went to its end, so that running it again would tell nothing new. A death may be chance."""
+        return self.reading.exit_code == 0
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from configs.comparison import Arm
 from configs.errors import ConfigError
-from tasks.identify import SOURCE, Checkout
-from tasks.software import make_maxtext_environment
+from tasks.resolve.identify import SOURCE, Checkout
+from tasks.resolve.software import make_maxtext_environment
 from tasks.trainers.maxtext import find_maxtext
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"

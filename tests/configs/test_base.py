@@ -9,7 +9,7 @@ from configs.comparison import SINGULAR, find, first_comment, list_names, load_c
 from configs.load import COMMAND_LINE, load_train_config
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.resolve import resolve_config
+from tasks.resolve.plans import resolve_config
 
 BASE = CONFIG_ROOT / "base.yml"
 KEY_LINE = re.compile(r"^(?P<key>[a-z0-9_]+):\s+(?P<value>\S+)\s+# (?P<meaning>\S.*)$")

@@ -7,7 +7,7 @@ import pytest
 
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
-from tasks.resolve import resolve_config
+from tasks.resolve.plans import resolve_config
 
 
 def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **changes: object) -> Sequence[str]:

@@ -20,7 +20,7 @@ from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
 from tasks.diff.levels import QUICK, TOO_QUICK
 from tasks.diff.noise import LEAST_PAIRS, LENT, learn_noise
-from tasks.ingest import archive, compare_pair, read_pair
+from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

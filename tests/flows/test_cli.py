@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import call
+from flows.cli.app import call
 
 
 @pytest.fixture(autouse=True)

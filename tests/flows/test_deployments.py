@@ -57,7 +57,7 @@ def test_nothing_is_told_without_the_password_and_it_is_kept_nowhere(stack: Any)
 
 
 def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
-    # many more such names are tried in tests/tasks/test_refs.py
+    # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
     assert state["type"] == "FAILED"
     assert "is not a name that git allows" in state["message"]

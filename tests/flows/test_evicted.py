@@ -13,10 +13,10 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import AwaitingRetry, Cancelling, Running, State
 
 from flows import runs as module
-from flows.jobs import Jobs, Stopped
-from flows.report import Report
-from tasks import steps
-from tasks.owners import own
+from tasks.launch.owners import own
+from tasks.services import flow_runs
+from tasks.services.report import Report
+from tasks.services.running_jobs import Jobs, Stopped
 from tasks.store import Store
 
 FLOW_RUN = "8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55"
@@ -102,5 +102,5 @@ def test_a_flow_run_goes_on_that_was_put_back_into_the_queue(
         yield Client()
 
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", behaviour)
-    monkeypatch.setattr(steps, "get_client", client)
-    assert steps.goes_on(FLOW_RUN) is expected
+    monkeypatch.setattr(flow_runs, "get_client", client)
+    assert flow_runs.goes_on(FLOW_RUN) is expected

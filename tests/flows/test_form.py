@@ -7,10 +7,10 @@ from prefect import Flow
 from prefect.utilities.callables import parameter_schema
 
 from flows.compare import compare
-from flows.form import show_name
 from flows.ingest import ingest
 from flows.nightly import nightly
 from flows.reap import reap
+from tasks.services.run_form import show_name
 
 
 @pytest.mark.parametrize("flow", [compare, ingest, nightly, reap], ids=lambda flow: flow.name)

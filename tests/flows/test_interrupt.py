@@ -12,10 +12,10 @@ import httpx
 import psutil
 import pytest
 
-from flows.server import EmbeddedServer
+from tasks.services.server import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent.parent
-START = "import sys; from flows.start import main; sys.argv[1:] = {words}; {before}; main()"
+START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
 
 
 def start(words: list[str], *, before: str = "print('up', flush=True)", cwd: Path) -> "subprocess.Popen[str]":
@@ -41,14 +41,14 @@ def test_while_it_is_loaded(after_s: float, tmp_path: Path) -> None:
 
 # a command that hears the first, says so, and then waits in the system with a child, as a flow that ends its jobs does
 DEAF = """
-import flows.cli, subprocess, time
+import flows.cli.app, subprocess, time
 def call():
     child = subprocess.Popen(['sleep', '300'])
     try:
         print(child.pid, flush=True); time.sleep(300)
     except KeyboardInterrupt:
         print('stopping', flush=True); {wait}
-flows.cli.call = call
+flows.cli.app.call = call
 print('up', flush=True)
 """
 
@@ -102,7 +102,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("flows.server.POLL_S", 0.01)
+    monkeypatch.setattr("tasks.services.server.POLL_S", 0.01)
     monkeypatch.setattr(
         EmbeddedServer, "_start", lambda self: subprocess.Popen(["sh", "-c", "echo 'OSError: no'"], stdout=self._log)
     )

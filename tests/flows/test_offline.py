@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from flows.offline import publish_finished
-from tasks.record import build_record
-from tasks.resolve import Request, resolve
+from flows.cli.offline import publish_finished
+from tasks.ingest.run_record import build_record
+from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import open_store
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.up import Place, settings_of
+from tasks.services.up import Place, settings_of
 
 
 @pytest.mark.parametrize(

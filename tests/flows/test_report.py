@@ -4,7 +4,7 @@ import inspect
 from typing import Any
 
 from flows.nightly import CellReport
-from flows.report import Report
+from tasks.services.report import Report
 
 
 def test_a_cell_passes_on_all_that_it_does_not_keep() -> None:

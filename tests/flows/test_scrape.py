@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli import call
+from flows.cli.app import call
 
 STEP = "completed step: {n}, seconds: {seconds}, TFLOP/s/device: 91.824, loss: 8.125\n"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.environment import SETTINGS
-from flows.server import ServerError, check, check_address
+from tasks.services.server import ServerError, check, check_address
+from tasks.services.settings import SETTINGS
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flows import compare, runs
-from flows.cli import call
-from flows.jobs import Jobs
-from flows.report import Report
+from flows.cli.app import call
+from tasks.services.report import Report
+from tasks.services.running_jobs import Jobs
 from tasks.store import Store
 
 
@@ -44,6 +44,6 @@ def test_the_word_reaches_the_flow(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     given: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compare, "compare", lambda **wanted: given.update(wanted))
-    monkeypatch.setattr("flows.commands.compare.run_flow", lambda run, **_: run() or 0)
+    monkeypatch.setattr("flows.cli.commands.compare.run_flow", lambda run, **_: run() or 0)
     assert call(["compare", "linen-vs-nnx", *words]) == 0
     assert given["take_over"] is bool(words)

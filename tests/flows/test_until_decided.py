@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from flows import compare as module
-from flows.report import Report
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import NextLook, Patience
+from tasks.services.report import Report
 from tasks.store import Store
 
 

@@ -11,13 +11,13 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
-from flows.cli import call
+from flows.cli.app import call
 from tasks.diff.comparison import diff
-from tasks.ingest import archive, read_pair
+from tasks.ingest.compare_logs import archive, read_pair
+from tasks.ingest.run_record import read_metrics
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import open_locked
 from tasks.publish.site import publish_comparison
-from tasks.record import read_metrics
 from tasks.store import RunDirectory, StoreError, open_store
 from tasks.verify.index import parse_array
 

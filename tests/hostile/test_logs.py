@@ -15,15 +15,15 @@ import zstandard
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from flows.cli import call
-from tasks.ingest import archive, compare_pair, read_pair
+from flows.cli.app import call
+from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.launch.watch import LogLine, watch
 from tasks.publish import render_terminal, summary_description, summary_markdown, table_rows
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
 from tasks.scrape.unpack import unzstd
 from tasks.store import open_store
-from tasks.watch import LogLine, watch
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from flows.cli import call
-from tasks.arms import ArmWishes
-from tasks.resolve import Request, resolve
+from flows.cli.app import call
+from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.plans import Request, resolve
 from tasks.store import StoreError, open_store
 
 WORDS = (

@@ -13,7 +13,7 @@ from tasks.diff.case import CaseRuns, compare_case, wishes_of
 from tasks.diff.decide_noisy import CHANCE, chance_of
 from tasks.diff.until import undecided_rows
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 
 type MakeRun = Callable[..., RunRecord]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tasks.diff import exit_status
 from tasks.diff.rows import show_difference
-from tasks.identify import SOURCE
 from tasks.records import ComparisonRecord, DeviceMemory, Environment, Memory, MetricDiff, Parameters, RunRecord, Source
+from tasks.resolve.identify import SOURCE
 
 type MakeRun = Callable[..., RunRecord]
 type Compare = Callable[..., ComparisonRecord]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import call
+from flows.cli.app import call
 from tasks.history import append_comparison
 from tasks.publish.history import write_history_page
 from tasks.records import ComparisonRecord

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from flows.cli import call
-from flows.trends import parse_since
+from flows.cli.app import call
+from flows.cli.show_history import parse_since
 from tasks.history import append_comparison
 from tasks.history.report import draw_trend
 from tasks.records import ComparisonRecord

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.launch import job, local
 from tasks.records import LocalHandle, RunPlan
+from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
 
 type MakePlan = Callable[..., RunPlan]

@@ -8,7 +8,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.launch.workload import create_argv
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 
 COMPARISON = """\
 # Do two builds of the trainer's image differ?

@@ -22,7 +22,7 @@ from tasks.launch.config import config_text
 from tasks.launch.job import LaunchError, launch_or_attach
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.records import LocalHandle, RunPlan
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory
 
 type MakePlan = Callable[..., RunPlan]

@@ -14,11 +14,11 @@ from configs.errors import ConfigError
 from configs.launch import Replay
 from tasks.launch import job, play
 from tasks.launch.replay import find_log, holds_checkpoints, read_log
+from tasks.launch.watch import watch
 from tasks.records import RunPlan
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
-from tasks.watch import watch
 
 STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, loss: 3.{}00"
 AT = "I0418 00:{:02}:{:02}.000000 135104514455360 "

@@ -22,7 +22,7 @@ from tasks.launch.workload import (
     xpk_environment,
 )
 from tasks.records import RunPlan
-from tasks.resolve import Request, resolve
+from tasks.resolve.plans import Request, resolve
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # what xpk 1.16 accepts
 SETTINGS = Xpk(cluster="c", project="p", zone="us-east5-b", tpu_type="v6e-32", image="gcr.io/p/t:1")

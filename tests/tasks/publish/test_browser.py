@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tasks.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.publish import write_page
 from tasks.publish.index import add_comparison, add_nights
 from tasks.publish.index_page import update_index
 from tasks.records import ComparisonRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")

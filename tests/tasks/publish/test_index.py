@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.ingest import archive, compare_pair, read_pair
-from tasks.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.publish.history import write_history_page
 from tasks.publish.index import (
     HISTORY,
@@ -24,6 +23,7 @@ from tasks.publish.index import (
 from tasks.publish.index_page import rebuild_index, update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.publish.nightly import comment_markdown, night_headline, night_markdown, night_message
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 
 EVIL = "<script>alert(1)</script>|`x`\n# not a heading [a](https://evil.example) @channel <!channel>"
 

@@ -12,7 +12,7 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
-from tasks.resolve import resolve_config
+from tasks.resolve.plans import resolve_config
 from tasks.scrape import scrape_run
 from tasks.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
 from tasks.trainers.maxtext_metrics import read_maxtext_metrics

@@ -13,20 +13,20 @@ import pytest
 from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.checkout import check_checkout
 from tasks.diff.arms import ArmRuns
 from tasks.diff.case import CaseRuns, arm_wishes, compare_case
 from tasks.diff.floors import floors_of
-from tasks.identify import SOURCE
+from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local import build_environment
-from tasks.record import build_record
+from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
-from tasks.resolve import Request, resolve
+from tasks.resolve.checkout import check_checkout
+from tasks.resolve.identify import SOURCE
+from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
 from tasks.trainers.place import place_maxtext
-from tasks.watch import watch
 
 type MakePython = Callable[..., Path]
 

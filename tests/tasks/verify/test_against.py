@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import call
+from flows.cli.app import call
 from tasks.records import ArrayDifference
 from tasks.verify import CheckpointError, compare_checkpoints
 from tasks.verify.index import ArraySpec

@@ -17,17 +17,17 @@ import httpx
 import pytest
 
 from configs.launch import Xpk
+from tasks.ingest.run_record import with_cause
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.places import find_checkpoint
-from tasks.record import with_cause
+from tasks.launch.watch import JobEvent, ProcessGone, watch
 from tasks.records import LogError, RunPlan, RunReading, XpkHandle
 from tasks.scrape import Ended, scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
-from tasks.watch import JobEvent, ProcessGone, watch
 
 type MakePlan = Callable[..., RunPlan]
 

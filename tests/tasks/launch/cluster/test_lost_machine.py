@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from flows.cleanup import stop_jobs
 from tasks.launch import job
+from tasks.launch.one_flow_per_run import turn_of
+from tasks.launch.owners import is_owned, own, unforgotten
 from tasks.launch.rejoin import rejoin_attempts
-from tasks.owners import is_owned, own, unforgotten
+from tasks.launch.watch import watch
 from tasks.records import RunPlan, XpkHandle
 from tasks.scrape import Ended
+from tasks.services.cleanup import stop_jobs
 from tasks.store import Store, open_store
-from tasks.turns import turn_of
-from tasks.watch import watch
 
 type MakePlan = Callable[..., RunPlan]
 
@@ -52,10 +52,10 @@ time.sleep(600 if attempt == 1 else 0)
 FLOW = """
 import os, sys
 from tasks.launch import job, look
-from tasks.owners import own
+from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store
-from tasks.turns import turn_of
+from tasks.launch.one_flow_per_run import turn_of
 look.LOOK_EVERY_S = 0.3
 plan = RunPlan.model_validate_json(sys.stdin.read())
 store = open_store(sys.argv[1])

@@ -14,21 +14,21 @@ import pytest
 from configs.comparison import load_comparison, load_target
 from configs.launch import Xpk
 from configs.schema import TrainConfig
-from tasks.identify import Checkout
+from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.launch.config import config_text
 from tasks.launch.places import as_pods_see
+from tasks.launch.watch import watch
 from tasks.launch.workload import shell_line
-from tasks.record import build_record
 from tasks.records import RunPlan
-from tasks.resolve import resolve_config
+from tasks.resolve.identify import Checkout
+from tasks.resolve.plans import resolve_config
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
 from tasks.trainers.maxtext import find_maxtext
-from tasks.watch import watch
 
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tasks.launch import job
+from tasks.launch.watch import watch
 from tasks.records import RunPlan, XpkHandle
 from tasks.scrape import Ended
 from tasks.store import RunDirectory
-from tasks.watch import watch
 
 XPK = os.environ.get("MAXVIEW_XPK") or shutil.which("xpk")  # before the stand-ins are put on the path
 KUBECTL = shutil.which("kubectl")

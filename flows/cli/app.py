@@ -1,0 +1,59 @@
+"""The command line `maxview`: the commands put together, and every outcome turned into an exit status."""
+
+import sys
+from collections.abc import Sequence
+
+import cyclopts
+from rich.console import Console
+
+from flows.cli.commands.compare import compare
+from flows.cli.commands.configs import cases, resolve_command
+from flows.cli.commands.flow_runs import FlowError
+from flows.cli.commands.history import history
+from flows.cli.commands.ingest import ingest
+from flows.cli.commands.nightly import nightly
+from flows.cli.commands.scrape import scrape
+from flows.cli.commands.services import doctor, down, up
+from flows.cli.commands.verify import verify
+from flows.cli.commands.words import check_words
+from flows.cli.start import INTERRUPTED
+
+app = cyclopts.App(
+    name="maxview",
+    help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
+    "Exit status: 0 nothing regressed; 1 something regressed or changed, or an arm failed; 2 the input is wrong; "
+    "3 unknown or not comparable; 130 interrupted.",
+    version_flags=["--version"],
+    help_format="plaintext",  # what draws Markdown takes longer to load than all else
+    suppress_keyboard_interrupt=False,  # `call` has a word to say about it
+)
+for command in (compare, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
+    app.command(command)
+app.command(resolve_command, name="resolve")
+
+
+def call(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; errors of input are one message on standard error."""
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    try:
+        check_words(sys.argv[1:] if argv is None else argv)
+        result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
+    except cyclopts.CycloptsError:
+        return 2  # cyclopts has printed what is wrong
+    except (ValueError, FlowError) as error:
+        from tasks.publish.text import visible_lines
+
+        errors.print(f"maxview: {visible_lines(str(error))}")
+        return 2
+    except OSError as error:
+        from tasks.store.disk import explain_full
+
+        full = explain_full(error.filename or ".", error)
+        if full is None:
+            raise
+        errors.print(f"maxview: {full}")
+        return 2
+    except KeyboardInterrupt:
+        errors.print("maxview: interrupted; the same command goes on from here")
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,120 @@
+"""`maxview compare`: words to the flow `compare`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands.flow_runs import run_flow
+from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, absolute_place, check_out
+
+
+def compare(
+    name: str,
+    /,
+    *,
+    case: Case = None,
+    target: str | None = None,
+    model: str | None = None,
+    repeats: int | None = None,
+    set_: Set = None,
+    branch: str | None = None,
+    baseline: str | None = None,
+    repository: str | None = None,
+    with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
+    aa: Annotated[bool, Parameter(negative="")] = False,
+    until_decided: Annotated[bool, Parameter(negative="")] = False,
+    budget: str | None = None,
+    max_repeats: int | None = None,
+    out: Out = DEFAULT_OUT,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    take_over: Annotated[bool, Parameter(negative="")] = False,
+    comment: str | None = None,
+    json_: Json = False,
+) -> int:
+    """Train both arms of a comparison and say what differs.
+
+    Parameters
+    ----------
+    name
+        A comparison: a file in configs/comparisons, for example linen-vs-nnx.
+    target
+        Where to run (cpu, cpu-8, …); the comparison's own by default.
+    model
+        The model file; the target's own by default.
+    repeats
+        Runs per arm, interleaved.
+    branch
+        For main-vs-branch: the branch, tag or commit to judge; HEAD by default.
+    baseline
+        What to judge it against; main by default.
+    repository
+        A clone's folder or an address that has both; maxview's own checkout by default.
+    with_
+        ARM:PACKAGE, again for more: what one arm runs apart from the other, for example branch:jax==0.11.0;
+        branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.
+    aa
+        Both arms are meant to be the same commit: a control that measures the noise.
+    until_decided
+        Go on with more repeats, interleaved, until every judged row is decided or the budget ends.
+    budget
+        The time for that: 90s, 10m, 2h.
+    max_repeats
+        The runs per arm for that; 30 by default.
+    fresh
+        Train again even if equal runs have finished before.
+    take_over
+        Go on with runs in a bucket that another machine has claimed of whose flow this Prefect server knows nothing:
+        that machine is gone for good.
+    comment
+        A pull request on GitHub, owner/name#12: its one comment of this comparison is written or brought up to date,
+        with the token in MAXVIEW_GITHUB_TOKEN.
+    """
+    from configs.durations import read_budget
+    from tasks.resolve.arm_trainers import ArmWishes
+    from tasks.resolve.plans import Request, resolve
+
+    # the input is checked here too: a mistake should not cost the start of a server
+    request = Request(
+        comparison=name,
+        cases=tuple(case or ()),
+        target=target,
+        model=model,
+        repeats=repeats,
+        overrides=tuple(set_ or ()),
+        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
+    )
+    budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
+    resolve(request, Path(out))
+    if comment is not None:
+        from tasks.publish.pull_request import parse_pull_request
+
+        parse_pull_request(comment)
+    check_out(out)
+
+    def run() -> Any:
+        from flows.compare import compare as flow
+
+        return flow(
+            comparison=name,
+            cases=list(case or []),
+            target=target,
+            model=model,
+            repeats=repeats,
+            overrides=list(set_ or []),
+            branch=branch,
+            baseline=baseline,
+            repository=repository,
+            software=list(with_ or []),
+            aa=aa,
+            until_decided=until_decided,
+            budget_s=budget_s,
+            max_repeats=max_repeats,
+            out=absolute_place(out),
+            fresh=fresh,
+            take_over=take_over,
+            comment=comment,
+            return_state=True,
+        )
+
+    return run_flow(run, out=out, as_json=json_)

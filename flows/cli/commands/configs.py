@@ -1,0 +1,43 @@
+"""`maxview resolve` and `maxview cases`: what is in configs, and what one run makes of it."""
+
+from flows.cli.commands.options import Json, Set
+
+
+def resolve_command(
+    case: str,
+    /,
+    *,
+    comparison: str = "linen-vs-nnx",
+    arm: str | None = None,
+    target: str | None = None,
+    model: str | None = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> int:
+    """Show the resolved config of a case with the origin of every value, and the trainer's environment.
+
+    Parameters
+    ----------
+    case
+        A case, for example 03_dropout.
+    arm
+        One arm of the comparison; its first by default.
+    """
+    from configs.comparison import load_comparison, load_target
+    from flows.cli.show import show_config
+    from tasks.resolve.plans import find_arm, resolve_config
+
+    spec = load_comparison(comparison)
+    name = find_arm(spec, arm) if arm else spec.arms[0].name
+    place = load_target(target or spec.target)
+    resolved = resolve_config(spec, place, case=case, arm=name, overrides=set_ or (), model=model)
+    show_config(resolved, place, as_json=json_)
+    return 0
+
+
+def cases(*, json_: Json = False) -> int:
+    """Show the cases, targets, models and comparisons there are."""
+    from flows.cli.show import show_matrix
+
+    show_matrix(as_json=json_)
+    return 0

@@ -1,0 +1,76 @@
+"""A flow, run in this process with a live view, to what it compared and an exit status."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+
+class FlowError(RuntimeError):
+    """The flow itself failed, not one of the arms; the message says where."""
+
+
+def run_flow(run: Callable[[], Any], *, out: str, as_json: bool) -> int:
+    """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
+    from tasks.diff import exit_status
+    from tasks.publish.terminal import render_terminal
+
+    state, report = finish_flow(run, out)
+    records = [record for record, _ in report.comparisons]
+    if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
+        raise FlowError(state.message or "the flow did not finish")
+    if as_json:
+        print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
+    else:
+        console = Console()
+        for record, page in report.comparisons:
+            remote = "://" in page.address
+            shown = page.address if remote else os.path.relpath(page.path)
+            console.print(render_terminal(record, page=shown, link=page.link if remote else None))
+        if len(records) > 1:
+            print(f"index: {index_of(out)}")
+    return exit_status(records)
+
+
+def load_flows() -> None:
+    """Import what every command that runs a flow needs."""
+    import flows.compare
+    import flows.ingest  # noqa: F401
+
+
+def index_of(out: str) -> str:
+    """What people call the page from which everything in an output folder is reached."""
+    return f"{out.rstrip('/')}/index.html"
+
+
+def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
+    """Run a flow in this process with a live view; its final state, and the report with what it compared.
+
+    Where its server is gone for good the process ends with what is on disk published, and exit status 2.
+    """
+    from tasks.services import settings as environment
+
+    environment.prepare()
+    from flows.cli.live_view import TerminalReport
+    from flows.cli.start import end_at_once
+    from tasks.services.report import reporting_to
+    from tasks.services.server import prefect_api
+
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+    def lost(why: str) -> None:
+        from flows.cli.offline import publish_finished
+        from tasks.store import open_store
+
+        try:
+            errors.print(f"maxview: {why}")
+            done = {(record.comparison, record.case) for record, _ in report.comparisons}
+            for page in publish_finished(report.plans, open_store(out), done):
+                errors.print(f"page: {page}")
+        finally:
+            end_at_once(code=2)
+
+    with TerminalReport(Console(stderr=True)) as report, prefect_api(lost, load_flows), reporting_to(report):
+        return run(), report

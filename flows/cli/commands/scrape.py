@@ -1,0 +1,42 @@
+"""`maxview scrape`: logs to tables."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+
+def scrape(
+    logs: Annotated[
+        list[str],
+        Parameter(help="Files, folders, gs:// addresses, or - for standard input.", allow_leading_hyphen=True),
+    ],
+    /,
+    *,
+    format_: Annotated[Literal["table", "json", "parquet"], Parameter(name="--format")] = "table",
+    output: Annotated[
+        Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
+    ] = None,
+    schedule: Annotated[
+        Path | None, Parameter(help="SVG file for the pipeline schedule that a Megatron log shows.")
+    ] = None,
+) -> int:
+    """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
+
+    A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
+    Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
+    """
+    from flows.cli.reading_notes import show_progress, warn_of_unread
+    from flows.cli.show import show_reading, write_schedule
+    from tasks.scrape import read_sources
+
+    told = partial(show_progress, Console(stderr=True))
+    reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=told)
+    if schedule is not None:
+        write_schedule(reading, schedule)
+    show_reading(reading, format_, output)
+    warn_of_unread(reading)
+    return 0

@@ -1,0 +1,63 @@
+"""`maxview up`, `down` and `doctor`: what runs on this machine, and what is missing on it."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from flows.cli.commands.options import DEFAULT_OUT, Out, absolute_place, check_out
+
+State = Annotated[Path | None, Parameter(help="Folder of the server's database and logs.")]
+
+
+def up(
+    *,
+    out: Out = DEFAULT_OUT,
+    state: State = None,
+    host: str = "127.0.0.1",
+    port: int = 4200,
+    pool: str = "maxview",
+    runs: Annotated[int, Parameter(help="Flow runs that the worker has at once.")] = 4,
+) -> int:
+    """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
+
+    PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is told what changed overnight.
+
+    Parameters
+    ----------
+    host
+        Where the server listens; other places than this machine need a password.
+    pool
+        The work pool; a pool that exists is used as it is.
+    """
+    from tasks.services import up as services
+
+    where = state or services.default_state(os.environ)
+    place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port, pool=pool, runs=runs)
+    check_out(out)
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    services.start(place, errors.print)
+    print(f"Prefect: {place.url}")
+    print("next: prefect deployment run compare/main-vs-branch --watch -p branch=feat/x")
+    print(f"      with PREFECT_API_URL={place.url}/api; maxview down ends it")
+    return 0
+
+
+def down(*, state: State = None) -> int:
+    """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays."""
+    from tasks.services import up as services
+
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    if not services.stop(state or services.default_state(os.environ), errors.print):
+        errors.print("nothing is up")
+    return 0
+
+
+def doctor(*, out: Out = DEFAULT_OUT) -> int:
+    """Show what works and what is missing on this machine."""
+    from flows.cli.doctor import examine
+
+    return examine(out)

@@ -1,0 +1,71 @@
+"""`maxview verify`: checkpoints to proofs."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from flows.cli.commands.options import Json
+
+if TYPE_CHECKING:
+    from tasks.records import CheckpointProof
+
+
+def verify(
+    checkpoints: list[str],
+    /,
+    *,
+    deep: Annotated[bool, Parameter(help="Decode every chunk and look for NaN and infinities.", negative="")] = False,
+    record: Annotated[bool, Parameter(help="Write a crc32c manifest of each sound checkpoint.", negative="")] = False,
+    check: Annotated[bool, Parameter(help="Compare with the manifest that was recorded.", negative="")] = False,
+    against: Annotated[
+        str | None, Parameter(help="Another checkpoint or run: compare trees, dtypes, layouts and all values.")
+    ] = None,
+    json_: Json = False,
+) -> int:
+    """Prove that checkpoints are really there: a step's folder, a checkpoints folder, or a run's folder.
+
+    With --against, compare the last step that both runs have, or the steps that are named; Linen's tree and NNX's,
+    scanned layers and unrolled ones are mapped by path. Exit status 0: equal bit for bit; 1: different.
+    """
+    if against is not None:
+        if len(checkpoints) != 1 or record or check or deep:
+            raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
+        return _compare(checkpoints[0], against, as_json=json_)
+    from flows.cli.live_view import byte_progress
+    from flows.cli.show import show_proofs
+    from tasks.verify import verify_checkpoints
+
+    if record and check:
+        raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
+    mode: Literal["record", "check", "none"] = "record" if record else "check" if check else "none"
+    proofs: list[CheckpointProof] = []
+    wrong: list[str] = []
+    with byte_progress(Console(stderr=True)) as progress:
+        for path in checkpoints:
+            try:
+                proofs += verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress)
+            except ValueError as error:  # the others are checked all the same
+                wrong.append(str(error))
+    if proofs or not wrong:
+        show_proofs(proofs, as_json=json_)
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return 2 if any(map(_is_wrong_input, proofs)) else 0 if all(proof.ok for proof in proofs) else 1
+
+
+def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
+    from flows.cli.live_view import byte_progress
+    from flows.cli.show_difference import show_difference
+    from tasks.verify import compare_checkpoints
+
+    with byte_progress(Console(stderr=True)) as progress:
+        found = compare_checkpoints(checkpoint, other, on_progress=progress)
+    show_difference(found, as_json=as_json)
+    return 0 if found.equal else 1
+
+
+def _is_wrong_input(proof: "CheckpointProof") -> bool:
+    """Whether what was named is no committed checkpoint, or has no manifest to check against; damage is neither."""
+    checks = {problem.check for problem in proof.problems}
+    return "commit" in checks or ("manifest" in checks and proof.manifest is None)

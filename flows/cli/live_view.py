@@ -1,0 +1,165 @@
+"""Shows a running comparison on a terminal: one line per run with its steps, loss, rate and checkpoints."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from tasks.launch.backend import Restarted
+from tasks.launch.watch import ProcessGone
+from tasks.publish.site import PublishedPage
+from tasks.publish.text import visible
+from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
+from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
+from tasks.services.report import Report
+
+
+@contextmanager
+def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for work that reads bytes: call it with what is done, bytes done and bytes in all, from any thread."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=30),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        row = progress.add_task("verifying", total=None)
+        yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
+
+
+class TerminalReport(Report):
+    """A live view; where there is no terminal, a line when something starts, ends or dies."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self.comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
+        self.plans: list[RunPlan] = []
+        self._rows: dict[str, TaskID] = {}
+        self._checkpoints: dict[str, dict[int, str]] = {}
+        self._started: dict[str, float] = {}
+        self._progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=14),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._waiting: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._waiting = self._progress.add_task("starting Prefect", total=None, note="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for row in (self._waiting, *self._rows.values()):
+            if row is not None:
+                self._progress.stop_task(row)
+        self._progress.stop()
+
+    def planned(self, plans: Sequence[RunPlan]) -> None:
+        if self._waiting is not None:
+            self._progress.remove_task(self._waiting)
+            self._waiting = None
+        self.plans += plans
+        self._add_rows(plans, several=len({plan.repeat for plan in plans}) > 1)
+
+    def _add_rows(self, plans: Sequence[RunPlan], *, several: bool) -> None:
+        for plan in plans:
+            name = f"{plan.case} {plan.arm}" + (f" #{plan.repeat + 1}" if several else "")
+            steps = int(plan.config["steps"])
+            self._rows[plan.run_name] = self._progress.add_task(escape(name), total=steps, start=False, note="waiting")
+            self._checkpoints[plan.run_name] = {}
+
+    def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
+        marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
+        self._progress.update(self._rows[plan.run_name], note=escape(visible(text + marks)), **changes)
+
+    def _say(self, text: str) -> None:
+        if not self.console.is_terminal:
+            self.console.print(escape(visible(text)), soft_wrap=True)
+
+    def reused(self, plan: RunPlan) -> None:
+        self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))
+        self._say(f"{plan.run_name}: finished before (--fresh trains again)")
+
+    def waits(self, plan: RunPlan, why: str) -> None:
+        self._note(plan, "another flow works on it")
+        self._say(why)
+
+    def launched(self, plan: RunPlan, handle: RunHandle) -> None:
+        self._started[plan.run_name] = time.monotonic()
+        self._progress.start_task(self._rows[plan.run_name])
+        self._note(plan, "starting")
+        self._say(f"{plan.run_name}: running, log {handle.log}")
+
+    def saw(self, plan: RunPlan, event: Any) -> None:
+        marks = self._checkpoints[plan.run_name]
+        match event:
+            case StepCompleted():
+                loss = "" if event.loss is None else f"loss {event.loss:.3f} "
+                rate = "" if event.seconds is None else f"{event.seconds:.3f} s/step"
+                self._note(plan, f"{loss}{rate}", completed=event.step + 1)
+            case CheckpointStarted():
+                marks[event.step] = "…"
+                self._note(plan, "saving")
+            case CheckpointCommitted():
+                marks[event.step] = " committed"
+                self._note(plan, "verifying")
+            case Died():
+                self._note(plan, f"died: {event.error.type}")
+                self._say(f"{plan.run_name}: died: {event.error.type}: {event.error.message}")
+            case Restarted():
+                self._note(plan, f"started again: {event.cause.type}")
+                self._say(f"{plan.run_name}: attempt {event.attempt}: {event.cause.type}: {event.cause.message}")
+            case ProcessGone():
+                self._note(plan, "gone: its processes were killed")
+                self._say(f"{plan.run_name}: its processes were killed")
+            case Ended() if event.exit_code:
+                self._note(plan, f"ended with exit code {event.exit_code}")
+                self._progress.stop_task(self._rows[plan.run_name])
+            case _:
+                pass
+
+    def stopping(self, plan: RunPlan) -> None:
+        self._note(plan, "stopping (it saves a checkpoint first)")
+        self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
+
+    def verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
+        for proof in proofs:
+            if proof.step is not None:
+                self._checkpoints[plan.run_name][proof.step] = "✓" if proof.ok else "✗"
+        took = time.monotonic() - self._started.get(plan.run_name, time.monotonic())
+        self._note(plan, "done")
+        self._progress.stop_task(self._rows[plan.run_name])
+        good = sum(proof.ok for proof in proofs)
+        self._say(f"{plan.run_name}: over after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
+
+    def extended(self, plans: Sequence[RunPlan], why: str) -> None:
+        self._add_rows(plans, several=True)
+        if why:
+            self.console.print(escape(why), soft_wrap=True)
+
+    def troubled(self, text: str) -> None:
+        self.console.print(escape(visible(text)), style="red", soft_wrap=True)
+
+    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
+        self.comparisons.append((record, page))

@@ -1,0 +1,153 @@
+"""Turns the logs of two arms into run records in the store, and these into their comparison."""
+
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+
+from configs.comparison import list_names, load_effects, load_target, load_tolerances
+from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules, make_rules
+from tasks.diff.case import CaseRuns
+from tasks.diff.comparison import diff
+from tasks.diff.noise import LEAST_PAIRS, Past
+from tasks.diff.settings import IMPLEMENTATION_KEYS
+from tasks.diff.time_rows import Circumstances
+from tasks.ingest.given_logs import LoggedArms, LoggedRun
+from tasks.ingest.given_logs import read_pair as read_pair
+from tasks.ingest.run_record import with_cause
+from tasks.records import ComparisonRecord, RunRecord
+from tasks.scrape import copy_log
+from tasks.store import Store, check_name, safe_name
+
+INGEST = "ingest"  # what every comparison of logs is called
+MOST_NAMED = 4  # logs that are lacking; more of them are `LOG...`
+UNTITLED = "logs"  # the case of logs that do not tell it
+UNNAMED = "as logged"  # the target of logs of which nobody has said where they ran: a space is in no name
+
+
+class Given(Frozen):
+    """The words with which the logs were given, by side: what to type again with more of them."""
+
+    baseline: tuple[str, ...] = ("LOG",)
+    candidate: tuple[str, ...] = ("LOG",)
+
+    def words(self, more: Sequence[str] = ()) -> list[str]:
+        """The words that name these logs, and more of each side."""
+        if len(self.baseline) == len(self.candidate) == 1 and self.baseline != self.candidate and not more:
+            return [*self.baseline, *self.candidate]
+        if self.baseline == self.candidate and not more and self.baseline != ("LOG",):
+            return [*self.baseline]  # a page
+        return ["--baseline", *self.baseline, *more, "--candidate", *self.candidate, *more]
+
+
+def archive(arms: LoggedArms, store: Store) -> list[RunRecord]:
+    """Copy each log into a run folder of the store and write its record there: the archive outlives the log."""
+    sides = zip(arms.names, (arms.baseline, arms.candidate), strict=True)
+    return [_archive(run, name, store) for name, runs in sides for run in runs]
+
+
+def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
+    reading = run.reading
+    directory = store.run(safe_name(f"{reading.name}-{run.digest}-{reading.span[0]}")).create()
+    if not directory.log.exists():
+        partial = directory.log.with_suffix(".partial")
+        if reading.coverage.unwrapped:
+            copy_log(run.file, partial, source=run.pod)  # lines and offsets of the reading are those of the text inside
+        else:
+            shutil.copyfile(run.file, partial)
+        partial.replace(directory.log)
+    record = RunRecord(
+        plan=None,
+        arm=arm,
+        label=f"{arm} · {reading.commit}" if reading.commit else arm,
+        commit=reading.commit,
+        log=directory.log_address,
+        reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
+    )
+    directory.write_record(record)
+    return record
+
+
+def case_runs(records: Sequence[RunRecord], *, case: str, target: str | None) -> CaseRuns:
+    """The runs as those of a case, for what the history of the target knows of them."""
+    return CaseRuns(comparison=INGEST, case=case, target=target or UNNAMED, runs=tuple(records))
+
+
+def check_words(target: str | None, tolerances: str) -> None:
+    """Raises ValueError for a target that is no plain name, and for an unknown set of tolerances.
+
+    Where logs come from needs no file in configs/targets.
+    """
+    if target is not None:
+        check_name(target, "target")
+    load_tolerances(tolerances)
+
+
+def compare_pair(
+    records: Sequence[RunRecord],
+    *,
+    case: str,
+    aa: bool,
+    target: str | None = None,
+    past: Mapping[str, Past] | None = None,
+    tolerances: str = "default",
+    given: Given | None = None,
+) -> ComparisonRecord:
+    """The comparison of the ingested runs of two arms, baseline first.
+
+    `target`: where they ran; `past`: what equal runs there differed by, as `tasks/history/prior.py` reads it;
+    `given`: how their logs were named.
+    """
+    baseline = [run for run in records if run.arm == records[0].arm]
+    candidate = [run for run in records if run.arm != records[0].arm]
+    given = given or Given(baseline=tuple(r.log for r in baseline), candidate=tuple(r.log for r in candidate))
+    place = options_of(case, target, tolerances, aa=aa)
+    record = diff(
+        baseline,
+        candidate,
+        comparison=INGEST,
+        case=case,
+        target=target or UNNAMED,
+        rules=ingest_rules(f"Do {baseline[0].label} and {candidate[0].label} differ?", target, tolerances),
+        aa=aa,
+        given=circumstances_of(target, past or {}, shlex.join(["maxview", "ingest", *given.words(["LOG..."]), *place])),
+    )
+    return record.model_copy(update={"next_command": suggest_next(record, given, place)})
+
+
+def ingest_rules(question: str, target: str | None, tolerances: str = "default") -> VerdictRules:
+    """What logs are judged by: a set of tolerances, and what the place costs if it is one of ours."""
+    known = load_target(target) if target in list_names("targets") else None
+    declared = tuple(sorted(IMPLEMENTATION_KEYS))
+    return make_rules(question, load_tolerances(tolerances), load_effects(), known, declared=declared)
+
+
+def circumstances_of(target: str | None, past: Mapping[str, Past], command: str) -> Circumstances:
+    """What the noise of logs is judged with; `command`: what to type with more of them."""
+    instead = f"give the logs of further runs: {command}"
+    if target is None:
+        instead += " (with --target NAME, of where they ran, its history counts too)"
+    elif not past:
+        instead += f" (or let the history of {target} know {LEAST_PAIRS} pairs of equal runs: --aa --target {target})"
+    return Circumstances(past=past, instead=instead)
+
+
+def options_of(case: str, target: str | None, tolerances: str = "default", *, aa: bool = False) -> list[str]:
+    """The options that an ingest was asked for with."""
+    words = [] if case == UNTITLED else ["--case", case]
+    words += [] if target in (None, UNNAMED) else ["--target", str(target)]
+    words += [] if tolerances == "default" else ["--tolerances", tolerances]
+    return words + (["--aa"] if aa else [])
+
+
+def suggest_next(record: ComparisonRecord, given: Given, options: Sequence[str]) -> str:
+    """The command that is most useful after this verdict: with the logs that are lacking, else a log read closely."""
+    blocked = any(finding.effect == "blocks" for finding in record.findings)
+    wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
+    runs = len(record.baseline.logs)
+    if wanted > runs and not blocked:
+        more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)] if wanted - runs <= MOST_NAMED else ["LOG..."]
+        return shlex.join(["maxview", "ingest", *given.words(more), *options])
+    dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
+    shown = (dead or [record.candidate])[0]
+    return shlex.join(["maxview", "scrape", shown.logs[0]])

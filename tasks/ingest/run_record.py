@@ -1,0 +1,139 @@
+"""Puts what a finished run left in its folder together into its record."""
+
+import json
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
+from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
+from tasks.store import RunDirectory
+from tasks.trainers.maxtext_events import FOLDER, read_maxtext_events
+from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
+
+REFUSED = 2
+SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
+
+
+def build_record(
+    plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
+) -> RunRecord:
+    """The record of a run that this store holds."""
+    program = directory.read_program() or {}
+    commit = (
+        program.get("trainer", {}).get("commit") or plan.commit or reading.commit
+    )  # what the run itself says goes first
+    named = {"name": plan.run_name} | ({"branch": plan.ref} if plan.ref else {})
+    return RunRecord(
+        plan=plan,
+        arm=plan.arm,
+        label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
+        commit=commit,
+        log=directory.log_address,
+        reading=with_cause(reading.model_copy(update=named), directory.log),
+        proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
+        metrics=read_run_metrics(directory, reading),
+        program=program,
+    )
+
+
+def name_version(plan: RunPlan, commit: str | None) -> str:
+    """What of a trainer ran, for people: its commit, or the version of one that has none."""
+    short = commit[:9] if commit else None
+    if plan.trainer != "maxtext":
+        return short or "no commit"
+    return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
+
+
+def with_cause(reading: RunReading, log: Path) -> RunReading:
+    """A reading whose end has a cause: without an exception its exit code is one, and the lack of an exit code too."""
+    if reading.exit_code == 0:
+        return reading
+    ended = find_platform_cause(log, reading.span)
+    if ended is not None:  # whatever the trainer said when its machine went, that is why
+        return reading.model_copy(update={"error": ended, "fate": ended.kind})
+    if reading.error is not None:
+        return reading
+    code = reading.exit_code
+    # 2 is what programs end with that refuse their input, our trainer and every argparse among them
+    refused = code == REFUSED and reading.steps.is_empty()
+    said = find_refusal(log, reading.span) if refused else None
+    if said is not None:
+        return reading.model_copy(update={"error": said, "fate": said.kind})
+    death: DeathKind
+    if code is None:
+        kind, death, message = (
+            "Killed",
+            "killed",
+            "the log ends without an exit code: the process and its supervisor were killed",
+        )
+    elif code > SIGNAL_BASE:
+        kind, death, message = "Killed", "killed", f"ended by {name_signal(code - SIGNAL_BASE)}"
+    elif code == TIMED_OUT:
+        kind, death, message = "TimeLimit", "timeout", "the time limit was reached"
+    elif code == CANNOT_START:
+        kind, death, message = "CannotStart", "configuration", "the command could not be started"
+    else:
+        death = "configuration" if refused else "other"
+        kind, message = "ExitCode", f"ended with exit code {code} and no exception in its log"
+    place = find_end(log, reading.span)
+    error = LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
+    return reading.model_copy(update={"error": error, "fate": death})
+
+
+def name_signal(number: int) -> str:
+    """`signal 9 (SIGKILL)`, and who usually sends it where people ask."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"signal {number} ({name})" + (": kill -9, or out of memory" if number == signal.SIGKILL else "")
+
+
+def read_run_metrics(directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
+    """What the run's trainer wrote down in full precision, whichever way it had; None if it did not.
+
+    TensorBoard's files only if they hold every step of the log: what a killed trainer had not sent yet they lack, and
+    a step that they lack is none that was not trained.
+    """
+    metrics = read_metrics(directory.metrics)
+    if metrics is not None:
+        return metrics
+    events = read_maxtext_events(directory.path / FOLDER)
+    if events is None or not set(reading.steps["step"]) <= set(events["step"]):
+        return None
+    return events
+
+
+def read_metrics(path: Path) -> pl.DataFrame | None:
+    """The trainer's JSON lines as a frame; None if there are none. A last line cut off by a crash is left out.
+
+    Those of MaxText are told by what is in them: a log that is played has left them whatever its plan says.
+    Raises ValueError naming a line that is no JSON object.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    if wrote_metrics(text):
+        return read_maxtext_metrics(path)
+    *lines, _torn = text.split("\n")  # what follows the last line break was not written to its end
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append({key: number_from_json(value) for key, value in json.loads(line).items()})
+        except (ValueError, RecursionError, AttributeError) as error:
+            raise ValueError(f"{path}:{number}: not a JSON object: {line[:40]!r}") from error
+    return pl.DataFrame(rows, infer_schema_length=None) if rows else None
+
+
+def unverified_steps(directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> list[Path]:
+    """Checkpoint folders that no commit message led to: left unfinished, or committed after the log was cut."""
+    if not directory.checkpoints.is_dir():
+        return []
+    seen = {Path(proof.path).resolve() for proof in proofs}
+    folders = [path for path in sorted(directory.checkpoints.iterdir()) if path.is_dir() and path.name[:1].isdigit()]
+    return [path for path in folders if path.resolve() not in seen]

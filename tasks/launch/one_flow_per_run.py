@@ -1,0 +1,64 @@
+"""Lets one flow at a time work on a run: others wait, here or on another machine, and find what it has made."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from tasks.records import RunPlan, RunRecord
+from tasks.store import RunDirectory
+from tasks.store.claims import TakenError
+from tasks.store.locks import hold
+
+LOCK = ".flow"
+LOOK_EVERY_S = 1.0
+ASK_EVERY_S = 10.0  # of a bucket and a server, which are asked for more than a look at a file
+
+# whether a flow run that a claim names still goes, as far as the Prefect server of this flow knows
+type Life = Literal["running", "over", "unknown"]
+
+
+@contextmanager
+def turn_of(
+    plan: RunPlan,
+    directory: RunDirectory,
+    flow_runs: tuple[str, ...],
+    *,
+    life_of: Callable[[str], Life],
+    wait: Callable[[str], None],
+    take_over: bool = False,
+) -> Iterator[RunRecord | None]:
+    """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
+
+    `wait` is told again and again what is waited for, and may raise. In a bucket, the run of a machine whose flow run
+    is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
+    which was put back into the queue.
+    Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more
+    says `take_over`: that machine is gone.
+    """
+
+    def is_over(others: tuple[str, ...]) -> bool:
+        if not set(others).isdisjoint(flow_runs):
+            return True
+        lives = {life_of(flow_run) for flow_run in others}
+        return "over" in lives or (take_over and lives <= {"unknown"})
+
+    def pause(why: str, seconds: float) -> None:
+        wait(f"{plan.run_name}: {why}; waiting for it")
+        time.sleep(seconds)
+
+    with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
+        while (finished := _finished(directory)) is None:
+            try:
+                directory.claim(flow_runs, is_over=is_over, checkpoints=plan.backend != "xpk")
+                break
+            except TakenError as taken:
+                if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):
+                    raise
+                pause(f"{taken.claim.host} works on it", ASK_EVERY_S)
+        yield finished
+
+
+def _finished(directory: RunDirectory) -> RunRecord | None:
+    record = directory.read_record()
+    return record if record is not None and record.is_finished else None

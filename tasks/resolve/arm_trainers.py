@@ -1,0 +1,174 @@
+"""Turns the arms of a comparison into trainers: refs into checkouts, packages into environments, one per arm."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from configs.comparison import Arm, Comparison, Trainer
+from configs.errors import ConfigError, Problems, suggest
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
+from tasks.resolve.identify import Checkout, read_checkout
+from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
+from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
+from tasks.trainers.place import place_maxtext
+
+HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
+# without its __init__.py the folder is no package of its own, and Python would take the one that is installed
+TRAINER = ("model/__init__.py", "model/train.py", "configs/base.yml")
+
+
+class ArmWishes(Frozen):
+    """What a request wants of the arms that the comparison's file does not say."""
+
+    baseline: str | None = None  # a ref
+    branch: str | None = None
+    repository: str | None = None
+    software: tuple[str, ...] = ()  # "ARM:jax==0.11.0", "ARM:project" or "ARM:/path/to/python"
+    aa: bool = False  # both arms are meant to be the same commit
+
+
+def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[str, Checkout]:
+    """The trainer of every arm, by the arm's name; checkouts and environments are made in the folder `cache`.
+
+    Raises ConfigError with every problem, CheckoutError and SoftwareError.
+    """
+    problems = Problems()
+    arms = problems.attempt(partial(apply_wishes, comparison, wishes)) or apply_wishes(
+        comparison, wishes.model_copy(update={"software": ()})
+    )
+    if not comparison.has_refs:
+        problems.lines += [
+            f"{option} is for comparisons whose arms are refs, such as main-vs-branch; {comparison.name} has none"
+            for option, given in (
+                ("--baseline", wishes.baseline), ("--branch", wishes.branch),
+                ("--repository", wishes.repository), ("--aa", wishes.aa),
+            )
+            if given
+        ]  # fmt: skip
+        problems.raise_any()
+    refs: dict[str, ResolvedRef] = {}
+    repositories: dict[str, str | None] = {}
+    for arm in arms:
+        repositories[arm.name] = wishes.repository or arm.repository or comparison.repository
+        if arm.ref is not None:
+            look_up = partial(_look_up, repositories[arm.name] or str(HERE), arm.ref)
+            found = problems.attempt(look_up)
+            if found is not None:
+                repository, refs[arm.name] = found
+                repositories[arm.name] = repository if repositories[arm.name] else None
+    problems.lines = list(dict.fromkeys(problems.lines))
+    if comparison.has_refs and len(refs) == len(arms):
+        problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=wishes.aa)
+    problems.raise_any()
+    if refs:
+        prune_checkouts(cache)
+    make = partial(_make_trainer, cache=cache)
+    trainers = {
+        arm.name: problems.attempt(
+            partial(make, arm, comparison.trainer_of(arm), repositories[arm.name], refs.get(arm.name))
+        )
+        for arm in arms
+    }
+    problems.raise_any()
+    return {name: trainer for name, trainer in trainers.items() if trainer is not None}
+
+
+def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
+    """The arms with the refs and the software of the request. Raises ConfigError."""
+    names = [arm.name for arm in comparison.arms]
+    problems: list[str] = []
+    software: dict[str, list[str]] = {}
+    for word in wishes.software:
+        side, colon, what = word.partition(":")
+        if not colon or not what:
+            problems.append(f"--with {word!r:.80} is not ARM:PACKAGE (for example {names[-1]}:jax==0.11.0)")
+        elif side not in names:
+            problems.append(
+                f"--with {word!r:.80}: no arm '{side:.40}'{suggest(side, names)}; there are: {', '.join(names)}"
+            )
+        else:
+            software.setdefault(side, []).append(what)
+    refs = dict(zip(names, (wishes.baseline, wishes.branch), strict=True))
+    arms = []
+    for arm in comparison.arms:
+        wanted = software.get(arm.name, [])
+        changes: dict[str, object] = {"ref": refs[arm.name] or arm.ref} if comparison.has_refs else {}
+        if any("/" in word and "@" not in word for word in wanted):
+            if len(wanted) > 1:
+                problems.append(f"--with: {arm.name} has a Python and packages: name one or the other")
+            changes |= {"python": wanted[0], "packages": (), "image": None}
+        elif wanted:
+            problems += [f"--with {arm.name}: {line}" for line in check_packages(wanted)]
+            changes |= {"packages": tuple(wanted), "python": None, "image": None}
+        arms.append(arm.model_copy(update=changes))
+    if problems:
+        raise ConfigError(problems)
+    return tuple(arms)
+
+
+def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
+    left, right = refs
+    software = [(arm.packages, arm.python, arm.image) for arm in arms]
+    same = left.sha == right.sha and software[0] == software[1] and arms[0].set == arms[1].set
+    if same and not aa:
+        return [
+            f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
+            "Commit what you changed, name another --branch, or say --aa to measure the noise between equal runs"
+        ]
+    if aa and left.sha != right.sha:
+        return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]
+    if aa and software[0] != software[1]:
+        return ["--aa: the arms run different software: a control needs the same"]
+    return []
+
+
+def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
+    known = check_repository(repository)
+    return known, resolve_ref(known, name)
+
+
+def _make_trainer(
+    arm: Arm, trainer: Trainer, repository: str | None, ref: ResolvedRef | None, *, cache: Path
+) -> Checkout:
+    """The trainer of one arm; `repository` is the one that was named, where its ref is."""
+    if trainer == "maxtext":
+        folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
+        made = place_maxtext(arm, cache, folder)
+        return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
+    if ref is None:
+        return _with_software(arm, HERE, cache, None)
+    made = _with_software(arm, _checkout(repository or str(HERE), ref, cache), cache, ref)
+    return made.model_copy(update={"repository": repository})
+
+
+def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
+    folder = make_checkout(repository, ref.sha, cache)
+    missing = [name for name in TRAINER if not (folder / name).is_file()]
+    if missing:
+        raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
+    return folder
+
+
+def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> Checkout:
+    python: Mapping[str, str] = {}
+    software: tuple[str, ...] = ()
+    if arm.packages:
+        python = {"python": make_environment(arm.packages, folder, cache)}
+        software = arm.packages
+    elif arm.python:
+        python = {"python": str(Path(arm.python).expanduser().absolute())}  # never resolved: a venv's is a link
+        software = (f"python {arm.python}",)
+    elif arm.image:
+        software = (f"image {arm.image}",)
+    found = read_checkout(folder, **python, sha=ref.sha if ref is not None else None)
+    unmet = unmet_requirements(folder, found.versions) if ref is not None and not software else []
+    if unmet:
+        name = ref.name if ref is not None else arm.name
+        raise SoftwareError(
+            f"'{name}' asks for {', '.join(unmet)}: give the arm its own packages with --with {arm.name}:{PROJECT}"
+        )
+    return found.model_copy(
+        update={"software": software} | ({"ref": ref.name, "folder": str(folder)} if ref is not None else {})
+    )

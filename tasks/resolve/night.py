@@ -1,0 +1,265 @@
+"""Turns the config of a nightly into a plan of commits, kept in the store so that a killed night goes on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from configs.comparison import Comparison, find, list_names, load_comparison, load_target
+from configs.durations import MOST_REPEATS
+from configs.errors import ConfigError, Problems
+from configs.load import layer_from_overrides
+from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+from tasks.records import Verdict
+from tasks.resolve.arm_trainers import HERE, ArmWishes
+from tasks.resolve.identify import hash_identity
+from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
+from tasks.store import Store, StoreError
+from tasks.store.files import AlreadyThereError
+
+FOLDER = "nightly"
+ALL = "all"  # instead of a case: every case
+COUNTED = ("regressed", "changed", "failed")  # what makes a night a bad one
+
+
+class NightRequest(Frozen):
+    """What is wanted of one night; empty: as its file says."""
+
+    config: str | None = None  # another file than configs/nightly.yml
+    comparisons: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    target: str | None = None
+    repeats: int | None = None
+    overrides: tuple[str, ...] = ()
+    fresh: bool = False  # do not go on with a night that was not finished
+
+
+class NightCell(Frozen):
+    """One comparison of one case, with everything that decides it, and who looks after it."""
+
+    comparison: str
+    case: str
+    owner: str = ""
+    quarantine: str = ""  # why it counts for nothing
+    repeats: int | None = None
+    arms: ArmWishes = ArmWishes()
+
+
+class NightPlan(Frozen):
+    """A night: its cells in order. `id` is its day, with a number from the second one of a day on."""
+
+    id: str
+    created: str  # ISO 8601
+    target: str
+    slices: int
+    overrides: tuple[str, ...] = ()
+    request: str  # hash of what was wanted: another wish is another night
+    commits: dict[str, str] = {}  # comparison -> the commit of its branch, which the next night starts from
+    cells: tuple[NightCell, ...] = ()
+    comment: str | None = None  # owner/name#12: where its summary is shown
+
+
+class CellResult(Frozen):
+    """What became of a cell. `failed`: there is no comparison, and `headline` says why."""
+
+    cell: NightCell
+    outcome: Verdict | Literal["failed"]
+    headline: str
+    page: str = ""  # address of the page
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> bool:
+        """Whether it makes the night a bad one."""
+        return self.outcome in COUNTED and not self.cell.quarantine
+
+
+class NightRecord(Frozen):
+    """A night that is over: every cell's result, and how it differs from the night before."""
+
+    plan: NightPlan
+    results: tuple[CellResult, ...]
+    ended: str  # ISO 8601
+    before: str | None = None  # the id of the night before
+    changes: tuple[str, ...] = ()  # one sentence per cell whose outcome is another than the night before
+
+    @property
+    def bad(self) -> tuple[CellResult, ...]:
+        """The results that count."""
+        return tuple(result for result in self.results if result.counts)
+
+
+def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
+    """The night to run: one of the same day and the same wishes that was not finished, else a new one.
+
+    Raises ConfigError with every problem, StoreError.
+    """
+    wanted = hash_identity(request.model_dump(exclude={"fresh"}))
+    known = {plan.id: plan for plan in read_plans(store)}
+    done = {record.plan.id: record for record in read_records(store)}
+    if not request.fresh:
+        for plan in known.values():
+            if plan.id not in done and plan.id.startswith(day.isoformat()) and plan.request == wanted:
+                return plan
+    last = max(done.values(), key=lambda record: record.ended, default=None)
+    fresh = make_plan(request, wanted, last, day=day, root=root)
+    for number in range(1, 1000):
+        plan = fresh.model_copy(update={"id": f"{day.isoformat()}.{number}" if number > 1 else day.isoformat()})
+        if plan.id in known:
+            continue
+        try:
+            store.files.write(f"{FOLDER}/{plan.id}/plan.json", plan.model_dump_json(indent=1).encode(), create=True)
+        except AlreadyThereError:  # another night of this moment has the number
+            continue
+        return plan
+    raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
+
+
+def check_request(request: NightRequest, *, root: Path = CONFIG_ROOT) -> None:
+    """Raises ConfigError with every problem that needs no repository to be seen: what is named, and is not there."""
+    problems = Problems()
+    _read_wishes(request, problems, root)
+    problems.raise_any()
+
+
+def _read_wishes(request: NightRequest, problems: Problems, root: Path) -> Nightly | None:
+    nightly = problems.attempt(partial(load_nightly, Path(request.config) if request.config else None, root=root))
+    if request.target is not None:
+        problems.attempt(partial(load_target, request.target, root=root))
+    for case in request.cases:
+        if case != ALL:
+            problems.attempt(partial(find, "cases", case, root=root))
+    for name in request.comparisons:
+        problems.attempt(partial(load_comparison, name, root=root))
+    problems.attempt(partial(layer_from_overrides, request.overrides))
+    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    return nightly
+
+
+def make_plan(
+    request: NightRequest, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
+) -> NightPlan:
+    """A new night, without its id. Raises ConfigError with every problem."""
+    problems = Problems()
+    nightly = _read_wishes(request, problems, root)
+    if nightly is None:
+        raise ConfigError(problems.lines)
+    listed = {item.name: item for item in nightly.comparisons}
+    names = request.comparisons or tuple(listed)
+    cases = list_names("cases", root=root) if not request.cases or ALL in request.cases else request.cases
+    target = request.target or nightly.target
+    cells: list[NightCell] = []
+    commits: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        spec = problems.attempt(partial(load_comparison, name, root=root))
+        if spec is None:
+            continue
+        item = listed.get(name) or NightlyComparison(name=name)
+        arms = problems.attempt(partial(pin_arms, spec, item, last))
+        if arms is None:
+            continue
+        if arms.branch:
+            commits[name] = arms.branch.rpartition(":")[2]
+        repeats = request.repeats or item.repeats
+        cells += [
+            _cell(nightly, name, case, day).model_copy(update={"arms": arms, "repeats": repeats}) for case in cases
+        ]
+    problems.raise_any()
+    return NightPlan(
+        id=day.isoformat(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        target=target,
+        slices=nightly.slices_of(target),
+        overrides=request.overrides,
+        request=wanted,
+        commits=commits,
+        cells=tuple(dict.fromkeys(cells)),
+        comment=nightly.comment,
+    )
+
+
+def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmWishes:
+    """The comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
+
+    `previous` is the commit of the last night. Where both are one commit the night is a control.
+    """
+    if not spec.has_refs:
+        return ArmWishes()
+    repository = check_repository(item.repository or spec.repository or str(HERE))
+    branch = resolve_ref(repository, item.branch or str(spec.arms[1].ref))
+    name = item.baseline or str(spec.arms[0].ref)
+    before = last.plan.commits.get(spec.name) if last is not None else None
+    if name == PREVIOUS:
+        baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)
+    else:
+        baseline = resolve_ref(repository, name)
+    return ArmWishes(
+        baseline=pin_ref(baseline),
+        branch=pin_ref(branch),
+        repository=item.repository or spec.repository,
+        aa=baseline.sha == branch.sha,
+    )
+
+
+def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
+    broken = nightly.quarantined(comparison, case, day)
+    why = f"{broken.why} (until {broken.until.isoformat()})" if broken else ""
+    return NightCell(comparison=comparison, case=case, owner=nightly.owner(case), quarantine=why)
+
+
+def finish_night(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
+    """The night's record, written to the store: from here on it is over."""
+    before = max(
+        (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
+        key=lambda record: record.ended,
+        default=None,
+    )
+    record = NightRecord(
+        plan=plan,
+        results=tuple(results),
+        ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        before=before.plan.id if before else None,
+        changes=tuple(find_changes(before.results if before else (), results)),
+    )
+    store.files.write(f"{FOLDER}/{plan.id}/record.json", record.model_dump_json(indent=1).encode())
+    return record
+
+
+def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:
+    """What is new since the night before; of a first night, what is bad. A quarantined case is never news."""
+    known: Mapping[tuple[str, str], CellResult] = {(r.cell.comparison, r.cell.case): r for r in before}
+    for result in now:
+        cell = result.cell
+        earlier = known.get((cell.comparison, cell.case))
+        was = earlier.outcome if earlier is not None else None
+        if cell.quarantine or result.outcome == was:
+            continue
+        if result.outcome in COUNTED or was in COUNTED:
+            owner = f" ({cell.owner})" if cell.owner else ""
+            came = f"was {was}" if was else "is new"
+            yield f"{cell.comparison} {cell.case}{owner}: {result.outcome}, {came}: {result.headline}"
+
+
+def read_plans(store: Store) -> Iterator[NightPlan]:
+    """Every night's plan that is in the store."""
+    yield from _read(store, "plan.json", NightPlan)
+
+
+def read_records(store: Store) -> Iterator[NightRecord]:
+    """Every night that is over."""
+    yield from _read(store, "record.json", NightRecord)
+
+
+def _read[T: (NightPlan, NightRecord)](store: Store, file: str, kind: type[T]) -> Iterator[T]:
+    names = [entry.name for entry in store.files.entries(pattern=f"{FOLDER}/*/{file}")]
+    for name, data in store.files.read_many(names).items():
+        try:
+            yield kind.model_validate_json(data)
+        except ValidationError as error:
+            raise StoreError(f"{store.files.root}/{name}: is damaged or of another version: remove it") from error

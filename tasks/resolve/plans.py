@@ -1,0 +1,296 @@
+"""Turns a comparison's name and a few overrides into fully resolved run plans."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from configs.checks import Devices, find_problems
+from configs.comparison import (
+    Comparison,
+    Target,
+    Trainer,
+    arm_layer,
+    find,
+    list_names,
+    load_comparison,
+    load_layer,
+    load_target,
+    set_layer,
+)
+from configs.durations import MOST_REPEATS
+from configs.errors import ConfigError, Problems, suggest
+from configs.installed import machine_memory_gib
+from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
+from configs.read import CONFIG_ROOT, read_yaml
+from configs.schema import PLACE_KEYS, Frozen, TrainConfig
+from configs.verdict_rules import VerdictRules, load_verdict_rules
+from tasks.launch.commands import Command, TrainInPod, make_command
+from tasks.records import RunPlan
+from tasks.resolve.arm_trainers import ArmWishes, place_arms
+from tasks.resolve.identify import Checkout, hash_identity, name_run
+
+LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
+
+
+class ResolvedConfig(Frozen):
+    """A checked config, and for every key the value that won with its origin."""
+
+    config: TrainConfig
+    values: dict[str, Value]
+
+
+class Request(Frozen):
+    """What the user asked for: a comparison's name and what they want different from its file."""
+
+    comparison: str
+    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case there is
+    target: str | None = None
+    model: str | None = None
+    repeats: int | None = None
+    overrides: tuple[str, ...] = ()  # key=value
+    fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
+    arms: ArmWishes = ArmWishes()  # refs and software of the arms
+
+
+def resolve_config(
+    comparison: Comparison,
+    target: Target,
+    *,
+    case: str,
+    arm: str,
+    overrides: Sequence[str] = (),
+    model: str | None = None,
+    root: Path = CONFIG_ROOT,
+) -> ResolvedConfig:
+    """Layer base, target, model, case, arm, comparison and command line; later wins.
+
+    Raises ConfigError with every problem of every layer.
+    """
+    base = root / "base.yml"
+    problems = Problems()
+    layers = [
+        problems.attempt(lambda: layer_from_map(read_yaml(base), base, "base")),
+        problems.attempt(lambda: set_layer("targets", target.name, "target", root=root)),
+        problems.attempt(lambda: load_layer("models", model or target.model, "model", root=root)),
+        problems.attempt(lambda: load_layer("cases", case, "case", root=root)),
+        problems.attempt(lambda: arm_layer(comparison.name, arm, root=root)),
+        problems.attempt(lambda: set_layer("comparisons", comparison.name, "comparison", root=root)),
+        problems.attempt(lambda: layer_from_overrides(overrides)),
+    ]
+    problems.raise_any()
+    read = [layer for layer in layers if layer is not None]
+    meant = {key for side in comparison.arms for key in side.set}
+    for layer in read[-2:]:  # of the comparison and the command line, which win over the arms
+        problems.lines += [
+            f"{value.origin}: '{key}' is what the arms of {comparison.name} differ in: set here, both would be the same"
+            for key, value in layer.items()
+            if key in meant
+        ]
+    problems.lines += [
+        f"{value.origin}: '{key}' is decided by the run's folder (choose another one with --out)"
+        for layer in read[1:]
+        for key, value in layer.items()
+        if key in RUN_FOLDER_KEYS
+    ]
+    merged = problems.attempt(lambda: merge_layers(read))
+    problems.raise_any()
+    assert merged is not None  # else there was a problem
+    config, values = merged
+    if target.backend != "replay":  # which trains nothing
+        problems.lines += [_with_origin(line, values) for line in find_problems(config, devices_of(target))]
+    problems.raise_any()
+    return ResolvedConfig(config=config, values=values)
+
+
+def devices_of(target: Target) -> Devices:
+    """What a trainer will find on the target, as far as can be told from here."""
+    memory = target.memory_gib
+    if memory is None and target.backend == "local" and target.platform == "cpu":
+        memory = machine_memory_gib() / target.devices
+    return Devices(count=target.devices, platform=target.platform, memory_gib=memory)
+
+
+def _with_origin(line: str, values: Mapping[str, Value]) -> str:
+    """A problem with the place that sets what it is about, of several the one that counts most."""
+    keys = [key for key in values if re.search(rf"\b{key}=", line)]
+    origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
+    last = max(origins, key=lambda value: LAYERS.index(value.layer))
+    return f"{last.origin}: {line}"
+
+
+def find_arm(comparison: Comparison, name: str) -> str:
+    """The arm's name, or a ConfigError that suggests one."""
+    names = [arm.name for arm in comparison.arms]
+    if name in names:
+        return name
+    raise ConfigError(
+        [f"unknown arm '{name}' of {comparison.name}{suggest(name, names)}; there are: {', '.join(names)}"]
+    )
+
+
+def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
+    """The plans of a comparison in the order they should run: case by case, repeats interleaved A B A B.
+
+    Checkouts and environments that the arms ask for are made in the folder `cache`. Raises ConfigError with every
+    problem of the input, and what `place_arms` raises.
+    """
+    comparison, target, cases = _check(request, root)
+    problems = Problems()
+    configs: dict[tuple[str, str], ResolvedConfig] = {}
+    for case in cases:
+        for arm in comparison.arms:
+            read = partial(resolve_config, comparison, target, case=case, arm=arm.name, root=root)
+            config = problems.attempt(partial(read, overrides=request.overrides, model=request.model))
+            if config is not None:
+                configs[case, arm.name] = config
+    problems.raise_any()
+    checkouts = place_arms(comparison, request.arms, cache or default_cache())
+    configs = {
+        (case, arm): fit_config(config, checkouts[arm], arm, problems) for (case, arm), config in configs.items()
+    }
+    problems.raise_any()
+    repeats = comparison.repeats if request.repeats is None else request.repeats
+    runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in comparison.arms]
+    commands = [
+        problems.attempt(
+            partial(make_command, target, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat)
+        )
+        for case, arm, repeat in runs
+    ]
+    rules = problems.attempt(partial(load_verdict_rules, comparison.name, target.name, root=root))
+    problems.lines = list(dict.fromkeys(problems.lines))
+    problems.raise_any()
+    return [
+        plan_run(
+            comparison,
+            target,
+            configs[case, arm],
+            command,
+            case=case,
+            arm=arm,
+            repeat=repeat,
+            fresh=request.fresh,
+            out=out,
+            aa=request.arms.aa,
+            rules=rules,
+        )
+        for (case, arm, repeat), command in zip(runs, commands, strict=True)
+        if command is not None  # else there was a problem
+    ]
+
+
+def plan_run(
+    comparison: Comparison,
+    target: Target,
+    resolved: ResolvedConfig,
+    command: Command,
+    *,
+    case: str,
+    arm: str,
+    repeat: int,
+    fresh: str,
+    out: Path,
+    aa: bool = False,
+    rules: VerdictRules | None = None,
+) -> RunPlan:
+    """One run of one arm. Its identity leaves out where it writes and how long it may take."""
+    checkout = command.checkout
+    trainer: Trainer = "maxview" if checkout.maxtext is None else "maxtext"
+    config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
+    facts: dict[str, Any] = {
+        "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
+        "trainer": trainer,
+        "target": target.model_dump(include={"name", "backend", "devices", "environment"}),
+        "versions": checkout.versions,
+        "repeat": repeat,
+        "fresh": fresh,
+    }
+    if checkout.folder is not None:  # else a record of yesterday's commit would stand for one with the same source
+        facts["commit"] = checkout.commit
+    if checkout.software:
+        facts["software"] = checkout.software
+    identity = hash_identity(facts | command.facts)
+    run_name = name_run(case, arm, repeat, identity)
+    directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
+    place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
+    origins = {key: value.origin for key, value in resolved.values.items()}
+    return RunPlan(
+        comparison=comparison.name,
+        case=case,
+        arm=arm,
+        repeat=repeat,
+        trainer=trainer,
+        target=target.name,
+        backend=target.backend,
+        config=config | place,
+        origins=origins | dict.fromkeys(place, "the run's identity"),
+        commit=checkout.commit,
+        dirty=checkout.dirty,
+        versions=checkout.versions,
+        environment=command.environment | target.environment,
+        passed_on=target.passed_on,
+        argv=(*target.wrap, *command.argv(directory)),
+        time_limit_s=target.time_limit_s,
+        run_name=run_name,
+        directory=str(directory),
+        identity=identity,
+        ref=checkout.ref,
+        repository=checkout.repository,
+        checkout=checkout.folder,
+        software=checkout.software,
+        aa=aa,
+        rules=rules,
+        xpk=command.settings if isinstance(command, TrainInPod) else None,
+    )
+
+
+def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems) -> ResolvedConfig:
+    """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
+
+    What such a key is set to on purpose is a problem: that trainer could not do it.
+    """
+    if checkout.folder is None or checkout.maxtext is not None:  # of MaxText the command says it
+        return resolved
+    base = Path(checkout.folder) / "configs" / "base.yml"
+    known = problems.attempt(partial(read_yaml, base))
+    if known is None:
+        return resolved
+    problems.lines += [
+        f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{checkout.ref}', {checkout.commit})"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer != "base"
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
+def default_cache() -> Path:
+    """Where checkouts and environments are kept between comparisons: $MAXVIEW_CACHE, or a folder of the user's."""
+    return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
+
+
+def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
+    """Everything that the request names: its comparison, its target and its cases, each once. Raises ConfigError."""
+    problems = Problems()
+    comparison = problems.attempt(partial(load_comparison, request.comparison, root=root))
+    place = request.target or (comparison.target if comparison else None)
+    target = problems.attempt(partial(load_target, place, root=root)) if place else None
+    wanted = request.cases or (comparison.cases if comparison else ())
+    for case in wanted:
+        if case != "all":
+            problems.attempt(partial(find, "cases", case, root=root))
+    if request.model:
+        problems.attempt(partial(find, "models", request.model, root=root))
+    words = problems.attempt(partial(layer_from_overrides, request.overrides))
+    if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
+        problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
+    if problems.lines:  # then no config is merged, which would tell these too
+        problems.lines += unknown_keys(words or {})
+    problems.raise_any()
+    assert comparison is not None  # else there was a problem
+    assert target is not None
+    names = list_names("cases", root=root) if "all" in wanted else wanted
+    return comparison, target, list(dict.fromkeys(names))

@@ -1,0 +1,187 @@
+"""Turns a folder into a running Prefect: server, work pool, limits, automations, deployments and a worker; and back."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from configs.errors import ConfigError
+from configs.read import CONFIG_ROOT
+from configs.schema import Frozen
+from tasks.services import processes
+from tasks.services import settings as environment
+from tasks.services.processes import Kept
+from tasks.services.server import ServerError
+from tasks.store import write_atomically
+
+ROOT = CONFIG_ROOT.parent
+PREFECT_FILE = Path("deployments") / "prefect.yaml"
+SERVER, WORKER = "server", "worker"
+PLACE_FILE = "place.json"
+STARTUP_S = 180.0
+WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save a checkpoint
+SERVER_PATIENCE_S = 20.0
+HEARTBEAT_S = "30"  # the least that Prefect takes
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EVERYWHERE = ("0.0.0.0", "::")  # what a user may ask for; it needs a password
+AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+
+
+class Place(Frozen):
+    """Where a local Prefect keeps what it needs, and where it listens."""
+
+    state: Path
+    out: str
+    host: str = "127.0.0.1"
+    port: int = 4200
+    pool: str = "maxview"
+    runs: int = 4  # flow runs at once
+
+    @property
+    def url(self) -> str:
+        """The UI's address, as it is reached from here where the server listens at every address."""
+        host = "127.0.0.1" if self.host in EVERYWHERE else self.host
+        return f"http://{host}:{self.port}"
+
+
+def start(place: Place, say: Callable[[str], None]) -> None:
+    """Bring up what is not up yet, and bring the rest up to date. Raises ConfigError, ServerError."""
+    _check(place)
+    place.state.mkdir(parents=True, exist_ok=True)
+    write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
+    settings = settings_of(place, os.environ)
+    server = processes.read_kept(SERVER, place.state)
+    if server is None:
+        _check_port(place)
+        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", place.host, "--port", str(place.port)]
+        server = processes.start_kept(SERVER, argv, state=place.state, folder=ROOT, environment=settings)
+        say(f"server: started, log {server.log}")
+    else:
+        say("server: runs already")
+    wait_for_server(place, server)
+    os.environ.update(settings)  # for the client, which reads it when it is imported
+    from tasks.services.set_up import set_up, set_up_automations
+
+    set_up(place.pool, say, runs=place.runs)
+    deploy(settings)
+    say(f"deployments: as in {PREFECT_FILE}")
+    set_up_automations(say, webhook=os.environ.get("MAXVIEW_WEBHOOK_URL"))
+    if processes.read_kept(WORKER, place.state) is None:
+        argv = [sys.executable, "-m", "prefect", "worker", "start", "--pool", place.pool, "--name", "maxview"]
+        worker = processes.start_kept(WORKER, argv, state=place.state, folder=ROOT, environment=settings)
+        say(f"worker: started, log {worker.log}")
+    else:
+        say("worker: runs already")
+
+
+def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
+    """The environment of server, worker and client: what the caller has set wins."""
+    chosen = environment.SETTINGS | {
+        "PREFECT_HOME": str(place.state / "prefect"),
+        "PREFECT_API_URL": f"{place.url}/api",
+        # the lines of the trainers are in the UI; drawn a second time here they would cost a run a second
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
+        "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
+        # slots outlive a restart of the server, and go back when their holder is gone
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+    }
+    here = {"PREFECT_API_URL": f"{place.url}/api", "MAXVIEW_OUT": place.out, "MAXVIEW_HOME": str(ROOT)}
+    settings = chosen | dict(caller) | here
+    if settings.get(AUTH):  # one secret for both sides, out of the environment
+        settings.setdefault("PREFECT_API_AUTH_STRING", settings[AUTH])
+    return settings
+
+
+def _check(place: Place) -> None:
+    problems = []
+    if place.host not in LOOPBACK and not os.environ.get(AUTH):
+        problems.append(
+            f"--host {place.host} lets other machines start programs here: set {AUTH}=user:password, or use 127.0.0.1"
+        )
+    if not (ROOT / PREFECT_FILE).is_file():
+        problems.append(f"{ROOT / PREFECT_FILE} is missing: run maxview up from a checkout, not an installed package")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_port(place: Place) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((place.host, place.port))
+        except OSError as error:
+            raise ConfigError(
+                [f"{place.host}:{place.port} cannot be listened at ({error.strerror}): choose another --port"]
+            ) from error
+
+
+def wait_for_server(place: Place, server: Kept) -> None:
+    """Return when its API answers. Raises ServerError if it ends or stays silent."""
+    import httpx
+
+    deadline = time.monotonic() + STARTUP_S
+    while True:
+        try:
+            httpx.get(f"{place.url}/api/health", timeout=5).raise_for_status()
+            return
+        except httpx.HTTPError:
+            pass
+        if not processes.is_running(server):
+            raise ServerError(f"Prefect's server ended while starting: {last_lines(Path(server.log))}")
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"Prefect's server at {place.url} does not answer: see {server.log}, or maxview down first"
+            )
+        time.sleep(0.2)
+
+
+def last_lines(log: Path, count: int = 5) -> str:
+    """The end of a log, for a message."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+
+
+def deploy(settings: Mapping[str, str]) -> None:
+    """Create or update every deployment of the file. Raises ServerError with what Prefect said."""
+    argv = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(PREFECT_FILE)]
+    done = subprocess.run(
+        argv, cwd=ROOT, env=dict(settings), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    if done.returncode:
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+        raise ServerError(f"the deployments cannot be made:\n{said}")
+
+
+def stop(state: Path, say: Callable[[str], None]) -> bool:
+    """End the worker, what its flow runs still have running, then the server; whether there was anything to end."""
+    known = state / PLACE_FILE
+    if processes.read_kept(SERVER, state) is None or not known.is_file():
+        worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
+    else:
+        place = Place.model_validate_json(known.read_text())
+        os.environ.update(settings_of(place, os.environ))  # for the client, which reads it when it is imported
+        from tasks.services.end_runs import end_runs, find_begun
+
+        begun = find_begun(place.out, say)
+        worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
+        end_runs(begun, place.out, say)
+    return _end(SERVER, state, SERVER_PATIENCE_S, say) or worker
+
+
+def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) -> bool:
+    kept = processes.read_kept(name, state)
+    if kept is None:
+        return False
+    by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
+    say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
+    return True
+
+
+def default_state(caller: Mapping[str, Any]) -> Path:
+    """The folder of the server's database and logs."""
+    return Path(caller.get("MAXVIEW_STATE") or Path.home() / ".local" / "state" / "maxview")

@@ -1,0 +1,179 @@
+"""Logs of a named place: earlier ingests tell what equal runs there differ by, and where they cannot, what to type."""
+
+import random
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.app import call
+from tasks.history import append_comparison, load_history, noise_groups, rebuild_history
+from tasks.history.prior import read_past
+from tasks.history.rows import alike_word
+from tasks.history.table import read_runs
+from tasks.ingest.compare_logs import archive, case_runs, compare_pair, read_pair
+from tasks.records import ComparisonRecord, MetricDiff
+from tasks.store import Store, open_store
+
+STEP = "completed step: {}, seconds: {:.3f}, TFLOP/s/device: 91.900, Tokens/s/device: 13852.158, total_weights: 65536, loss: 8.000\n"  # fmt: skip # noqa: E501
+NOISE = 0.005  # of a run, as the logarithm of its time
+
+type Ingest = Callable[..., ComparisonRecord]
+
+
+def log_text(seconds: float, *, begin: str, jax: str = "0.9.2", seed: int = 0) -> str:
+    """A run of 30 steps, each off by up to 0.2 %, and a first one that compiles."""
+    rng = random.Random(seed)
+    steps = [20.0, *(seconds * (1 + rng.uniform(-0.002, 0.002)) for _ in range(29))]
+    head = f"XPK Start: {begin}\nSystem Information: Jax Version: {jax}\n"
+    end = "XPK End: Sat Apr 18 23:57:29 UTC 2026\nEXIT_CODE=0\n"
+    return head + "".join(STEP.format(step, took) for step, took in enumerate(steps)) + end
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "out")
+
+
+@pytest.fixture
+def ingest(store: Store, tmp_path: Path) -> Ingest:
+    """ingest(seconds of one, of the other, …): two logs of a place, compared and appended to the history as ever."""
+    made: list[Path] = []
+
+    def run(*seconds: float, target: str | None = "lab", aa: bool = False, **changes: Any) -> ComparisonRecord:
+        paths = []
+        for took in seconds:
+            number = len(made)
+            path = tmp_path / f"run-{number}.txt"
+            begin = f"Sat Apr 18 {number // 60:02}:{number % 60:02}:24 UTC 2026"
+            path.write_text(log_text(took, begin=begin, seed=number, **changes))
+            made.append(path)
+            paths.append(path)
+        records = archive(read_pair(paths), store)
+        past = read_past(case_runs(records, case="logs", target=target), store) if target else {}
+        record = compare_pair(records, case="logs", aa=aa, target=target, past=past)
+        store.comparison(record.comparison, record.case, record.id).write_comparison(record)
+        append_comparison(record, store)
+        return record
+
+    return run
+
+
+def controls(ingest: Ingest, count: int, **changes: Any) -> None:
+    """Pairs of logs that are meant to be of one commit, whose runs differ by NOISE."""
+    rng = random.Random(5)
+    for _ in range(count):
+        ingest(*(1.0 + rng.gauss(0, NOISE) for _ in range(2)), aa=True, **changes)
+
+
+def step_time(record: ComparisonRecord) -> MetricDiff:
+    return next(row for row in record.rows if row.metric == "step_time_s")
+
+
+def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ingest) -> None:
+    record = ingest(1.0, 1.02, target=None)
+    logs = [record.baseline.logs[0], record.candidate.logs[0]]
+    more = shlex.join(["maxview", "ingest", "--baseline", logs[0], "LOG...", "--candidate", logs[1], "LOG..."])
+    assert record.next_command == more  # 2 % where equal runs differ by 1.4 %: more than a handful of runs
+    row = step_time(record)
+    assert (row.verdict, row.evidence) == ("unknown", "one run of each")
+    assert row.runs_wanted is not None
+    assert f"run {row.runs_wanted - 1} more of each" in row.reason
+    assert f"give the logs of further runs: {more}" in row.reason
+    assert "--target NAME" in row.reason
+    assert "--repeats" not in row.reason  # logs cannot be asked for more runs
+
+
+def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> None:
+    ingest(1.0, 1.0)  # two settings, for all that anybody knows
+    row = step_time(ingest(1.0, 1.02))
+    assert row.verdict == "unknown"
+    assert "or let the history of lab know 8 pairs of equal runs: --aa --target lab" in row.reason
+
+
+def test_earlier_controls_of_the_place_supply_the_noise(ingest: Ingest, store: Store) -> None:
+    controls(ingest, 12)
+    row = step_time(ingest(1.0, 1.002))
+    # two runs that are off by 0.5 % each differ from each other by √2 times that: 0.2 % surely lies inside ±3 %
+    assert row.verdict == "same"
+    assert "12 pairs of the history of logs on lab" in row.reason
+    assert row.effect == pytest.approx(0.002, abs=0.002)
+    slower = step_time(ingest(1.0, 1.3))
+    assert (slower.verdict, slower.evidence) == ("regressed", "one run of each")  # 40 times what equal runs differ by
+
+
+def test_other_places_and_other_runs_tell_nothing(ingest: Ingest) -> None:
+    for target in ("attic", None):
+        controls(ingest, 8, target=target)
+        row = step_time(ingest(1.0, 1.002))
+        assert row.effect is not None
+        assert row.effect_high is not None
+        # as stated of a device that no log names: 1.4 %, of which Student's t with 6 degrees takes 3.7 at 99 %
+        assert row.effect_high - row.effect == pytest.approx(3.707 * 0.014, rel=0.1)
+
+
+def test_what_is_alike_has_one_commit_and_says_the_same_of_itself(ingest: Ingest, store: Store) -> None:
+    controls(ingest, 3)
+    ingest(1.0, 1.0)
+    found = noise_groups(load_history(store.files), target="lab", metric="step_time_s")
+    assert [len(group.values) for group in found] == [2, 2, 2]  # no commit: only the two of a control are of one
+    assert {group.commit for group in found} == {""}
+
+
+def test_which_runs_are_alike(ingest: Ingest, store: Store) -> None:
+    record = ingest(1.0, 1.0)
+    plain, _ = read_runs(record, store)
+    assert alike_word(plain, record, "baseline") is None  # its log names no commit: it could be of anything
+    run = plain.model_copy(update={"commit": "c0ffee1"})
+    control, word = record.model_copy(update={"aa": True}), alike_word(run, record, "baseline")
+    assert word is not None
+    assert alike_word(run.model_copy(update={"arm": "x", "label": "x"}), record, "baseline") == word
+    assert alike_word(run, record.model_copy(update={"id": "another"}), "baseline") == word
+    # a setting that no log prints may be what the candidate differs in, unless it is said to differ in nothing
+    assert alike_word(run, record, "candidate") != word
+    assert alike_word(run, control, "candidate") == alike_word(run, control, "baseline")
+    other_commit = run.model_copy(update={"commit": "c0ffee2"})
+    assert alike_word(other_commit, record, "baseline") != word
+    for changes, same in (
+        ({"environment": run.reading.environment.model_copy(update={"process_index": 7})}, True),
+        ({"environment": run.reading.environment.model_copy(update={"jax": "0.8.1"})}, False),
+        ({"parameters": run.reading.parameters.model_copy(update={"count": 7})}, False),
+        ({"config": {"run_name": "x", "base_output_directory": "/y"}}, True),
+        ({"config": {"remat_policy": "full"}}, False),
+    ):
+        other = run.model_copy(update={"reading": run.reading.model_copy(update=changes)})
+        assert (alike_word(other, record, "baseline") == word) is same, changes
+    assert alike_word(plain, control, "baseline") != alike_word(
+        plain, control.model_copy(update={"id": "z"}), "baseline"
+    )
+
+
+def test_the_history_comes_back_from_the_folders(ingest: Ingest, store: Store) -> None:
+    controls(ingest, 4)
+    before = load_history(store.files)
+    for entry in list(store.files.entries("history")):
+        store.files.delete(entry.name)
+    assert rebuild_history(store) == 4
+    assert load_history(store.files).equals(before)
+
+
+def test_after_the_history_of_logs_come_more_logs(
+    ingest: Ingest, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingest(1.0, 1.0)
+    assert call(["history", "--out", str(store.path), "--metric", "step_time_s"]) == 3  # no comparison that can be run
+    assert "next: maxview ingest LOG LOG --target lab --out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["as logged", "../x", "", "-x", "a/b"])
+def test_a_place_needs_a_plain_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for log in ("a.txt", "b.txt"):
+        Path(log).write_text(log_text(1.0, begin="Sat Apr 18 00:54:24 UTC 2026"))
+    assert call(["ingest", "a.txt", "b.txt", f"--target={name}"]) == 2
+    assert "target" in capsys.readouterr().err
+    assert not Path("maxview-out").exists()

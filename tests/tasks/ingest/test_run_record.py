@@ -1,0 +1,220 @@
+"""What a finished run left in its folder, put together into its record."""
+
+import json
+from collections.abc import Callable
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tasks.ingest.last_words import find_end
+from tasks.ingest.run_record import build_record, read_metrics, unverified_steps, with_cause
+from tasks.records import CheckpointProof, LogError, RunReading
+from tasks.resolve.plans import Request, resolve
+from tasks.store import RunDirectory, Store
+
+LOG = "XPK Start: x\ncompleted step: 0\ncompleted step: 1\nXPK End: x\nEXIT_CODE={code}\n"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    return Store(tmp_path).run("a-run").create()
+
+
+@pytest.fixture
+def reading_of(directory: RunDirectory) -> Callable[..., RunReading]:
+    """reading_of(code, text): a reading of the run's log without an exception."""
+
+    def read(code: int | None, text: str = LOG, **more: Any) -> RunReading:
+        directory.log.write_text(text.format(code=code))
+        return RunReading(name="a-run", format="maxtext", exit_code=code, **more)
+
+    return read
+
+
+# ---------------------------------------------------------------- why it ended
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        (137, "Killed", "ended by signal 9 (SIGKILL): kill -9, or out of memory"),
+        (143, "Killed", "ended by signal 15 (SIGTERM)"),
+        (139, "Killed", "ended by signal 11 (SIGSEGV)"),
+        (255, "Killed", "ended by signal 127"),
+        (124, "TimeLimit", "the time limit was reached"),
+        (127, "CannotStart", "the command could not be started"),
+        (1, "ExitCode", "ended with exit code 1 and no exception in its log"),
+        (128, "ExitCode", "ended with exit code 128 and no exception in its log"),
+    ],
+)
+def test_an_exit_code_is_a_cause_and_its_line_the_place(
+    code: int, kind: str, message: str, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    error = with_cause(reading_of(code), directory.log).error
+    assert error is not None
+    assert (error.type, error.message, error.line) == (kind, message, 5)
+    assert directory.log.read_bytes()[error.offset :].startswith(f"EXIT_CODE={code}".encode())
+
+
+@pytest.mark.parametrize(
+    ("code", "death"), [(137, "killed"), (124, "timeout"), (127, "configuration"), (2, "configuration"), (1, "other")]
+)
+def test_an_exit_code_has_a_class(
+    code: int, death: str, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    reading = with_cause(reading_of(code), directory.log)
+    assert reading.error is not None
+    assert (reading.error.kind, reading.fate) == (death, death)
+
+
+LOGGED = "I0418 00:55:39.221671 135 train.py:70] Config param steps: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "line"),
+    [
+        ("steps=3: it has already done 5 (ask for more)\n", "steps=3: it has already done 5 (ask for more)", 3),
+        ("a: is bad\nb: is bad\n\n", "a: is bad; b: is bad", 3),
+        ("torn, without a line break", "torn, without a line break", 3),
+        ("said before\n" + LOGGED + "the last word\n", "the last word", 5),
+        (LOGGED * 2, "ended with exit code 2 and no exception in its log", 6),
+    ],
+)
+def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
+    said: str, message: str, line: int, reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    broken = "" if said.endswith("\n") else "\n"
+    text = f"XPK Start: x\n{LOGGED}{said}{broken}XPK End: x\nEXIT_CODE={{code}}\n"
+    reading = with_cause(reading_of(2, text), directory.log)
+    assert reading.error is not None
+    assert (reading.error.message, reading.error.line, reading.fate) == (message, line, "configuration")
+    expected = "EXIT_CODE=2" if message.startswith("ended with") else message.partition(";")[0]
+    assert directory.log.read_text().splitlines()[line - 1] == expected
+
+
+def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
+    error = with_cause(reading_of(None, "XPK Start: x\ncompleted step: 0\ncompleted st"), directory.log).error
+    assert error is not None
+    assert (error.type, error.line, error.offset) == ("Killed", 3, 31)
+
+
+def test_a_run_that_ended_well_needs_no_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
+    assert with_cause(reading_of(0), directory.log).error is None
+
+
+def test_an_exception_is_the_better_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
+    error = LogError(type="ValueError", message="x", line=2, offset=13)
+    assert with_cause(reading_of(1, error=error), directory.log).error == error
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "line", "offset"),
+    [
+        ("", (0, 0), 1, 0),
+        ("one line", (0, 0), 1, 0),
+        ("a\nb\n\n  \n", (0, 0), 2, 2),
+        ("a EXIT_CODE=1 b", (0, 0), 1, 2),
+        ("first\nEXIT_CODE=0\nsecond\nEXIT_CODE=1\n", (0, 18), 2, 6),  # two runs in one file
+        ("first\nEXIT_CODE=0\nsecond\nEXIT_CODE=1\n", (18, 37), 4, 25),
+        ("first\nEXIT_CODE=0\nsecond\nthird\n", (18, 31), 4, 25),
+    ],
+)
+def test_where_a_runs_text_ends(text: str, span: tuple[int, int], line: int, offset: int, tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    log.write_text(text)
+    place = find_end(log, span)
+    assert (place.line, place.offset) == (line, offset)
+
+
+# ---------------------------------------------------------------- the metrics file
+
+
+def test_metrics_in_full_precision(directory: RunDirectory) -> None:
+    rows = [{"step": 0, "loss": 8.31776618, "step_time_s": 3}, {"step": 1, "loss": "nan", "step_time_s": 0.1}]
+    rows += [{"step": 2, "loss": "inf", "step_time_s": 0.1, "grad_norm": 1e-300}]
+    directory.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frame = read_metrics(directory.metrics)
+    assert frame is not None
+    assert frame["loss"][0] == 8.31776618
+    assert isnan(frame["loss"][1])
+    assert frame["loss"][2] == inf
+    assert frame["grad_norm"].to_list() == [None, None, 1e-300]
+    assert frame.schema["step_time_s"] == pl.Float64
+
+
+@pytest.mark.parametrize("torn", ['{"step": 1, "lo', '{"step": 1, "loss": 7.25}', "{"])
+def test_a_line_that_was_not_ended_was_not_written(torn: str, directory: RunDirectory) -> None:
+    directory.metrics.write_text('{"step": 0, "loss": 8.0}\n' + torn)
+    frame = read_metrics(directory.metrics)
+    assert frame is not None
+    assert frame["step"].to_list() == [0]
+
+
+@pytest.mark.parametrize("content", [None, "", '{"step"'])
+def test_no_metrics(content: str | None, directory: RunDirectory) -> None:
+    if content is not None:
+        directory.metrics.write_text(content)
+    assert read_metrics(directory.metrics) is None
+
+
+@pytest.mark.parametrize("line", ["not json", "[1, 2]", "3", ""])
+def test_a_damaged_line_is_named(line: str, directory: RunDirectory) -> None:
+    directory.metrics.write_text(f'{{"step": 0}}\n{line}\n{{"step": 2}}\n')
+    with pytest.raises(ValueError, match=r"metrics.jsonl:2: not a JSON object"):
+        read_metrics(directory.metrics)
+
+
+# ---------------------------------------------------------------- the record
+
+
+def proof(path: Path, step: int | None) -> CheckpointProof:
+    return CheckpointProof(step=step, path=str(path), ok=True, checks=("commit",))
+
+
+def test_a_record_holds_all_that_the_folder_holds(tmp_path: Path) -> None:
+    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[1]
+    directory = RunDirectory(Path(plan.directory)).create()
+    directory.log.write_text(LOG.format(code=137))
+    directory.metrics.write_text('{"step": 0, "loss": 8.0, "step_time_s": 1.0}\n')
+    directory.program.write_text('{"stablehlo_sha256": "f00d"}')
+    proofs = [proof(directory.checkpoints / "9", 9), proof(directory.checkpoints / "x", None)]
+    proofs += [proof(directory.checkpoints / "0", 0)]
+    record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=137), proofs)
+    assert record.reading.name == plan.run_name
+    assert record.reading.error is not None
+    assert record.label == f"nnx · {plan.commit[:9] if plan.commit else 'no commit'}"
+    assert [p.step for p in record.proofs] == [0, 9, None]
+    assert record.program == {"stablehlo_sha256": "f00d"}
+    assert record.metrics is not None
+    assert record.log == str(directory.log)
+    directory.write_record(record)
+    assert repr(directory.read_record()) == repr(record)
+
+
+def test_a_run_without_metrics_or_program(tmp_path: Path) -> None:
+    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0].model_copy(update={"commit": None})
+    directory = RunDirectory(Path(plan.directory)).create()
+    directory.log.write_text(LOG.format(code=1))
+    record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=1), [])
+    assert (record.metrics, record.program, record.label) == (None, {}, "linen · no commit")
+
+
+@pytest.mark.parametrize(("code", "finished"), [(0, True), (1, False), (137, False), (None, False)])
+def test_only_a_run_that_ended_well_is_finished(code: int | None, finished: bool, tmp_path: Path) -> None:
+    plan = resolve(Request(comparison="linen-vs-nnx"), tmp_path)[0]
+    directory = RunDirectory(Path(plan.directory)).create()
+    directory.log.write_text(LOG.format(code=code))
+    record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=code), [])
+    assert record.is_finished is finished
+
+
+def test_checkpoints_that_nobody_looked_at_are_found(directory: RunDirectory) -> None:
+    assert unverified_steps(directory, []) == []
+    for name in ("0", "5", "9.orbax-checkpoint-tmp", "notes"):
+        (directory.checkpoints / name).mkdir(parents=True)
+    (directory.checkpoints / "7").write_text("a file")
+    names = [path.name for path in unverified_steps(directory, [proof(directory.checkpoints / "0", 0)])]
+    assert names == ["5", "9.orbax-checkpoint-tmp"]

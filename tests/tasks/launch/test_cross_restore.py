@@ -1,0 +1,54 @@
+"""Which run's checkpoint a run restores as a proof, also where a run is made up for that had died."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.launch.cross_restore import find_partner
+
+PLANS: list[Any] = [
+    SimpleNamespace(arm=arm, trainer="maxview", run_name=f"{arm}-r{repeat}") for repeat in range(2) for arm in "xy"
+]
+HELD = {"holds": True}
+NOT_TRIED = {"holds": None, "evidence": "its metrics have no step 8"}
+
+
+class Runs:
+    """A store of which only what the second arm left is looked at."""
+
+    def __init__(self, program: Any = None, *, exit_code: int | None = 0) -> None:
+        self._program, self._exit_code = program, exit_code
+
+    def run(self, name: str) -> Any:
+        finished = self._exit_code == 0
+        record = SimpleNamespace(program=self._program, is_finished=finished) if self._exit_code is not None else None
+        known = record if name.startswith("y") and self._program is not None else None
+        return SimpleNamespace(path=Path(name), read_record=lambda: known, read_program=lambda: self._program)
+
+
+def test_a_run_restores_from_the_one_before_it() -> None:
+    store: Any = Runs()
+    assert [find_partner(plan, PLANS, store) for plan in PLANS] == [None, Path("x-r0"), Path("y-r0"), Path("x-r1")]
+    assert find_partner(PLANS[2], [PLANS[0], PLANS[2]], store) is None  # the same arm twice
+
+
+@pytest.mark.parametrize(
+    ("crossing", "partner"),
+    [(NOT_TRIED, Path("y-r0")), (HELD, None), ({"holds": False}, None), (None, None)],
+)
+def test_a_first_run_that_is_made_up_for_restores_from_the_one_that_could_not(crossing: Any, partner: Any) -> None:
+    store: Any = Runs({"cross_restore": crossing})
+    assert find_partner(PLANS[0], PLANS, store) == partner
+    assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")
+    assert find_partner(PLANS[0], PLANS[:1], store) is None
+
+
+def test_whether_the_run_behind_is_over_is_what_counts() -> None:
+    not_recorded: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=None)  # its flow was killed
+    assert find_partner(PLANS[0], PLANS, not_recorded) == Path("y-r0")
+    stopped: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=143)  # it is run again, and tries again
+    assert find_partner(PLANS[0], PLANS, stopped) is None
+    still_training: Any = Runs({"cross_restore": None}, exit_code=None)
+    assert find_partner(PLANS[0], PLANS, still_training) is None

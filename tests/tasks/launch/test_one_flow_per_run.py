@@ -1,0 +1,203 @@
+"""One flow at a time works on a run: on one machine by a lock, in a bucket by a claim that its flow run lets go."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.read import CONFIG_ROOT
+from tasks.launch.one_flow_per_run import turn_of
+from tasks.records import RunPlan, RunReading, RunRecord
+from tasks.store import RunDirectory, StoreError, open_store
+from tasks.store.documents import run_record_to_json
+
+type MakePlan = Callable[..., RunPlan]
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tasks.store.locks import hold
+with hold(Path(sys.argv[1]), lambda who: None):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_descriptor_stays_open() -> None:
+    """Google's client keeps its connections."""
+
+
+def never(why: str) -> None:
+    pytest.fail(f"nobody is in the way: {why}")
+
+
+def unknown(flow_run: str) -> str:
+    return "unknown"
+
+
+def record_of(directory: RunDirectory, exit_code: int) -> RunRecord:
+    reading = RunReading(name=directory.run_name, format="maxview", exit_code=exit_code)
+    return RunRecord(plan=None, arm="a", label="a", commit=None, log=str(directory.log), reading=reading)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.launch.one_flow_per_run.LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("tasks.launch.one_flow_per_run.ASK_EVERY_S", 0.02)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_second_flow_waits_and_finds_what_the_first_has_made(make_plan: MakePlan, directory: RunDirectory) -> None:
+    plan, waited, found = make_plan("pass"), threading.Event(), []
+
+    def second() -> None:
+        with turn_of(plan, directory, ("two",), life_of=unknown, wait=lambda why: waited.set()) as finished:
+            found.append(finished)
+
+    with turn_of(plan, directory, ("one",), life_of=unknown, wait=never) as finished:
+        assert finished is None
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waited.wait(120)
+        assert found == []
+        written = record_of(directory, exit_code=0)
+        directory.write_record(written)
+    thread.join(120)
+    assert [run_record_to_json(record) for record in found] == [run_record_to_json(written)]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_death_is_no_end_for_the_second_flow(make_plan: MakePlan, directory: RunDirectory) -> None:
+    directory.create().write_record(record_of(directory, exit_code=1))
+    with turn_of(make_plan("pass"), directory, ("one",), life_of=unknown, wait=never) as finished:
+        assert finished is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_waiting_says_for_whom_and_ends_with_the_flow_or_with_a_killed_holder(
+    make_plan: MakePlan, directory: RunDirectory
+) -> None:
+    class Ended(Exception):
+        pass
+
+    def end(why: str) -> None:
+        raise Ended(why)
+
+    argv = [sys.executable, "-c", HOLD, str(directory.create().path / ".flow")]
+    holder = subprocess.Popen(argv, cwd=CONFIG_ROOT.parent, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with (
+        pytest.raises(Ended, match=rf"^a-run: process {holder.pid} works on it; waiting for it$"),
+        turn_of(make_plan("pass"), directory, (), life_of=unknown, wait=end),
+    ):
+        pytest.fail("it is held")
+    holder.kill()
+    with turn_of(make_plan("pass"), directory, (), life_of=unknown, wait=lambda why: None) as finished:
+        assert finished is None
+    holder.wait()
+    holder.stdout.close()
+
+
+@pytest.fixture
+def machine(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunDirectory]:
+    """machine(name): the run's folder as another machine has it."""
+
+    def open_on(name: str) -> RunDirectory:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        return open_store(gcs_url).run("a-run")
+
+    return open_on
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_a_run_is_taken_over_once_its_flow_run_is_over(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        pass  # and is lost: what it holds here the kernel gives back, but nobody its claim
+    stranger = turn_of(plan, second, ("two",), life_of=unknown, wait=never)
+    with pytest.raises(StoreError, match=r"is being written on .* since"), stranger:
+        pytest.fail("it is claimed")
+    lives, whys = iter(["running", "running", "over"]), []
+    life = {"one": "running", "night": "running"}
+
+    def wait(why: str) -> None:
+        whys.append(why)
+        life["one"] = next(lives)
+
+    with turn_of(plan, second, ("two",), life_of=life.__getitem__, wait=wait) as finished:
+        assert finished is None
+        second.check_claim()
+    assert len(whys) == 3
+    assert "works on it; waiting for it" in whys[0]
+    with pytest.raises(StoreError, match="taken over"):
+        first.check_claim()
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_who_knows_that_a_machine_is_gone_takes_its_run_over(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        pass  # on a machine that is gone, as are its Prefect server and what that knew
+    with turn_of(plan, second, ("two",), life_of=unknown, wait=never, take_over=True) as finished:
+        assert finished is None
+        second.check_claim()
+    with pytest.raises(StoreError, match="taken over"):
+        first.check_claim()
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_nobody_takes_a_run_over_whose_flow_is_known_to_go(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    class Waits(Exception):
+        pass
+
+    def wait(why: str) -> None:
+        raise Waits(why)
+
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        lives = {"one": "unknown", "night": "running"}
+        waiting = turn_of(plan, second, ("two",), life_of=lives.__getitem__, wait=wait, take_over=True)
+        with pytest.raises(Waits, match="works on it"), waiting:
+            pytest.fail("it is taken over")
+        first.check_claim()
+
+
+@pytest.mark.parametrize("flow_runs", [("one",), ("a cell's second", "night")])
+def test_in_a_bucket_a_flow_run_in_another_pod_does_not_wait_for_itself(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory], flow_runs: tuple[str, ...]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
+        pass  # evicted, and put back into the queue
+    with turn_of(plan, second, flow_runs, life_of=lambda flow_run: "running", wait=never) as finished:
+        assert finished is None
+        second.check_claim()
+    with pytest.raises(StoreError, match="taken over"):
+        first.check_claim()
+
+
+@pytest.mark.usefixtures("quick")
+def test_in_a_bucket_the_second_machine_finds_the_firsts_record(
+    make_plan: MakePlan, machine: Callable[[str], RunDirectory]
+) -> None:
+    first, second, plan = machine("one"), machine("two"), make_plan("pass")
+    with turn_of(plan, first, ("one",), life_of=unknown, wait=never):
+        written = record_of(first, exit_code=0).model_copy(update={"log": first.log_address})
+
+        def finish(why: str) -> None:
+            first.write_record(written)
+
+        with turn_of(plan, second, ("two",), life_of=lambda flow_run: "running", wait=finish) as finished:
+            assert finished is not None
+            assert run_record_to_json(finished) == run_record_to_json(written)

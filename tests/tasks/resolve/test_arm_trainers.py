@@ -1,0 +1,196 @@
+"""The arms of main-vs-branch: each its own commit, its own software, and never a commit against itself by mistake."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import load_comparison
+from configs.errors import ConfigError
+from tasks.records import RunPlan
+from tasks.resolve.arm_trainers import ArmWishes, apply_wishes, place_arms
+from tasks.resolve.checkout import CheckoutError
+from tasks.resolve.identify import SOURCE, Checkout, versions_of
+from tasks.resolve.plans import Request, resolve
+from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
+
+type Git = Callable[..., str]
+SPEC = load_comparison("main-vs-branch")
+
+
+@pytest.fixture
+def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, Checkout]]:
+    def run(**wishes: Any) -> dict[str, Checkout]:
+        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | wishes
+        return place_arms(SPEC, ArmWishes(**asked), tmp_path / "cache")
+
+    return run
+
+
+@pytest.fixture
+def plans_of(repository: Path, tmp_path: Path) -> Callable[..., list[RunPlan]]:
+    def run(*, overrides: tuple[str, ...] = (), **wishes: Any) -> list[RunPlan]:
+        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | wishes
+        request = Request(comparison="main-vs-branch", repeats=1, overrides=overrides, arms=ArmWishes(**asked))
+        return resolve(request, tmp_path / "out", cache=tmp_path / "cache")
+
+    return run
+
+
+def test_each_arm_runs_its_own_commit(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+    plans = {plan.arm: plan for plan in plans_of()}
+    assert {arm: plan.ref for arm, plan in plans.items()} == {"baseline": "main", "branch": "feat/x"}
+    assert {arm: plan.commit for arm, plan in plans.items()} == {
+        "baseline": run_git("rev-parse", "main"),
+        "branch": run_git("rev-parse", "feat/x"),
+    }
+    for plan, printed in ((plans["baseline"], "one"), (plans["branch"], "two")):
+        assert not plan.dirty
+        assert plan.checkout is not None
+        done = subprocess.run(plan.argv, cwd=plan.checkout, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{printed}\n"  # the checkout's trainer, not the one that is installed
+    assert plans["baseline"].versions[SOURCE] != plans["branch"].versions[SOURCE]
+    assert plans["baseline"].identity != plans["branch"].identity
+
+
+def test_a_branch_that_moved_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+    before = [plan.run_name for plan in plans_of()]
+    assert [plan.run_name for plan in plans_of()] == before
+    run_git("checkout", "-q", "feat/x")
+    run_git("commit", "-q", "--allow-empty", "-m", "same files, another commit")
+    after = [plan.run_name for plan in plans_of()]
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, Checkout]], run_git: Git) -> None:
+    run_git("branch", "other-name", "main")
+    sha = run_git("rev-parse", "main")
+    with pytest.raises(ConfigError, match=f"'main' and 'other-name' are the same commit, {sha}.*--aa"):
+        place(branch="other-name")
+
+
+def test_a_control_is_declared_and_needs_one_commit(
+    place: Callable[..., dict[str, Checkout]], plans_of: Callable[..., list[RunPlan]]
+) -> None:
+    plans = plans_of(branch="main", aa=True)
+    assert [plan.aa for plan in plans] == [True, True]
+    assert plans[0].identity == plans[1].identity  # nothing but the arm's name differs
+    assert plans[0].run_name != plans[1].run_name
+    with pytest.raises(ConfigError, match="a control needs one commit"):
+        place(aa=True)
+    with pytest.raises(ConfigError, match="a control needs the same"):
+        place(branch="main", aa=True, software=(f"branch:{sys.executable}",))
+
+
+def test_every_problem_is_told_at_once(place: Callable[..., dict[str, Checkout]]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place(baseline="mian", branch="no/such", software=("brnch:jax==1", "branch:not a requirement", "branch"))
+    assert len(caught.value.problems) == 5
+    assert "did you mean 'main'?" in str(caught.value)
+    assert "did you mean 'branch'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("word", ["jax==0.11.0; touch x", "-r /etc/passwd", "--index-url=x", "jax\n--index-url=x", ""])
+def test_hostile_packages(word: str) -> None:
+    assert check_packages([word])
+
+
+def test_options_of_refs_are_for_refs(tmp_path: Path) -> None:
+    wishes = ArmWishes(branch="feat/x", aa=True)
+    with pytest.raises(ConfigError) as caught:
+        place_arms(load_comparison("linen-vs-nnx"), wishes, tmp_path)
+    assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
+
+
+def test_one_commit_on_two_pythons_is_a_comparison(place: Callable[..., dict[str, Checkout]], tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.symlink_to(sys.executable)
+    checkouts = place(branch="main", software=(f"branch:{other}",))
+    assert checkouts["branch"].python == str(other)
+    assert checkouts["branch"].software == (f"python {other}",)
+    assert checkouts["baseline"].software == ()
+
+
+def test_a_path_that_is_no_python(place: Callable[..., dict[str, Checkout]], tmp_path: Path) -> None:
+    (tmp_path / "tool").write_text("#!/bin/sh\necho hello\n")
+    (tmp_path / "tool").chmod(0o755)
+    for path in (tmp_path / "tool", tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="is no Python"):
+            place(software=(f"branch:{path}",))
+
+
+def test_another_python_tells_its_own_versions(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    versions = versions_of(str(bare / "bin" / "python"))
+    assert set(versions) == {"python"}  # no package is installed there
+    assert "jax" in versions_of(sys.executable)
+
+
+def test_a_commit_that_moved_its_pins_asks_for_its_own_packages(
+    place: Callable[..., dict[str, Checkout]], repository: Path, run_git: Git
+) -> None:
+    run_git("checkout", "-q", "feat/x")
+    (repository / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["jax>=99", "numpy>=1", "zzz"]\n')
+    run_git("add", "-A")
+    run_git("commit", "-q", "-m", "pins")
+    with pytest.raises(SoftwareError, match=r"'feat/x' asks for jax>=99 \(installed: .*--with branch:project"):
+        place()
+
+
+def test_requirements_are_met_or_told(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["jax>=0.12,<0.13", "flax<0.12"]\n')
+    assert unmet_requirements(tmp_path, {"jax": "0.12.0.1", "flax": "0.12.12"}) == ["flax<0.12 (installed: 0.12.12)"]
+    assert unmet_requirements(tmp_path / "none", {"jax": "0.12"}) == []
+
+
+def test_a_repository_without_a_trainer(place: Callable[..., dict[str, Checkout]], run_git: Git) -> None:
+    run_git("checkout", "-q", "feat/x")
+    run_git("rm", "-q", "model/__init__.py")
+    run_git("commit", "-q", "-m", "no package")
+    with pytest.raises(CheckoutError, match=r"holds no trainer: model/__init__\.py missing"):
+        place()
+
+
+def test_keys_that_a_trainer_lacks_are_left_out_only_as_defaults(
+    plans_of: Callable[..., list[RunPlan]], repository: Path, run_git: Git
+) -> None:
+    run_git("checkout", "-q", "feat/x")
+    base = repository / "configs" / "base.yml"
+    kept = [line for line in base.read_text().splitlines(keepends=True) if not line.startswith("dropout_rate:")]
+    base.write_text("".join(kept))
+    run_git("commit", "-q", "-a", "-m", "before dropout had a rate")
+    plans = {plan.arm: plan for plan in plans_of()}
+    assert "dropout_rate" in plans["baseline"].config
+    assert "dropout_rate" not in plans["branch"].config
+    with pytest.raises(ConfigError, match="command line: 'dropout_rate' is no key of branch's trainer"):
+        plans_of(overrides=("dropout_rate=0.2",))
+
+
+def test_wishes_win_over_the_file() -> None:
+    wishes = ArmWishes(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
+    baseline, branch = apply_wishes(SPEC, wishes)
+    assert (baseline.ref, branch.ref) == ("v1", SPEC.arms[1].ref)
+    assert branch.packages == ("jax==0.11.0", "flax==0.12.0")
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_packages_of_an_arm_win_over_what_the_project_pins(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\ndependencies = ["idna==3.9"]\n')
+    cache = tmp_path / "cache"
+    python = make_environment(("idna==3.7",), tmp_path, cache)
+    show = [python, "-c", "import importlib.metadata as m; print(m.version('idna'))"]
+    assert subprocess.run(show, capture_output=True, text=True, check=True).stdout == "3.7\n"
+    assert make_environment(("idna==3.7",), tmp_path, cache) == python
+    assert make_environment(("project",), tmp_path, cache) != python
+    with pytest.raises(SoftwareError, match="cannot be installed"):
+        make_environment(("idna==0.0.1",), tmp_path, cache)
+    # what another package asks for is no pin of the project's: with it, that package would die at its first use
+    with pytest.raises(SoftwareError, match=r"(?s)versions that go together.*markdown-it-py"):
+        make_environment(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
+    assert len(list((cache / "environments").iterdir())) == 2  # nothing half-made

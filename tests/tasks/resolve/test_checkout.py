@@ -1,0 +1,128 @@
+"""A commit's files in a folder of their own: exactly they, once, and without a trace in the user's clone."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.resolve.checkout import COMMIT, FOLDER, KEPT_S, CheckoutError, check_checkout, make_checkout, prune_checkouts
+
+type Git = Callable[..., str]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("kind", ["folder", "address"])
+def test_the_folder_holds_the_commit_and_the_clone_is_untouched(
+    kind: str, repository: Path, run_git: Git, cache: Path
+) -> None:
+    (repository / "model" / "train.py").write_text("print('not committed')\n")
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch owned\n")
+    hook.chmod(0o755)
+    before = {path: path.stat().st_mtime_ns for path in repository.rglob("*")}
+    sha = run_git("rev-parse", "feat/x")
+    folder = make_checkout(str(repository) if kind == "folder" else f"file://{repository}", sha, cache)
+    assert (folder / "model" / "train.py").read_text() == "print('two')\n"
+    assert not (folder / "owned").exists()
+    assert {path: path.stat().st_mtime_ns for path in repository.rglob("*")} == before
+
+
+def test_it_is_made_once(repository: Path, run_git: Git, cache: Path) -> None:
+    sha = run_git("rev-parse", "main")
+    folder = make_checkout(str(repository), sha, cache)
+    first = (folder / "model" / "train.py").stat().st_mtime_ns
+    assert make_checkout("/nowhere/any/more", sha, cache) == folder
+    assert (folder / "model" / "train.py").stat().st_mtime_ns == first
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a source": lambda folder: (folder / "model" / "train.py").write_text("x = 1\n"),
+    "a new source": lambda folder: (folder / "model" / "new.py").write_text("x = 1\n"),
+    "no source": lambda folder: (folder / "model" / "train.py").unlink(),
+    "a program": lambda folder: (folder / "model" / "train.py").chmod(0o755),
+    # Python runs it for the source whose time and size it names
+    "compiled": lambda folder: write(folder / "model" / "__pycache__" / "train.cpython-312.pyc"),
+    # the next git in there would run what its settings name
+    "settings of git": lambda folder: write(folder / ".git" / "config"),
+    "another commit": lambda folder: (folder / COMMIT).write_text('{"commit": "tree 0", "submodules": {}}'),
+    "a pipe": lambda folder: os.mkfifo(folder / "model" / "pipe"),
+}
+
+
+def write(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"x")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_run_writes_into_its_checkout_does_not_reach_the_next(
+    change: str, repository: Path, run_git: Git, cache: Path
+) -> None:
+    sha = run_git("rev-parse", "main")
+    folder = make_checkout(str(repository), sha, cache)
+    check_checkout(str(folder / "model"), sha)
+    CHANGES[change](folder)
+    with pytest.raises(CheckoutError, match=f"{sha}: is no longer commit .* makes it anew"):
+        check_checkout(str(folder / "model"), sha)  # before the next run starts in it
+    assert make_checkout(str(repository), sha, cache) == folder
+    check_checkout(str(folder), sha)
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == sorted(
+        [COMMIT, "__init__.py", "base.yml", "train.py"]
+    )
+    assert os.listdir(cache / FOLDER) == [sha]
+
+
+def test_files_are_as_committed_whatever_attributes_and_settings_say(
+    repository: Path, run_git: Git, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text(
+        f'[filter "own"]\n\tsmudge = touch {tmp_path}/owned; cat\n\tclean = cat\n[core]\n\tautocrlf = true\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    (repository / ".gitattributes").write_text("*.py filter=own\n*.yml text eol=crlf ident\n")
+    run_git("add", "-A")
+    run_git("commit", "-q", "-m", "attributes")
+    folder = make_checkout(str(repository), run_git("rev-parse", "HEAD"), cache)
+    assert b"\r" not in (folder / "configs" / "base.yml").read_bytes()
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_commit_that_is_not_there(repository: Path, cache: Path) -> None:
+    with pytest.raises(CheckoutError, match="cannot be checked out"):
+        make_checkout(str(repository), "0" * 40, cache)
+    assert not list((cache / FOLDER).iterdir())  # nothing half-made
+
+
+def test_two_at_once_get_the_same_folder(repository: Path, run_git: Git, cache: Path) -> None:
+    sha = run_git("rev-parse", "feat/x")
+    made: list[Path] = []
+    threads = [
+        threading.Thread(target=lambda: made.append(make_checkout(str(repository), sha, cache))) for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(made) == {cache / FOLDER / sha}
+    assert len(made) == 6
+    assert os.listdir(cache / FOLDER) == [sha]
+
+
+def test_what_nobody_uses_any_more_is_removed(repository: Path, run_git: Git, cache: Path) -> None:
+    old, used = (make_checkout(str(repository), run_git("rev-parse", name), cache) for name in ("main", "feat/x"))
+    unfinished = cache / FOLDER / ".0123-x"
+    unfinished.mkdir()
+    long_ago = old.stat().st_mtime - KEPT_S - 1
+    for folder in (old, used, unfinished):
+        os.utime(folder, (long_ago, long_ago))
+    make_checkout(str(repository), used.name, cache)
+    assert set(prune_checkouts(cache)) == {old, unfinished}
+    assert used.is_dir()
+    assert not old.exists()

@@ -1,0 +1,132 @@
+"""A night: pinned to commits, gone on with after a kill, compared with the night before, and only told once."""
+
+from collections.abc import Callable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.errors import ConfigError
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRequest, find_changes, finish_night, plan_night
+from tasks.store import Store, StoreError, open_store
+
+type Git = Callable[..., str]
+DAY = date(2026, 11, 21)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(tmp_path / "out")
+
+
+@pytest.fixture
+def plan(store: Store, repository: Path, tmp_path: Path) -> Callable[..., NightPlan]:
+    """plan(day, baseline=…, **request): a night of main-vs-branch out of the repository."""
+
+    def run(day: date = DAY, *, baseline: str = "previous", branch: str = "main", **request: Any) -> NightPlan:
+        config = tmp_path / "night.yml"
+        config.write_text(
+            "target: cpu\nslices: {cpu: 3}\ncomparisons:\n  - {name: linen-vs-nnx}\n"
+            f"  - {{name: main-vs-branch, repository: {repository}, branch: {branch}, baseline: {baseline}}}\n"
+            "quarantine: [{case: 03_dropout, why: known, until: 2026-11-21}]\n"
+        )
+        return plan_night(NightRequest(config=str(config), **request), store, day=day)
+
+    return run
+
+
+def finish(plan: NightPlan, store: Store, outcomes: Sequence[str] = ()) -> None:
+    shown = [*outcomes, *["same"] * len(plan.cells)]
+    results = [CellResult(cell=cell, outcome=shown[i], headline="h") for i, cell in enumerate(plan.cells)]  # type: ignore[arg-type]
+    finish_night(plan, results, store)
+
+
+def test_a_night_is_every_case_of_every_comparison(plan: Callable[..., NightPlan]) -> None:
+    night = plan()
+    assert (night.id, night.slices) == ("2026-11-21", 3)
+    cells = [(cell.comparison, cell.case) for cell in night.cells]
+    assert len(cells) == len(set(cells))
+    assert {comparison for comparison, _ in cells} == {"linen-vs-nnx", "main-vs-branch"}
+    assert len({case for _, case in cells}) == len(cells) / 2
+    assert {cell.case for cell in night.cells if cell.quarantine} == {"03_dropout"}
+
+
+def test_a_night_that_was_not_finished_goes_on_with_the_same_commits(
+    plan: Callable[..., NightPlan], run_git: Git
+) -> None:
+    night = plan()
+    run_git("commit", "-q", "--allow-empty", "-m", "merged at four in the morning")
+    assert plan() == night
+    assert plan(fresh=True).id == "2026-11-21.2"
+    assert plan(cases=("01_base",)).id == "2026-11-21.3"  # another wish
+    assert plan(date(2026, 11, 22)).commits != night.commits  # the next night has the new commit
+
+
+def test_a_night_that_is_over_is_not_gone_on_with(plan: Callable[..., NightPlan], store: Store) -> None:
+    night = plan()
+    finish(night, store)
+    assert plan().id == "2026-11-21.2"
+
+
+def test_the_next_night_starts_from_the_commit_of_the_last(
+    plan: Callable[..., NightPlan], store: Store, run_git: Git
+) -> None:
+    first = plan()
+    arms = next(cell.arms for cell in first.cells if cell.comparison == "main-vs-branch")
+    assert arms.aa  # nothing before it: a control
+    finish(first, store)
+    unchanged = plan(date(2026, 11, 22))
+    assert next(cell.arms for cell in unchanged.cells if cell.comparison == "main-vs-branch").aa
+    finish(unchanged, store)
+    before = run_git("rev-parse", "main")
+    run_git("commit", "-q", "--allow-empty", "-m", "a day's work")
+    arms = next(cell.arms for cell in plan(date(2026, 11, 23)).cells if cell.comparison == "main-vs-branch")
+    assert not arms.aa
+    assert str(arms.baseline).endswith(before)
+    assert str(arms.branch).endswith(run_git("rev-parse", "main"))
+
+
+def test_problems_are_told_before_anything_is_written(plan: Callable[..., NightPlan], store: Store) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(branch="no/such", cases=("dropout",), target="cpus")
+    assert len(caught.value.problems) == 3
+    assert not list(store.files.entries())
+
+
+def test_a_name_that_is_none_says_what_names_look_like(plan: Callable[..., NightPlan]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(comparisons=("a b/../c", "linen-vs-nn"))
+    first, second = caught.value.problems
+    assert first.startswith("unknown comparison 'a b/../c'; a name begins with a letter or digit and has only ")
+    assert "there are: linen-vs-nnx, main-vs-branch" in first
+    assert second.startswith("unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?); there are: ")
+
+
+def test_a_damaged_record_says_which(plan: Callable[..., NightPlan], store: Store) -> None:
+    store.files.write("nightly/2026-11-20/record.json", b"{")
+    with pytest.raises(StoreError, match=r"2026-11-20/record\.json.*remove it"):
+        plan()
+
+
+def result(case: str, outcome: str, **cell: Any) -> CellResult:
+    return CellResult(cell=NightCell(comparison="c", case=case, **cell), outcome=outcome, headline="why")  # type: ignore[arg-type]
+
+
+def test_only_what_has_changed_is_news() -> None:
+    before = [result("a", "regressed"), result("b", "same"), result("c", "failed"), result("d", "same")]
+    now = [
+        result("a", "regressed"),  # known
+        result("b", "regressed", owner="bob"),
+        result("c", "same"),
+        result("d", "unknown"),  # no news: nobody has to act
+        result("e", "failed"),
+        result("f", "regressed", quarantine="known"),
+        result("g", "same"),
+    ]
+    assert list(find_changes(before, now)) == [
+        "c b (bob): regressed, was same: why",
+        "c c: same, was failed: why",
+        "c e: failed, is new: why",
+    ]
+    assert list(find_changes(now, now)) == []

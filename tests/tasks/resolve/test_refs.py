@@ -1,0 +1,108 @@
+"""Names of branches, tags and commits become SHAs; names that mean something else to a program are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from configs.errors import ConfigError
+from tasks.resolve.refs import check_ref_name, check_repository, pin_ref, resolve_ref
+
+type Git = Callable[..., str]
+
+
+@pytest.fixture(params=["folder", "address"])
+def where(request: pytest.FixtureRequest, repository: Path) -> str:
+    return str(repository) if request.param == "folder" else f"file://{repository}"
+
+
+@pytest.mark.parametrize(
+    ("name", "revision"),
+    [
+        ("main", "main"), ("feat/x", "feat/x"), ("refs/heads/feat/x", "feat/x"), ("HEAD", "main"),
+        ("v1", "main"), ("v2", "feat/x"), ("1234567", "feat/x"), ("$(id>owned)", "feat/x"),
+    ],
+)  # fmt: skip
+def test_a_name_is_the_commit_that_git_says(where: str, run_git: Git, name: str, revision: str) -> None:
+    run_git("tag", "v1", "main")
+    run_git("tag", "-a", "-m", "annotated", "v2", "feat/x")
+    run_git("branch", "1234567", "feat/x")  # a branch that looks like a hash is the branch
+    run_git("branch", "$(id>owned)", "feat/x")  # git allows it, and it is a name like others
+    assert resolve_ref(where, name).sha == run_git("rev-parse", revision)
+    assert not Path("owned").exists()
+
+
+def test_a_commit_by_its_hash(where: str, repository: Path, run_git: Git) -> None:
+    sha = run_git("rev-parse", "feat/x")
+    assert resolve_ref(where, sha).sha == sha
+    assert resolve_ref(str(repository), sha[:9]).sha == sha
+
+
+def test_a_short_hash_at_an_address_says_that_it_has_to_be_whole(repository: Path, run_git: Git) -> None:
+    with pytest.raises(ConfigError, match="only whole hashes"):
+        resolve_ref(f"file://{repository}", run_git("rev-parse", "main")[:9])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "-x", "--upload-pack=touch owned", "a b", "a..b", "a~1", "a^", "a:b", "x.lock", "a\nb", "a\0b", "a\x1b[2Jb",
+     "@", "@{-1}", "/x", "x/", "a//b", "a\\b", "x" * 300, "*", "\u202emain"],
+)  # fmt: skip
+def test_hostile_names_are_refused_before_git_is_asked(where: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="give a branch, a tag or a commit") as caught:
+        resolve_ref(where, name)
+    assert str(caught.value).isprintable()
+    assert not Path("owned").exists()
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(where: str) -> None:
+    with pytest.raises(ConfigError, match=r"no branch, tag or commit 'feat/y' \(did you mean 'feat/x'\?\)"):
+        resolve_ref(where, "feat/y")
+
+
+def test_a_name_that_means_two_commits_is_refused(where: str, run_git: Git) -> None:
+    run_git("tag", "feat/x", "main")
+    with pytest.raises(ConfigError, match="refs/heads/feat/x or refs/tags/feat/x"):
+        resolve_ref(where, "feat/x")
+    assert resolve_ref(where, "refs/tags/feat/x").sha == run_git("rev-parse", "main")
+
+
+def test_a_branch_that_only_the_remote_has(repository: Path, run_git: Git, tmp_path: Path) -> None:
+    run_git("clone", "-q", str(repository), str(tmp_path / "clone"))
+    assert resolve_ref(str(tmp_path / "clone"), "feat/x").sha == run_git("rev-parse", "feat/x")
+
+
+def test_a_pinned_ref_is_not_looked_up_again(where: str, run_git: Git) -> None:
+    before = resolve_ref(where, "main")
+    run_git("commit", "-q", "--allow-empty", "-m", "later")
+    assert resolve_ref(where, "main").sha != before.sha
+    assert resolve_ref(where, pin_ref(before)) == before
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ext::sh -c 'touch owned'",
+        "-uowned",
+        "no/such/folder",
+        "https://user:secret@example.invalid/x.git",
+        "file://\nx",
+    ],
+)
+def test_repositories_that_are_none(address: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_repository(address)
+    assert "secret" not in str(caught.value)
+    assert not Path("owned").exists()
+
+
+def test_a_folder_that_is_no_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    with pytest.raises(ConfigError, match="is no git clone"):
+        check_repository(str(tmp_path))
+
+
+def test_without_git_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match="git is not installed"):
+        check_ref_name("main")
