@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 UIS = {"classic": "", "new": "/v2"}
 ACTS = "</script><script>window.owned=1</script><img src=x onerror=window.owned=2>[link](javascript:window.owned=3)"
 HOSTILE_CASE = "<img src=x onerror=window.owned=4><script>window.owned=5</script>"

@@ -10,6 +10,8 @@ import pytest
 from tasks.store import open_store
 from tasks.verify import verify_checkpoints
 
+pytestmark = pytest.mark.long
+
 
 def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     maxview: Callable[..., subprocess.CompletedProcess[str]],

@@ -115,6 +115,7 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
     assert all(float(a["data"]) == 100.0 for a in artifacts if a["type"] == "progress")
 
 
+@pytest.mark.long
 def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
     assert not processes_of(runs)
 
 
+@pytest.mark.long
 def test_a_trainer_killed_with_its_flow_resumes_from_its_last_checkpoint(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_trainer_killed_with_its_flow_resumes_from_its_last_checkpoint(
     assert record.reading.steps["step"].unique().to_list() == list(range(STEPS))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", ["starting", "training", "second arm"])
 def test_control_c_leaves_nothing_running(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any, stage: str
@@ -198,6 +201,7 @@ def test_control_c_leaves_nothing_running(
         assert set(read_records(tmp_path / "o")) == {"linen"}
 
 
+@pytest.mark.long
 def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, tmp_path: Path) -> None:
     # an absurd learning rate makes the loss infinite or NaN, in both arms
     words = ("--set", "learning_rate=1e30", "--set", "warmup_steps_fraction=0.0")
@@ -210,6 +214,7 @@ def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, tmp_path: Path
     assert "died" in comparison["headline"]
 
 
+@pytest.mark.long
 def test_cases_on_eight_devices(maxview: Maxview, tmp_path: Path) -> None:
     result = maxview(
         "compare", "linen-vs-nnx", *SMALL, "--case", "03_dropout", "--target", "cpu-8", "--out", "o", "--json"

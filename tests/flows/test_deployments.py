@@ -82,6 +82,7 @@ def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     assert "/nowhere" in stack.ended(run[1])["message"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["cancelled", "killed"])
 def test_a_run_that_is_ended_leaves_no_job(stack: Any, how: str) -> None:
     steps = {"cancelled": "steps=21", "killed": "steps=22"}[how]  # runs of their own
@@ -107,6 +108,7 @@ def flow_run_of(process: psutil.Process) -> str | None:
         return None
 
 
+@pytest.mark.long
 def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> None:
     config = stack.folder / "night.yml"
     config.write_text(
@@ -153,6 +155,7 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
     assert len(stack.messages) == 1
 
 
+@pytest.mark.long
 def test_down_in_mid_run_ends_every_job_and_says_so(stack: Any, pods: Any) -> None:
     """Of two runs, one has its job on this machine and one on a cluster."""
     wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": ["steps=23"]}

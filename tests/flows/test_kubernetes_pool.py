@@ -15,6 +15,8 @@ import httpx
 import psutil
 import pytest
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("prefect_kubernetes", reason="Kubernetes pools need prefect-kubernetes: uv sync --group dev")
 ROOT = Path(__file__).parent.parent.parent
 POOL = "maxview-k8s"

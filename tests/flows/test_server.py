@@ -134,6 +134,7 @@ def test_an_address_that_is_none(
         assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", ["home under a file", "damaged database"])
 def test_the_embedded_server_cannot_start(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path, trouble: str

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tasks.store.gcs import GcsFiles
 from tasks.verify import verify_checkpoint
+
+pytestmark = pytest.mark.long
 
 ROUNDTRIP = Path(__file__).parent / "orbax_roundtrip.py"
 

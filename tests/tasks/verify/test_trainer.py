@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from configs.load import CONFIG_ROOT
 from tasks.verify import verify_checkpoints
+
+pytestmark = pytest.mark.long
 
 
 def test_linen_and_nnx_save_trees_of_their_own_with_as_many_arrays(tmp_path):

@@ -22,6 +22,8 @@ from tasks.scrape import Ended
 from tasks.services.cleanup import stop_jobs
 from tasks.store import Store, open_store
 
+pytestmark = pytest.mark.long
+
 type MakePlan = Callable[..., RunPlan]
 
 SAY = """

@@ -16,6 +16,8 @@ from tasks.records import RunPlan, XpkHandle
 from tasks.scrape import Ended
 from tasks.store import RunDirectory
 
+pytestmark = pytest.mark.long
+
 XPK = os.environ.get("MAXVIEW_XPK") or shutil.which("xpk")  # before the stand-ins are put on the path
 KUBECTL = shutil.which("kubectl")
 needs_xpk = pytest.mark.skipif(XPK is None, reason="xpk is not installed: uv tool install xpk==1.16.0, or $MAXVIEW_XPK")
