@@ -32,7 +32,7 @@ from tasks.launch import job
 from tasks.launch.owners import forget, own
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
-from tasks.publish import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
+from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message

@@ -21,7 +21,7 @@ from rich.progress import (
 from tasks.launch.backend import Restarted
 from tasks.launch.watch import ProcessGone
 from tasks.publish.site import PublishedPage
-from tasks.publish.text import visible
+from tasks.publish.text import plain, visible
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.services.report import Report
@@ -91,11 +91,11 @@ class TerminalReport(Report):
 
     def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
         marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
-        self._progress.update(self._rows[plan.run_name], note=escape(visible(text + marks)), **changes)
+        self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
 
     def _say(self, text: str) -> None:
         if not self.console.is_terminal:
-            self.console.print(escape(visible(text)), soft_wrap=True)
+            self.console.print(plain(text), soft_wrap=True)
 
     def reused(self, plan: RunPlan) -> None:
         self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))
@@ -159,7 +159,7 @@ class TerminalReport(Report):
             self.console.print(escape(why), soft_wrap=True)
 
     def troubled(self, text: str) -> None:
-        self.console.print(escape(visible(text)), style="red", soft_wrap=True)
+        self.console.print(plain(text), style="red", soft_wrap=True)
 
     def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
         self.comparisons.append((record, page))

@@ -1,15 +1,14 @@
 """What is told on standard error while logs are read and after: how far a stream is, which step lines were not read."""
 
 from rich.console import Console
-from rich.markup import escape
 
-from tasks.publish.text import visible
+from tasks.publish.text import plain
 from tasks.records import LogReading
 
 
 def show_progress(console: Console, size: int, line: bytes) -> None:
     """What a stream has brought so far, and its last line."""
-    text = escape(visible(line.decode("utf-8", "replace").strip()[-100:]))
+    text = plain(line.decode("utf-8", "replace").strip()[-100:])
     console.print(f"{size / 1e6:,.1f} MB  {text}", highlight=False, no_wrap=True, overflow="ellipsis")
 
 
@@ -24,6 +23,6 @@ def warn_of_unread(reading: LogReading) -> None:
         lines = ", ".join(str(line.line) for line in coverage.unread)
         more = "" if lacking <= len(coverage.unread) else " and others"
         console.print(
-            f"[red]warning:[/] {escape(visible(run.name))}: {lacking} of {coverage.step_lines_seen} step lines could "
+            f"[red]warning:[/] {plain(run.name)}: {lacking} of {coverage.step_lines_seen} step lines could "
             f"not be read (line {lines}{more}); their values are in no table"
         )

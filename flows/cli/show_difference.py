@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 
-from tasks.publish.text import visible
+from tasks.publish.text import plain
 from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
 
 MOST_ROWS = 20
@@ -25,7 +24,7 @@ def show_difference(found: CheckpointDifference, *, as_json: bool) -> None:
     compared = [array for array in found.arrays if array.values is not None]
     differing = [array for array in compared if not array.exact]
     word = "[green]✓ equal[/]" if found.equal else "[red]✗ different[/]"
-    console.print(f"{word}  {_plain(found.path)}  against  {_plain(found.other_path)}  ({found.seconds:.2f} s)")
+    console.print(f"{word}  {plain(found.path)}  against  {plain(found.other_path)}  ({found.seconds:.2f} s)")
     here, there = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
     ratio = f"{len(differing)} of {len(compared)} differ" if differing else f"{len(compared)} equal bit for bit"
     console.print(f"{here} arrays here, {there} there: {ratio}")
@@ -53,7 +52,7 @@ def _show_rows(console: Console, differing: Sequence[ArrayDifference]) -> None:
         odd = f"  {values.not_finite:,} not finite" if values.not_finite else ""
         place = ", ".join(map(str, values.where))
         count = f"{values.differing:,} of {values.values:,}"
-        name = f"{_plain(_name_pair(array))}  {dtypes}{odd}"
+        name = f"{plain(_name_pair(array))}  {dtypes}{odd}"
         console.print(f"{values.norm:>10.4g} {values.largest:>10.4g} {place:>16} {count:>24}  {name}")
     if len(differing) > MOST_ROWS:
         console.print(f"and {len(differing) - MOST_ROWS} more; --json has all")
@@ -69,15 +68,11 @@ def _show_alone(console: Console, side: str, alone: Sequence[ArrayDifference]) -
         names = [name for array in alone if array.role == role for name in (*array.names, *array.other_names)]
         why = _WHY.get(role, "missing on the other side")
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        console.print(f"only {side}: {len(names)} {role}: {why}: {_plain(shown)}")
+        console.print(f"only {side}: {len(names)} {role}: {why}: {plain(shown)}")
 
 
 def _show_sharding(console: Console, moved: Sequence[ArrayDifference]) -> None:
     if moved:
         first = moved[0]
         layouts = f"{first.sharding or 'not written down'} here, {first.other_sharding or 'not written down'} there"
-        console.print(f"{len(moved)} lay otherwise over the devices, first {_plain(first.names[0])}: {_plain(layouts)}")
-
-
-def _plain(text: str) -> str:
-    return escape(visible(text))
+        console.print(f"{len(moved)} lay otherwise over the devices, first {plain(first.names[0])}: {plain(layouts)}")

@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from rich.markup import escape
+
 # A colour says nothing about a log line; every other escape sequence stays visible, since it may have hidden text.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
@@ -35,6 +37,11 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _COLOUR.sub("", text).translate(_VISIBLE)
+
+
+def plain(text: str) -> str:
+    """Text of a log or a file name for a terminal, as itself: neither markup nor control characters."""
+    return escape(visible(text))
 
 
 def visible_lines(text: str, keep: int = 2_000) -> str:

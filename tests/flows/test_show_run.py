@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.cli.show import show_reading
+from flows.cli.show_reading import show_reading
 from tasks.scrape import scrape_text
 
 LOG = """\

@@ -30,7 +30,7 @@ def scrape(
     Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
     """
     from flows.cli.reading_notes import show_progress, warn_of_unread
-    from flows.cli.show import show_reading, write_schedule
+    from flows.cli.show_reading import show_reading, write_schedule
     from tasks.scrape import read_sources
 
     told = partial(show_progress, Console(stderr=True))

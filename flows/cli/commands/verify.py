@@ -33,7 +33,7 @@ def verify(
             raise ValueError("--against takes one checkpoint or run, and neither --record, --check nor --deep")
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.live_view import byte_progress
-    from flows.cli.show import show_proofs
+    from flows.cli.show_proofs import show_proofs
     from tasks.verify import verify_checkpoints
 
     if record and check:

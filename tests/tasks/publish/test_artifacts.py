@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from tasks.publish import artifact_key, summary_description, summary_markdown, table_rows
+from tasks.publish.artifacts import artifact_key, summary_description, summary_markdown, table_rows
 from tasks.publish.chart import draw_changes, draw_loss
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 

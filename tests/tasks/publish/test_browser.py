@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tasks.publish import write_page
 from tasks.publish.index import add_comparison, add_nights
 from tasks.publish.index_page import update_index
+from tasks.publish.page import write_page
 from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.store import Store

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish import write_page
+from tasks.publish.page import write_page
 from tasks.records import CheckpointEvent, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
 from tasks.store.atomic import StoreError
 

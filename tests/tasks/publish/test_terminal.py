@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from tasks.publish import render_terminal
+from tasks.publish.terminal import render_terminal
 from tasks.records import ComparisonRecord
 
 
