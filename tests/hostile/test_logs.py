@@ -136,6 +136,7 @@ def test_everything_lies_in_the_output_folder(compared: ComparisonRecord, tmp_pa
     assert all(name.isascii() and not set(name) & set("<>&;|$`'\" ") for name in names)
 
 
+@pytest.mark.long
 def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting: Callable[[str], list[str]]) -> None:
     """`maxview ingest` as its user meets it, with a Prefect server of its own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
@@ -148,6 +149,7 @@ def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting:
     assert not list(tmp_path.glob("**/owned*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [lambda data: gzip.compress(data, 9), lambda data: zstandard.compress(data, 3)])
 def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     line = b"completed step: 1, seconds: 0.148, TFLOP/s/device: 91.824, loss: 8.998\n"
