@@ -124,5 +124,7 @@ def phase_of(out: Path) -> str:
     running = sorted(begun.keys() - done)
     if not running:
         return f"after {len(done)} runs"
-    commits = COMMIT_LINE.findall(begun[running[-1]].read_bytes())
-    return f"in {', '.join(running)}{f', saved {int(commits[-1])}' if commits else ''}"
+    text = begun[running[-1]].read_bytes()
+    commits = COMMIT_LINE.findall(text)
+    at = f"saved {int(commits[-1])}" if commits else "" if STEP_LINE.search(text) else "no step"
+    return ", ".join([f"in {', '.join(running)}", *([at] if at else [])])

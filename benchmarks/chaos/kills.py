@@ -6,11 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.chaos.judge import COMMIT_LINE, canonical, differences, finished_well, look_at_attempts, phase_of
-from benchmarks.chaos.place import Place, wait_until
+from benchmarks.chaos.judge import (
+    COMMIT_LINE,
+    STEP_LINE,
+    canonical,
+    differences,
+    finished_well,
+    look_at_attempts,
+    phase_of,
+)
+from benchmarks.chaos.place import Command, FlowRun, Place, wait_until
 from tasks.store import Store
 
-KINDS = ("flow", "worker", "server", "trainer")
+KINDS = ("flow", "worker", "embedded", "server", "trainer", "supervisor")
+JOBS = ("trainer", "supervisor")
 ARMS = ("linen", "nnx")
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
 MOST_DRAWS = 5  # kills of one trial that may come too late
@@ -37,6 +46,7 @@ class Trial:
     number: int
     kind: str
     target: str
+    early: bool = False  # before the first step, as far as that can be drawn
     moment: str = ""
     phase: str = ""
     missed: int = 0  # kills before that came too late
@@ -57,21 +67,20 @@ class Trial:
 
 
 def draw_moment(drawn: random.Random, trial: Trial, lengths: dict[str, float]) -> Moment:
-    """A random moment. Of the trainers' half falls between a committed checkpoint and the end of the training.
+    """A random moment.
 
-    `lengths`: seconds that the undisturbed comparison took to start its first run, for one run, and for the verdict.
+    `lengths`: seconds that the undisturbed comparison took to start its first run, from there to its first step, for
+    one run, and for the verdict.
     """
+    job = trial.kind in JOBS
+    if trial.early:
+        before = lengths["first step"] + (0.0 if job else lengths["start"])
+        return Moment("started" if job else "asked", ARMS[0], drawn.uniform(0.0, before))
     arm = drawn.choice(ARMS)
-    trains = trial.target != "replay"
-    if trains and (trial.kind == "trainer" or drawn.random() < 0.5):
+    if trial.target != "replay" and (job or drawn.random() < 0.5):
         return Moment("saved", arm, drawn.uniform(0.0, 0.5))
-    if trial.kind == "trainer":
-        return Moment("started", arm, drawn.uniform(0.0, lengths["run"] * 0.9))
-    share = drawn.random()
-    if share < 0.2:
-        return Moment("asked", arm, drawn.uniform(0.0, lengths["start"]))
-    if share < 0.75:
-        return Moment("started", arm, drawn.uniform(0.0, lengths["run"]))
+    if job or drawn.random() < 0.7:
+        return Moment("started", arm, drawn.uniform(0.0, lengths["run"] * (0.9 if job else 1.0)))
     return Moment("recorded", arm, drawn.uniform(0.0, lengths["verdict"]))
 
 
@@ -87,22 +96,22 @@ def has_come(place: Place, moment: Moment) -> bool:
     return False
 
 
-def kill_at(place: Place, trial: Trial, flow_run: str, moment: Moment) -> float | None:
+def kill_at(place: Place, trial: Trial, asked: FlowRun | Command, moment: Moment) -> float | None:
     """Wait for the moment and kill; when it was, or None if there was nothing left to kill."""
     deadline, looked = time.monotonic() + NEVER_S, time.monotonic()
     while not has_come(place, moment):
         if time.monotonic() - looked > 1.0:
             looked = time.monotonic()
-            if place.is_over(flow_run) or looked > deadline:
+            if asked.is_over() or looked > deadline:
                 return None
         time.sleep(0.01)
     time.sleep(moment.seconds)
     while True:
-        if place.is_over(flow_run):
+        if asked.is_over():
             return None
         trial.phase = phase_of(place.out)
         killed = place.kill(trial.kind)
-        if killed is not None or trial.kind == "trainer":  # a flow's process may not be there yet
+        if killed is not None or trial.kind in JOBS:  # a flow's process or a server may not be there yet
             return killed
         time.sleep(0.02)
 
@@ -115,21 +124,21 @@ def run_trial(
     for trial.missed in range(MOST_DRAWS):
         moment = draw_moment(drawn, trial, lengths)
         trial.moment = str(moment)
-        flow_run = place.submit(trial.target)
-        killed = kill_at(place, trial, flow_run, moment)
+        asked = place.ask_for(trial.kind, trial.target)
+        killed = kill_at(place, trial, asked, moment)
         if killed is not None:
             break
-        place.finish(flow_run)
+        asked.finish()
         place.out.rename(place.folder / f"late-{trial.number:02}-{trial.missed}")
     else:
         return False
     if trial.kind in ("server", "worker"):
         place.up()
-    if trial.kind == "trainer":
+    if trial.kind in JOBS:
         trial.verdict_s = time_to_cause(place, killed)
-    trial.states.append(place.finish(flow_run))
+    trial.states.append(asked.finish())
     while not finished_well(place.out) and len(trial.states) < MOST_ATTEMPTS:
-        trial.states.append(place.finish(place.submit(trial.target)))
+        trial.states.append(place.ask_for(trial.kind, trial.target).finish())
     trial.seconds = time.monotonic() - began
     judge(place, trial, reference)
     place.out.rename(place.folder / f"trial-{trial.number:02}")
@@ -173,24 +182,27 @@ def time_to_cause(place: Place, killed: float) -> float | None:
     return float(moment) - killed
 
 
-def undisturbed(place: Place, target: str) -> tuple[dict[str, Any], dict[str, float], str]:
+def undisturbed(place: Place, target: str) -> tuple[dict[str, Any], dict[str, float], FlowRun]:
     """The reference of a target, how long its parts took, and its flow run."""
     moments: dict[str, float] = {"asked": time.monotonic()}
-    flow_run = place.submit(target)
+    asked = place.submit(target)
 
     def note(name: str, seen: Callable[[], object]) -> None:
-        if wait_until(lambda: seen() or place.is_over(flow_run), 300, 0.1):
+        if wait_until(lambda: seen() or asked.is_over(), 300, 0.1):
             moments[name] = time.monotonic()
 
-    note("first", lambda: list(place.out.glob("runs/*/log.txt")))
+    logs = lambda: list(place.out.glob("runs/*/log.txt"))  # noqa: E731
+    note("first", logs)
+    note("stepped", lambda: any(STEP_LINE.search(log.read_bytes()) for log in logs()))
     note("recorded", lambda: len(list(place.out.glob("runs/*/record.json"))) == len(ARMS))
-    end = place.finish(flow_run)
+    end = asked.finish()
     moments["over"] = time.monotonic()
     if not finished_well(place.out):
-        raise RuntimeError(f"the undisturbed comparison on {target} ended {end}: {place.state_of(flow_run)['message']}")
+        raise RuntimeError(f"the undisturbed comparison on {target} ended {end}")
     lengths = {
         "start": moments["first"] - moments["asked"],
+        "first step": moments["stepped"] - moments["first"],
         "run": (moments["recorded"] - moments["first"]) / len(ARMS),
         "verdict": moments["over"] - moments["recorded"],
     }
-    return canonical(place.out), lengths, flow_run
+    return canonical(place.out), lengths, asked

@@ -42,11 +42,13 @@ def outage(place: Place, seconds: float, reference: dict[str, Any], usual: dict[
     print(f"server gone {phase_of(place.out)}", flush=True)
     time.sleep(seconds)
     place.up()
-    end = place.finish(flow_run)
-    lost = [] if end.startswith("COMPLETED") else [f"the flow run ended {end}: {place.state_of(flow_run)['message']}"]
+    end = flow_run.finish()
+    lost = (
+        [] if end.startswith("COMPLETED") else [f"the flow run ended {end}: {place.state_of(flow_run.id)['message']}"]
+    )
     lost += differences(canonical(place.out), reference)
     time.sleep(FLUSH_S)
-    told = told_by_server(place, flow_run)
+    told = told_by_server(place, flow_run.id)
     lost += [f"{what}: {told[what]} for {usual[what]}" for what in usual if told[what] != usual[what]]
     print(f"server gone for {seconds:g} s: {end}; {told['step lines']} step lines, {sum(told['tasks'].values())} task "
           f"runs, {len(told['artifacts'])} artifacts; lost: {lost or 'nothing'}", flush=True)  # fmt: skip

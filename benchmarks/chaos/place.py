@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,12 +27,51 @@ PATIENCE_S = 300.0  # after which a comparison counts as stuck
 REPLAY_SPEED = "4"
 
 
+@dataclass(frozen=True)
+class FlowRun:
+    """A comparison that the worker runs."""
+
+    place: "Place"
+    id: str
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.place.state_of(self.id)["type"] in FINAL
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended, or where it is stuck."""
+        ended = wait_until(self.is_over, seconds, 0.5)
+        state = self.place.state_of(self.id)
+        return f"{'' if ended else 'stuck in '}{state['type']} {state['name']}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A comparison that somebody runs from a shell."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path  # what it has printed
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended; one that is stuck is killed."""
+        try:
+            return f"exit {self.process.wait(seconds)}"
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "stuck"
+
+
 class Place:
     """A running `maxview up` on a copy of the packages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
-        self.tree, self.port = folder / "tree", free_port()
+        self.tree, self.home, self.port = folder / "tree", folder / "home", free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
         for name in COPIED:
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,17 +90,21 @@ class Place:
 
     def up(self) -> None:
         """Bring up what is not up."""
-        self._maxview("up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
+        self._run("-m", "flows.cli", "up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
 
     def down(self) -> None:
         """End worker and server."""
-        self._maxview("down", "--state", str(self.state))
+        self._run("-m", "flows.cli", "down", "--state", str(self.state))
 
-    def _maxview(self, *words: str) -> None:
-        argv = [sys.executable, "-m", "flows.cli", *words]
-        done = subprocess.run(argv, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False)
+    def make_home(self) -> None:
+        """The database of commands that bring their own server, which is slow to make."""
+        self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
+
+    def _run(self, *words: str, **settings: str) -> None:
+        argv, environment = [sys.executable, *words], self.environment | settings
+        done = subprocess.run(argv, cwd=self.tree, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"maxview {words[0]}: {done.stdout}{done.stderr}")
+            raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
 
     def ask(self, path: str, **content: Any) -> Any:
         """An answer of the server's; waits for one that is being brought back."""
@@ -76,8 +121,25 @@ class Place:
                 time.sleep(1)
         raise AssertionError("unreachable")
 
-    def submit(self, target: str, speed: str = REPLAY_SPEED) -> str:
-        """Have the worker run the comparison; the flow run's id."""
+    def ask_for(self, kind: str, target: str) -> FlowRun | Command:
+        """The comparison in which one of a kind is to be killed."""
+        return self.command(target) if kind == "embedded" else self.submit(target)
+
+    def command(self, target: str, *, embedded: bool = True) -> Command:
+        """`maxview compare` as from a shell: a process group of its own, with a server of its own or the one here."""
+        words = ["compare", "linen-vs-nnx", "--target", target, "--out", str(self.out)]
+        words += [word for setting in SETTINGS for word in ("--set", setting)]
+        server = {"PREFECT_HOME": str(self.home)} | ({} if embedded else {"PREFECT_API_URL": self.api})
+        log = self.folder / "command.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flows.cli", *words], cwd=self.tree, env=self.environment | server,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        return Command(process, log)
+
+    def submit(self, target: str, speed: str = REPLAY_SPEED) -> FlowRun:
+        """Have the worker run the comparison."""
         deployment = self.ask("/deployments/name/compare/linen-vs-nnx")["id"]
         parameters = {"target": target, "overrides": list(SETTINGS)}
         wanted = {
@@ -87,22 +149,12 @@ class Place:
             "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
         }
         created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
-        return created
+        return FlowRun(self, created)
 
     def state_of(self, flow_run: str) -> dict[str, Any]:
         """The flow run's state."""
         state: dict[str, Any] = self.ask(f"/flow_runs/{flow_run}")["state"]
         return state
-
-    def is_over(self, flow_run: str) -> bool:
-        """Whether the flow run has ended."""
-        return self.state_of(flow_run)["type"] in FINAL
-
-    def finish(self, flow_run: str, seconds: float = PATIENCE_S) -> str:
-        """The end of a flow run, or where it is stuck."""
-        ended = wait_until(lambda: self.is_over(flow_run), seconds, 0.5)
-        state = self.state_of(flow_run)
-        return f"{'' if ended else 'stuck in '}{state['type']} {state['name']}"
 
     def kept(self, name: str) -> Kept:
         """The server or the worker."""
@@ -112,14 +164,26 @@ class Place:
         """The processes of flow runs, which outlive a worker that is killed."""
         return [process for process, words in self._processes() if "flow-run" in words or "prefect.engine" in words]
 
+    def supervisors(self) -> list[psutil.Process]:
+        """Those of the runs that go at the moment."""
+        found = []
+        for process, words in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                if any(word.endswith("/supervise.py") for word in words) and process.name() != GUARD.decode():
+                    found.append(process)
+        return found
+
     def trainers(self) -> list[psutil.Process]:
         """The commands that supervisors run at the moment."""
         found = []
-        for process, words in self._processes():
-            if any(word.endswith("/supervise.py") for word in words):
-                with suppress(psutil.NoSuchProcess):
-                    found += [child for child in process.children() if child.name() != GUARD.decode()]
+        for process in self.supervisors():
+            with suppress(psutil.NoSuchProcess):
+                found += [child for child in process.children() if child.name() != GUARD.decode()]
         return found
+
+    def embedded(self) -> list[psutil.Process]:
+        """The servers of commands."""
+        return [process for process, words in self._processes() if "tasks.services.embedded" in words]
 
     def jobs(self) -> list[psutil.Process]:
         """Every process of every run."""
@@ -135,18 +199,20 @@ class Place:
                 if ours or process.environ().get("PYTHONPATH") == str(self.tree):
                     yield process, words
 
-    def kill(self, kind: str) -> float | None:
-        """SIGKILL to one of a kind; the moment, or None if there is none."""
-        if kind == "server":
-            victims = session_of(self.kept("server"))
-        elif kind == "worker":
-            victims = [psutil.Process(self.kept("worker").pid)]
-        else:
-            victims = self.flows() if kind == "flow" else self.trainers()
+    def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
+        """Send the signal to all of a kind; the moment, or None if there is none."""
+        find: dict[str, Callable[[], list[psutil.Process]]] = {
+            "server": lambda: session_of(self.kept("server")),
+            "worker": lambda: [psutil.Process(self.kept("worker").pid)],
+            "flow": self.flows,
+            "trainer": self.trainers,
+            "supervisor": self.supervisors,
+            "embedded": self.embedded,
+        }
         moment = None
-        for victim in victims:
+        for victim in find[kind]():
             with suppress(psutil.NoSuchProcess):
-                victim.kill()
+                victim.send_signal(number)
                 moment = time.time()
         return moment
 

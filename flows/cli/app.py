@@ -1,5 +1,6 @@
 """The command line `maxview`: the commands put together, and every outcome turned into an exit status."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,13 +17,13 @@ from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.verify import verify
 from flows.cli.commands.words import check_words
-from flows.cli.start import INTERRUPTED
+from flows.cli.start import INTERRUPTED, say_interrupted
 
 app = cyclopts.App(
     name="maxview",
     help="Did this change anything? Trains a case twice, proves the checkpoints, and says what differs.\n\n"
-    "Exit status: 0 nothing regressed; 1 something regressed or changed, or an arm failed; 2 the input is wrong; "
-    "3 unknown or not comparable; 130 interrupted.",
+    "Exit status: 0 nothing regressed; 1 something regressed or changed, or an arm failed; 2 the input is wrong, or "
+    "maxview itself failed; 3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
@@ -37,6 +38,7 @@ def call(argv: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     try:
         check_words(sys.argv[1:] if argv is None else argv)
+        check_home()
         result = app(argv, exit_on_error=False, print_error=True, result_action="return_value")
     except cyclopts.CycloptsError:
         return 2  # cyclopts has printed what is wrong
@@ -54,6 +56,12 @@ def call(argv: Sequence[str] | None = None) -> int:
         errors.print(f"maxview: {full}")
         return 2
     except KeyboardInterrupt:
-        errors.print("maxview: interrupted; the same command goes on from here")
+        say_interrupted()
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def check_home() -> None:
+    """Raises ValueError where the user has no home folder: Prefect, uv and our own cache look for it in many places."""
+    if os.path.expanduser("~") == "~":  # as it is without HOME, for a user that the system does not know
+        raise ValueError("HOME is not set, and this user has no home folder: set HOME to a folder that can be written")

@@ -1,10 +1,19 @@
 """The first that `maxview` runs: Ctrl-C has its answer before anything else is imported, and again ends all at once."""
 
-import os  # both are there before any program starts
+import _thread
+import os  # all three are there before any program starts
 import sys
 
-INTERRUPTED = 130
-_count = 0
+TYPE_CHECKING = False  # as `typing` has it, which takes time to load
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INTERRUPTED, FAILED = 130, 2
+at_interrupt: "list[Callable[[], None]]" = []  # each is called in a thread of its own at the first Ctrl-C
+END_OF_VIEW = b"\n\x1b[?25h"  # what a live view that is cut off owes its terminal: a new line, and the cursor
+_enough = 2  # so many Ctrl-C end all at once
+_said = False
+_saying = _thread.allocate_lock()
 
 
 def main() -> None:
@@ -14,14 +23,26 @@ def main() -> None:
     _signal.signal(_signal.SIGINT, _leave)
     from flows.cli.app import call
 
+    run(call)
+
+
+def run(call: "Callable[[], int]") -> None:
+    """Call it and exit with what it returns; from its first Ctrl-C on there is never a second KeyboardInterrupt."""
+    global _enough
+    import signal
+
     code = INTERRUPTED
     try:
         watch_interrupts()
         code = call()
     except KeyboardInterrupt:
-        _leave()
+        say_interrupted()
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        code = FAILED  # Python's own 1 would mean that something regressed
     finally:
-        _signal.signal(_signal.SIGINT, end_at_once)  # there is nothing more to undo
+        signal.signal(signal.SIGINT, _ignore)
+        _enough = 1  # there is nothing more to undo
     sys.exit(code)
 
 
@@ -38,23 +59,45 @@ def watch_interrupts() -> None:
     signal.signal(signal.SIGINT, _interrupt)
 
 
-def _interrupt(_number: int, _frame: object) -> None:
-    global _count
-    _count += 1
-    if _count > 1:
-        end_at_once()
+class NothingToUndo:
+    """Inside this block the first Ctrl-C ends all at once: an exception out of nowhere may be lost inside a library."""
+
+    def __enter__(self) -> None:
+        global _enough
+        import signal
+
+        self._before, _enough = signal.signal(signal.SIGINT, _ignore), 1
+
+    def __exit__(self, *_: object) -> None:
+        global _enough
+        import signal
+
+        _enough = 2
+        signal.signal(signal.SIGINT, self._before)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    import signal
+
+    signal.signal(number, _ignore)
     raise KeyboardInterrupt
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """The thread that counts them has seen it."""
 
 
 def _count_interrupts(reading: int, number: int) -> None:
     seen = 0
     while numbers := os.read(reading, 64):
-        seen += numbers.count(number)
-        if seen > 1:
+        first, seen = seen == 0, seen + numbers.count(number)
+        for call in at_interrupt if first and seen else ():
+            _thread.start_new_thread(call, ())
+        if seen >= _enough:
             end_at_once()
 
 
-def end_at_once(_number: int = 0, _frame: object = None, *, code: int = INTERRUPTED) -> None:
+def end_at_once(*, code: int = INTERRUPTED) -> None:
     """End every process that this one has started, and then itself; what is on disk is whole."""
     from contextlib import suppress
 
@@ -63,11 +106,28 @@ def end_at_once(_number: int = 0, _frame: object = None, *, code: int = INTERRUP
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()
-    if code != INTERRUPTED:
-        os._exit(code)
-    _leave()
+    if os.isatty(2):
+        os.write(2, END_OF_VIEW)
+    if code == INTERRUPTED:
+        say_interrupted()
+    os._exit(code)
 
 
-def _leave(_number: int = 0, _frame: object = None) -> None:
-    os.write(2, b"maxview: interrupted; the same command goes on from here\n")
+def say_interrupted() -> None:
+    """Say it once, however many threads come to it; when this returns it has been said.
+
+    Not to be called where a signal's handler may interrupt it that calls it too.
+    """
+    global _said
+    with _saying:
+        if not _said:
+            os.write(2, b"maxview: interrupted; the same command goes on from here\n")
+        _said = True
+
+
+def _leave(number: int, _frame: object) -> None:
+    import _signal
+
+    _signal.signal(number, _ignore)  # again it would meet itself
+    say_interrupted()
     os._exit(INTERRUPTED)

@@ -12,6 +12,7 @@ SHA = re.compile(r"[0-9a-f]{40}")
 SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")
+EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 LONGEST_NAME = 244  # git itself cannot keep longer ones in files
 SHOWN = 80
 # where a name is looked for, in this order; the first two together are ambiguous if they differ
@@ -157,5 +158,12 @@ def _unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
     names = [ref.removeprefix(place) for place in PLACES for ref in refs if ref.startswith(place)]
     hint = suggest(name, names)
     about = "; a remote tells only whole hashes" if SHORT_SHA.fullmatch(name) and is_address(repository) else ""
-    fetched = "" if is_address(repository) else " (a clone knows what was fetched last: git fetch)"
-    return ConfigError([f"{repository}: no branch, tag or commit '{name}'{hint}{about}{fetched}"])
+    remedy = "" if is_address(repository) else _how_to_fetch(Path(repository))
+    return ConfigError([f"{repository}: no branch, tag or commit '{name}'{hint}{about}{remedy}"])
+
+
+def _how_to_fetch(folder: Path) -> str:
+    if run_git(["rev-parse", "--is-shallow-repository"], folder=folder) != "true":
+        return " (a clone knows what was fetched last: git fetch)"
+    # a shallow clone mostly follows one branch only: without the others' names `--unshallow` would leave them out
+    return f" (the clone is shallow: git fetch --unshallow origin '{EVERY_BRANCH}')"

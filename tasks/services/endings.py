@@ -18,7 +18,10 @@ class Verdicts(logging.Filter):
 
 
 def tell_end(lines: Iterable[tuple[str, str]]) -> None:
-    """Log what was found and where its page is, as the last lines of the flow run."""
+    """Log what was found and where its page is, as the last lines of the flow run, and see that its server has them.
+
+    Whoever watches hears of the end at once, and of what is logged only in batches.
+    """
     for name in ENGINE:
         logger = logging.getLogger(name)
         if not any(isinstance(one, Verdicts) for one in logger.filters):
@@ -26,3 +29,5 @@ def tell_end(lines: Iterable[tuple[str, str]]) -> None:
     for headline, page in lines:
         get_run_logger().info("%s", headline)
         get_run_logger().info("page: %s", page)
+    for handler in logging.getLogger("prefect.flow_runs").handlers:
+        handler.flush()  # five seconds at most

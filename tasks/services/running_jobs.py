@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from weakref import WeakSet
 
 from tasks.records import RunHandle, RunPlan
 
@@ -20,6 +21,7 @@ class Jobs:
         self._lock = threading.Lock()
         self._running: dict[str, Callable[[], None]] = {}
         self._stopping = False
+        _here.add(self)
 
     @contextmanager
     def holding(self, plan: RunPlan, handle: RunHandle, stop: Callable[[RunHandle], None]) -> Iterator[None]:
@@ -27,14 +29,15 @@ class Jobs:
 
         Raises Stopped where the flow was ended meanwhile, so that nobody takes what is left of the job for a result.
         """
+        end = _once(lambda: stop(handle))
         with self._lock:
-            self._running[plan.run_name] = lambda: stop(handle)
+            self._running[plan.run_name] = end
         try:
             self.check()
             yield
             self.check()
         except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
-            stop(handle)
+            end()
             raise
         finally:
             with self._lock:
@@ -61,12 +64,33 @@ class Jobs:
             thread.join()
 
 
+_here: "WeakSet[Jobs]" = WeakSet()
 _current: ContextVar[Jobs | None] = ContextVar("jobs", default=None)
 
 
 def current_jobs() -> Jobs:
     """The jobs of the flow that this one runs in, or new ones."""
     return _current.get() or Jobs()
+
+
+def stop_every_job() -> None:
+    """End every job of this process, whatever its flows are doing, and let none start."""
+    for jobs in list(_here):
+        jobs.stop_all()
+
+
+def _once(end: Callable[[], None]) -> Callable[[], None]:
+    """Whoever comes while it is being done waits for it."""
+    lock, done = threading.Lock(), False
+
+    def run() -> None:
+        nonlocal done
+        with lock:
+            if not done:
+                end()
+                done = True
+
+    return run
 
 
 @contextmanager

@@ -7,7 +7,6 @@ that its parent has to report to it, and says why when it cannot start.
 import atexit
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -17,15 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from tasks.launch.supervise import PR_SET_PDEATHSIG, control
-
 STARTUP_S = 120.0
 STOP_S = 10.0
-POLL_S = 0.5
 MOST_STARTS, SOON_S = 4, 90.0  # an embedded server that ends so often within so many seconds is given up
 EMBEDDED = {
     # what Prefect sets for its own embedded server: no UI, and only the services that record runs
@@ -38,12 +35,16 @@ EMBEDDED = {
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
 
-def _die_with_parent() -> None:
-    control(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class ServerError(ValueError):
     """Prefect's API cannot be had; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Api:
+    """A Prefect API that answers."""
+
+    url: str
+    is_ending: Callable[[], bool] = lambda: False  # whether it is being ended on purpose
 
 
 class EmbeddedServer:
@@ -54,55 +55,51 @@ class EmbeddedServer:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/api"
+        self.ending = False
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
+        self._turn = threading.Lock()  # of whoever starts it again or ends it
         self._process = self._start()
-        self._ending = False
         # registered before Prefect is imported, so it runs after Prefect has sent its last logs and events
         atexit.register(self.stop)
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        uvicorn = ["-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
-        address = ["--host", "127.0.0.1", "--port", str(self.port), "--log-level", "error", "--lifespan", "on"]
+        # -P: nothing of the folder that the user happens to be in. No function runs between fork and exec: this process
+        # has threads by then, and a lock that one of them holds would stay locked for good in the child
         return subprocess.Popen(
-            [sys.executable, *uvicorn, *address],
+            [sys.executable, "-P", "-m", "tasks.services.embedded", str(self.port)],
             env=os.environ | EMBEDDED,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
         """From now on start it again when it ends, at the same address; `lost` is told when that is in vain."""
-        # a thread of its own that never ends: the kernel ends the server with the thread that has started it
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
         starts: deque[float] = deque(maxlen=MOST_STARTS)
-        while not self._ending:
-            if self._process.poll() is None:
-                time.sleep(POLL_S)
-                continue
+        while True:
+            self._process.wait()
             starts.append(time.monotonic())
-            if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
-                lost(self._explain("ends again and again"))
-                break
-            self._process = self._start()
-        while True:  # see `keep_alive`
-            time.sleep(STARTUP_S)
+            with self._turn:
+                if self.ending:
+                    return
+                if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
+                    break
+                self._let_go()
+                self._process = self._start()
+        lost(self._explain("ends again and again"))
+
+    def _let_go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def wait(self) -> None:
         """Return when it answers. Raises ServerError if it ends or stays silent."""
-        import httpx
-
         deadline = time.monotonic() + STARTUP_S
-        while True:
-            try:
-                httpx.get(f"{self.url}/health", timeout=2).raise_for_status()
-                return
-            except httpx.HTTPError:
-                pass
+        while not answers(self.url):
             if self._process.poll() is not None:
                 raise ServerError(self._explain("ended while starting"))
             if time.monotonic() > deadline:
@@ -123,22 +120,24 @@ class EmbeddedServer:
 
     def stop(self) -> None:
         """End it; it writes down what it still holds."""
-        self._ending = True
-        if self._process.poll() is None:
+        atexit.unregister(self.stop)
+        with self._turn:
+            self.ending = True
             self._process.terminate()
             try:
                 self._process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        atexit.unregister(self.stop)
+            self._let_go()
+            self._log.close()
 
 
 @contextmanager
-def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[str]:
-    """The address of an API that answers; flows inside the block use it. Raises ServerError.
+def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
+    """An API that answers; flows inside the block use it. Raises ServerError.
 
-    meanwhile: called while an embedded server starts, which takes as long as loading the flows.
+    meanwhile: loads the flows, while an embedded server starts, which takes as long.
     lost: told, by another thread, why an embedded server has ended that cannot be started again.
     """
     named = os.environ.get("PREFECT_API_URL")
@@ -148,21 +147,31 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     # here, after the server was started: the two take several seconds each, side by side
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
+    meanwhile()
     configured = get_current_settings().api.url
     if configured:  # by the environment or by a Prefect profile
         if embedded:
             embedded.stop()
         check(configured)
-        yield configured
+        yield Api(configured)
         return
     assert embedded is not None  # without a configured address one was started above
     from tasks.services.slices import alone
 
-    meanwhile()
     embedded.wait()
     embedded.keep_alive(lost)
     with temporary_settings({PREFECT_API_URL: embedded.url}), alone():
-        yield embedded.url
+        yield Api(embedded.url, is_ending=lambda: embedded.ending)
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers at an address."""
+    import httpx
+
+    try:
+        return httpx.get(f"{url.rstrip('/')}/health", timeout=2).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def check_address(url: str) -> None:

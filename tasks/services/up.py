@@ -88,6 +88,9 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
+        # `prefect deployment run --watch` shows the lines of the run, which end with what was found and its page
+        "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
+        "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
         # slots outlive a restart of the server, and go back when their holder is gone
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }

@@ -1,5 +1,6 @@
 """Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
 
+import pwd
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,12 @@ def test_what_only_looks_makes_no_output_folder(capsys: pytest.CaptureFixture[st
     if words == ["doctor"]:
         assert f"{Path('maxview-out').absolute()}: can be written, " in shown.out
     assert not Path("maxview-out").exists()
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def unknown(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert "HOME is not set" in refused(capsys, ["compare", "linen-vs-nnx"])

@@ -25,6 +25,9 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     assert done.returncode == 1, done.stdout + done.stderr  # the branch's losses are higher
     assert "Regressed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+    # whoever watches reads on, without the line breaks of a narrow terminal: what was found, and where it is
+    shown = "".join(done.stdout.split())
+    assert re.search(r"regressed.*page:\S*/index\.html.*Flowrunfinishedinstate'Regressed'\.$", shown), done.stdout
     messages = [log["message"] for log in stack.request("POST", "/logs/filter", {})]  # what was found, and where it is
     assert any(re.search(r"\bregressed\b", message, re.IGNORECASE) for message in messages)
     assert any(message.startswith("page: ") and message.endswith("/index.html") for message in messages)

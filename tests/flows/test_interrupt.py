@@ -2,17 +2,17 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
-from tasks.services.server import EmbeddedServer
+from tasks.services.server import EmbeddedServer, answers
 
 ROOT = Path(__file__).parent.parent.parent
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
@@ -64,14 +64,91 @@ def test_the_second_ends_all_at_once(wait: str, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)  # of the 300 that it would have waited
     assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    wait_for(lambda: is_gone(child))
 
 
+def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path) -> None:
+    process = start(
+        [], before="import flows.cli.app; flows.cli.app.call = lambda: 1 / 0; print('up', flush=True)", cwd=tmp_path
+    )
+    _, said = process.communicate(timeout=60)
+    assert "ZeroDivisionError" in said
+    assert process.returncode == 2  # 1 would mean that something regressed
+
+
+# a library that catches everything while it is loaded, and goes on
+SWALLOWS = """
+import flows.cli.app, time
+from flows.cli.start import NothingToUndo
+def call():
+    with NothingToUndo():
+        try:
+            print('up', flush=True); time.sleep(300)
+        except BaseException:
+            time.sleep(300)
+flows.cli.app.call = call
+"""
+
+
+def test_the_first_is_enough_while_there_is_nothing_to_undo(tmp_path: Path) -> None:
+    process = start([], before=f"exec({SWALLOWS!r})", cwd=tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)  # of the 300 that it would have waited
+    assert (process.returncode, said) == (130, "maxview: interrupted; the same command goes on from here\n")
+
+
+# a flow that has a job, and asks a server that is gone for a long time how to end
+BEREFT = """
+import flows.cli.app, time
+from types import SimpleNamespace
+from tasks.services.running_jobs import Jobs
+from flows.cli.interrupted import end_in_time
+from tasks.services.server import Api
+def call():
+    end_in_time(Api('http://127.0.0.1:{port}/api'))
+    try:
+        with Jobs().holding(SimpleNamespace(run_name='a'), None, lambda _: print('stopped', flush=True)):
+            try:
+                print('up', flush=True); time.sleep(300)
+            except KeyboardInterrupt:
+                time.sleep(300)
+    finally:
+        time.sleep(300)
+flows.cli.app.call = call
+"""
+
+
+def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(tmp_path: Path) -> None:
+    with socket.socket() as held:  # bound, and not listening: nobody answers there
+        held.bind(("127.0.0.1", 0))
+        process = start([], before=f"exec({BEREFT.format(port=held.getsockname()[1])!r})", cwd=tmp_path)
+        process.send_signal(signal.SIGINT)
+        done, said = process.communicate(timeout=60)  # of the 300 that it would have waited
+    assert (process.returncode, done) == (130, "stopped\n")
+    assert said == "maxview: interrupted; the same command goes on from here\n"
+
+
+# what answers as Prefect's server does when it is asked for its health, and starts in no time
+ANSWERS = """
+import http.server
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"true")
+    def log_message(self, *_): pass
+def run(_, *, port, **__):
+    http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
-    clean_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clean_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: bool
 ) -> None:
+    if not real:
+        (tmp_path / "uvicorn.py").write_text(ANSWERS)
     for name, value in (clean_environment | {"PREFECT_HOME": str(tmp_path)}).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     server = EmbeddedServer()
     try:
         server.wait()
@@ -83,15 +160,15 @@ def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
         assert told == []
     finally:
         server.stop()
-    time.sleep(1.0)
     assert not answers(server.url)  # ended on purpose
+    assert server._process.returncode is not None
 
 
-def answers(url: str) -> bool:
+def is_gone(process: psutil.Process) -> bool:
     try:
-        return httpx.get(f"{url}/health", timeout=2).is_success
-    except httpx.HTTPError:
-        return False
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -102,10 +179,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tasks.services.server.POLL_S", 0.01)
-    monkeypatch.setattr(
-        EmbeddedServer, "_start", lambda self: subprocess.Popen(["sh", "-c", "echo 'OSError: no'"], stdout=self._log)
-    )
+    (tmp_path / "uvicorn.py").write_text("raise OSError('no')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     server = EmbeddedServer()
     told: list[str] = []
     try:
@@ -114,3 +189,17 @@ def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPat
         assert told[0].startswith("Prefect's embedded server ends again and again: OSError: no")
     finally:
         server.stop()
+
+
+def test_an_embedded_server_ends_with_its_command(clean_environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "uvicorn.py").write_text("run = lambda *_, **__: __import__('time').sleep(300)\n")
+    # nor does starting it run what libraries do before a fork: JAX, which has threads, warns of a deadlock there
+    code = "import os, time; os.register_at_fork(before=lambda: print('fork')); "
+    code += "from tasks.services.server import EmbeddedServer; print(EmbeddedServer()._process.pid); time.sleep(300)"
+    environment = clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = subprocess.Popen([sys.executable, "-u", "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert command.stdout is not None
+    server = psutil.Process(int(command.stdout.readline()))
+    command.kill()
+    command.communicate()
+    wait_for(lambda: is_gone(server))

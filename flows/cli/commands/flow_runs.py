@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from rich.console import Console
@@ -50,13 +51,8 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
-    from tasks.services import settings as environment
-
-    environment.prepare()
     from flows.cli.live_view import TerminalReport
-    from flows.cli.start import end_at_once
-    from tasks.services.report import reporting_to
-    from tasks.services.server import prefect_api
+    from flows.cli.start import NothingToUndo, end_at_once
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
@@ -72,5 +68,16 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
         finally:
             end_at_once(code=2)
 
-    with TerminalReport(Console(stderr=True)) as report, prefect_api(lost, load_flows), reporting_to(report):
-        return run(), report
+    with TerminalReport(Console(stderr=True)) as report, ExitStack() as held:
+        with NothingToUndo():
+            from tasks.services import settings as environment
+
+            environment.prepare()
+            from flows.cli.interrupted import end_in_time
+            from tasks.services.server import prefect_api
+
+            api = held.enter_context(prefect_api(lost, load_flows))
+            from tasks.services.report import reporting_to
+        end_in_time(api)
+        with reporting_to(report):
+            return run(), report

@@ -1,5 +1,8 @@
 """Names of branches, tags and commits become SHAs; names that mean something else to a program are refused."""
 
+import re
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +39,18 @@ def test_a_commit_by_its_hash(where: str, repository: Path, run_git: Git) -> Non
     sha = run_git("rev-parse", "feat/x")
     assert resolve_ref(where, sha).sha == sha
     assert resolve_ref(str(repository), sha[:9]).sha == sha
+
+
+def test_a_shallow_clone_says_how_to_have_the_rest(repository: Path, run_git: Git, tmp_path: Path) -> None:
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth=1", "--branch=feat/x", f"file://{repository}", shallow], check=True)
+    assert resolve_ref(str(shallow), "HEAD").sha == run_git("rev-parse", "feat/x")
+    with pytest.raises(ConfigError, match="no branch, tag or commit 'main'") as refused:
+        resolve_ref(str(shallow), "main")
+    remedy = re.search(r"the clone is shallow: (git fetch --unshallow .*)\)", str(refused.value))
+    assert remedy is not None
+    subprocess.run(shlex.split(remedy[1]), cwd=shallow, check=True, capture_output=True)
+    assert resolve_ref(str(shallow), "main").sha == run_git("rev-parse", "main")
 
 
 def test_a_short_hash_at_an_address_says_that_it_has_to_be_whole(repository: Path, run_git: Git) -> None:

@@ -1,0 +1,26 @@
+"""What the first Ctrl-C does to a flow of this process: its jobs end, and no server is waited for that is gone."""
+
+import time
+
+from flows.cli.start import at_interrupt, end_at_once
+from tasks.services.running_jobs import stop_every_job
+from tasks.services.server import Api, answers
+
+MOST_MISSES, PAUSE_S = 2, 0.5
+REPORT_S = 30.0  # in which a flow may tell a server how it ended
+
+
+def end_in_time(api: Api) -> None:
+    """At Ctrl-C end the jobs, and then this process once its server does not answer: a flow asks for minutes."""
+
+    def end() -> None:
+        stop_every_job()
+        misses, deadline = 0, time.monotonic() + REPORT_S
+        while misses < MOST_MISSES and time.monotonic() < deadline:
+            misses = 0 if answers(api.url) else misses + 1
+            time.sleep(PAUSE_S)
+            if api.is_ending():  # there is nothing left to tell
+                return
+        end_at_once()
+
+    at_interrupt.append(end)
