@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks import Devices, find_problems
+from configs.command import CommandTemplate
 from configs.comparison import (
     Comparison,
     Target,
-    Trainer,
     arm_layer,
     find,
     list_names,
@@ -27,7 +27,7 @@ from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrid
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.launch.commands import Command, TrainInPod, make_command
+from tasks.launch.commands import Command, make_command
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
 from tasks.resolve.identify import Checkout, hash_identity, name_run
@@ -100,7 +100,9 @@ def resolve_config(
     problems.raise_any()
     assert merged is not None  # else there was a problem
     config, values = merged
-    if target.backend != "replay":  # which trains nothing
+    side = next(side for side in comparison.arms if side.name == arm)
+    # a log that is played trains nothing, and what a program of anybody's can do only that knows
+    if target.backend != "replay" and comparison.trainer_of(side) != "command":
         problems.lines += [_with_origin(line, values) for line in find_problems(config, devices_of(target))]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
@@ -150,7 +152,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems.raise_any()
     checkouts = place_arms(comparison, request.arms, cache or default_cache())
     configs = {
-        (case, arm): fit_config(config, checkouts[arm], arm, problems) for (case, arm), config in configs.items()
+        (case, arm): fit_config(config, checkouts[arm], arm, problems, root=root)
+        for (case, arm), config in configs.items()
     }
     problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
@@ -199,7 +202,7 @@ def plan_run(
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
     checkout = command.checkout
-    trainer: Trainer = "maxview" if checkout.maxtext is None else "maxtext"
+    trainer = checkout.trainer
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
@@ -231,7 +234,7 @@ def plan_run(
         commit=checkout.commit,
         dirty=checkout.dirty,
         versions=checkout.versions,
-        environment=command.environment | target.environment,
+        environment=command.environment(directory) | target.environment,
         passed_on=target.passed_on,
         argv=(*target.wrap, *command.argv(directory)),
         time_limit_s=target.time_limit_s,
@@ -244,15 +247,21 @@ def plan_run(
         software=checkout.software,
         aa=aa,
         rules=rules,
-        xpk=command.settings if isinstance(command, TrainInPod) else None,
+        xpk=command.settings,
+        files=command.files(directory),
+        start_folder=checkout.command.folder if checkout.command else None,
     )
 
 
-def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems) -> ResolvedConfig:
+def fit_config(
+    resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+) -> ResolvedConfig:
     """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
 
     What such a key is set to on purpose is a problem: that trainer could not do it.
     """
+    if checkout.command is not None:
+        return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
     if checkout.folder is None or checkout.maxtext is not None:  # of MaxText the command says it
         return resolved
     base = Path(checkout.folder) / "configs" / "base.yml"
@@ -263,6 +272,20 @@ def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems:
         f"{value.origin}: '{key}' is no key of {arm}'s trainer ('{checkout.ref}', {checkout.commit})"
         for key, value in resolved.values.items()
         if key not in known and value.layer != "base"
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
+def _fit_command(
+    resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
+) -> ResolvedConfig:
+    """The config with the keys that a command has a place for. What a model or target sets is the program's own matter;
+    anything else that is set to another value than base.yml's is a problem: the program would not hear of it."""
+    known = template.names | {"steps"}
+    problems.lines += [
+        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its words"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
     ]
     return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
 
