@@ -96,7 +96,11 @@ class TrainConfig(Frozen):
     quantization: Literal["", "int8"]
 
     # the data
-    dataset_type: Literal["synthetic"]
+    dataset_type: Literal["synthetic", "grain"]
+    grain_train_files: str
+    grain_eval_files: str
+    grain_file_type: Literal["arrayrecord", "parquet", "txt"]
+    tokenizer_path: str
     per_device_batch_size: Positive
     max_target_length: Positive
 
@@ -149,5 +153,5 @@ class TrainConfig(Frozen):
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Ours and not MaxText's, with the value at which it trains the same without them.
-OWN_KEYS = {"resume_after_step": -1}
+# Ours and not MaxText's, or not read there, with the value at which it trains the same without them.
+OWN_KEYS = {"resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": ""}

@@ -20,6 +20,7 @@ from configs.comparison import (
     load_target,
     set_layer,
 )
+from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
 from configs.installed import machine_memory_gib
@@ -103,7 +104,10 @@ def resolve_config(
     side = next(side for side in comparison.arms if side.name == arm)
     # a log that is played trains nothing, and what a program of anybody's can do only that knows
     if target.backend != "replay" and comparison.trainer_of(side) != "command":
-        problems.lines += [_with_origin(line, values) for line in find_problems(config, devices_of(target))]
+        found = [*find_problems(config, devices_of(target))]
+        if target.backend == "local":  # elsewhere there are other files
+            found += find_data_problems(config)
+        problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
 

@@ -38,6 +38,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("06_moe", 1, F32 | MOE),
     ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
+    ("08_packing", 1, BF16 | {"vocab_size": 272}),
     ("10_shardy_false", 8, BF16),
     ("11_optimizer_offload_true", 1, BF16),
     ("16_f32_exact", 1, SCAN),

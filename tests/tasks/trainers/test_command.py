@@ -111,7 +111,9 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
         assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (3, True)]
         assert record.metrics is not None
         assert record.label.startswith(f"{ref} · ")
-    result = compare_case(CaseRuns(comparison="mine", case="01_base", target="cpu", runs=records, rules=plans[0].rules))
+    result = compare_case(
+        CaseRuns(comparison="main-vs-branch", case="01_base", target="cpu", runs=records, rules=plans[0].rules)
+    )
     floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
     assert floors["same program"] == (None, "the command does not tell which program it lowers")
     assert floors["same bits"][0] is False
