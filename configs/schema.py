@@ -130,6 +130,9 @@ class TrainConfig(Frozen):
     # devices
     shardy: bool
     ici_data_parallelism: PositiveOrAll
+    ici_pipeline_parallelism: Positive
+    num_layers_per_pipeline_stage: Positive
+    num_pipeline_microbatches: PositiveOrAll
     ici_fsdp_parallelism: PositiveOrAll
     ici_context_parallelism: PositiveOrAll
     ici_tensor_parallelism: PositiveOrAll

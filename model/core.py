@@ -203,6 +203,15 @@ REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
 }
 
 
+def remat_function[F: Callable[..., Any]](config: TrainConfig, run: F) -> F:
+    """A function with its activations recomputed in the backward pass as `remat_policy` says."""
+    if config.remat_policy == "none":
+        return run
+    return cast(F, jax.checkpoint(run, prevent_cse=False, policy=REMAT_POLICIES[config.remat_policy]))
+
+
 def stack_name(config: TrainConfig) -> str:
     """How layers are run: which of the stacks."""
+    if config.ici_pipeline_parallelism > 1:
+        return "pipeline"
     return "scan" if config.scan_layers else "unrolled"
