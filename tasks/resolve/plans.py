@@ -1,5 +1,6 @@
 """Turns a comparison's name and a few overrides into fully resolved run plans."""
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
 from configs.installed import machine_memory_gib
 from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
+from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
@@ -48,7 +50,7 @@ class Request(Frozen):
     """What the user asked for: a comparison's name and what they want different from its file."""
 
     comparison: str
-    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case there is
+    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
     target: str | None = None
     model: str | None = None
     repeats: int | None = None
@@ -299,6 +301,27 @@ def default_cache() -> Path:
     return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
+def find_unfit(names: Sequence[str], target: Target, *, root: Path = CONFIG_ROOT) -> dict[str, str]:
+    """Those of the cases whose mesh needs another number of devices than the target has, and why."""
+    if target.backend == "replay":  # a log that is played was of any
+        return {}
+    base = root / "base.yml"
+    found: dict[str, str] = {}
+    for case in names:
+        layers = (
+            layer_from_map(read_yaml(base), base, "base"),
+            set_layer("targets", target.name, "target", root=root),
+            load_layer("models", target.model, "model", root=root),
+            load_layer("cases", case, "case", root=root),
+        )
+        values = {key: value.value for layer in layers for key, value in layer.items()}
+        sizes = [values[key] for key in MESH_KEYS.values()]
+        needed = math.prod(size for size in sizes if size > 0)
+        if target.devices % needed or (target.devices != needed and -1 not in sizes):
+            found[case] = f"needs {needed} devices, {target.name} has {target.devices}"
+    return found
+
+
 def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
     """Everything that the request names: its comparison, its target and its cases, each once. Raises ConfigError."""
     problems = Problems()
@@ -319,5 +342,9 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
     problems.raise_any()
     assert comparison is not None  # else there was a problem
     assert target is not None
-    names = list_names("cases", root=root) if "all" in wanted else wanted
+    names: Sequence[str] = wanted
+    if "all" in wanted:
+        every = list_names("cases", root=root)
+        unfit = find_unfit(every, target, root=root)
+        names = [case for case in every if case not in unfit]
     return comparison, target, list(dict.fromkeys(names))

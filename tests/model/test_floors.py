@@ -37,6 +37,7 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("10_shardy_false", 8, BF16),
     ("11_optimizer_offload_true", 1, BF16),
     ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
+    ("15_flash_attention", 8, F32 | {"base_num_kv_heads": 1}),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
 OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
