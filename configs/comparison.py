@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from ruamel.yaml.comments import CommentedMap
 
+from configs.command import CommandTemplate
 from configs.environment import PASSED_ON, is_own
 from configs.errors import ConfigError, Problems, suggest
 from configs.findings import Effects, FindingKind, Rule, load_rules, read_rules
@@ -18,7 +19,7 @@ from configs.read import first_comment as first_comment
 from configs.schema import Frozen
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
-Trainer = Literal["maxview", "maxtext"]
+Trainer = Literal["maxview", "maxtext", "command"]
 Metric = Literal[
     "step_time_s", "step_cpu_time_s", "loss", "loss_of_varying_runs", "loss_of_other_draws", "step_values",
     "memory_percent", "parameters", "program_memory_gb",
@@ -54,7 +55,8 @@ class Arm(Frozen):
 
     `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
     of its own, `python` names one that exists, and `image` one for targets that run images. Whose trainer that is
-    `trainer` says, where it is not the comparison's, and where its refs are `repository`.
+    `trainer` says, where it is not the comparison's, and where its refs are `repository`. `command` is how a trainer
+    that is anybody's is started, where that is not as the comparison says.
     """
 
     name: Name
@@ -65,6 +67,7 @@ class Arm(Frozen):
     packages: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     python: Annotated[str, Field(min_length=1)] | None = None
     image: Annotated[str, Field(min_length=1)] | None = None
+    command: CommandTemplate | None = None
 
     @model_validator(mode="after")
     def _check_environment(self) -> Self:
@@ -91,6 +94,7 @@ class Comparison(Frozen):
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
+    command: CommandTemplate | None = None  # how both arms are started, if their trainer is anybody's
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
@@ -110,6 +114,28 @@ class Comparison(Frozen):
             if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
                 raise ValueError(f"{arm.name}: say where the ref of MaxText is, with `repository:`")
         return self
+
+    @model_validator(mode="after")
+    def _check_commands(self) -> Self:
+        for arm in self.arms:
+            command = self.command_of(arm)
+            if self.trainer_of(arm) != "command":
+                if arm.command is not None:
+                    raise ValueError(f"{arm.name}: a command is only run for `trainer: command`")
+                continue
+            if command is None:
+                raise ValueError(f"{arm.name}: say with `command:` how its trainer is started")
+            if (command.folder is None) == (arm.ref is None):
+                raise ValueError(f"{arm.name}: set exactly one of ref and command.folder: where its program is")
+            if arm.ref and not (arm.repository or self.repository):
+                raise ValueError(f"{arm.name}: say where its ref is, with `repository:`")
+        if self.command is not None and "command" not in map(self.trainer_of, self.arms):
+            raise ValueError("a command is only run for `trainer: command`")
+        return self
+
+    def command_of(self, arm: Arm) -> CommandTemplate | None:
+        """How an arm's trainer is started, if it is anybody's."""
+        return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
 
     def trainer_of(self, arm: Arm) -> Trainer:
         """Whose trainer an arm runs."""

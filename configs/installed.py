@@ -5,6 +5,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "orbax-checkpoint", "ten
 COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # an image has no git; its build sets this
 
 
-def trainer_commit(root: Path) -> tuple[str | None, bool]:
+def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> tuple[str | None, bool]:
     """(commit, dirty) of the git checkout at `root`, which holds the trainer; (None, False) if it is not one.
+
+    source: the folders that are looked at for changes; empty: all of it.
 
     A checkout further up is not asked: an environment inside somebody else's project would pass for that project.
     """
@@ -27,7 +30,7 @@ def trainer_commit(root: Path) -> tuple[str | None, bool]:
         return subprocess.run(argv, capture_output=True, text=True, check=True, env=environment).stdout.strip()
 
     try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", "model", "configs"))
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *source))
     except (OSError, subprocess.CalledProcessError):
         return None, False  # no git on this machine, or no commit yet: the source's digest still tells runs apart
 

@@ -6,14 +6,16 @@ Pure functions from a config to lines that name the keys to change; an empty lis
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
+LANES = 128  # of a TPU's vector unit
 # Axis of the mesh -> the key that says how many devices lie along it. Names and order are MaxText's.
 MESH_KEYS = {
     "data": "ici_data_parallelism",
+    "stage": "ici_pipeline_parallelism",
     "fsdp": "ici_fsdp_parallelism",
     "context": "ici_context_parallelism",
     "tensor": "ici_tensor_parallelism",
@@ -39,10 +41,53 @@ def config_problems(config: TrainConfig) -> list[str]:
         problems.append("num_experts_per_tok must be at most num_experts (each expert is chosen once)")
     if config.num_experts > 1 and config.first_num_dense_layers >= config.base_num_decoder_layers:
         problems.append("first_num_dense_layers must be less than base_num_decoder_layers (else no layer has experts)")
+    problems += _pipeline_problems(config)
+    if config.attention == "flash" and config.hardware == "tpu":
+        if config.max_target_length % LANES:
+            problems.append(f"max_target_length must be a multiple of {LANES} for attention=flash (the kernel's lanes)")
+        if config.ici_context_parallelism != 1:
+            problems.append("ici_context_parallelism must be 1 for attention=flash (its kernel sees whole sequences)")
+    if config.attention == "flash" and config.hardware != "tpu" and config.attention_type == "mla":
+        problems.append("attention=flash needs attention_type=global but on a TPU (values have another width)")
     if config.resume_after_step >= config.steps - 1:
         problems.append("resume_after_step must be less than steps - 1 (else nothing is left to do after it)")
     if config.resume_after_step >= 0 and not config.enable_checkpointing:
         problems.append("resume_after_step needs enable_checkpointing: true (it resumes from a checkpoint)")
+    return problems
+
+
+class Pipeline(NamedTuple):
+    """How layers are laid out along the stage axis."""
+
+    stages: int
+    chunks: int  # of each stage: virtual stages
+    layers: int  # of each chunk
+    microbatches: int
+
+
+def pipeline_shape(config: TrainConfig) -> Pipeline:
+    """The pipeline that a config asks for."""
+    stages, layers = config.ici_pipeline_parallelism, config.num_layers_per_pipeline_stage
+    asked = config.num_pipeline_microbatches
+    microbatches = stages if asked == -1 else asked
+    return Pipeline(stages, config.base_num_decoder_layers // (stages * layers), layers, microbatches)
+
+
+def _pipeline_problems(config: TrainConfig) -> list[str]:
+    if config.ici_pipeline_parallelism == 1:
+        return []
+    shape, problems = pipeline_shape(config), []
+    if shape.chunks * shape.stages * shape.layers != config.base_num_decoder_layers:
+        problems.append(
+            "base_num_decoder_layers must be a multiple of ici_pipeline_parallelism × num_layers_per_pipeline_stage "
+            "(each stage holds equally many chunks)"
+        )
+    if shape.microbatches % shape.stages:
+        problems.append("num_pipeline_microbatches must be a multiple of ici_pipeline_parallelism (they go in groups)")
+    if config.num_experts > 1:
+        problems.append("ici_pipeline_parallelism > 1 needs num_experts=1 (no mixture runs in a pipeline)")
+    if not config.scan_layers:
+        problems.append("ici_pipeline_parallelism > 1 needs scan_layers: true (its parameters have a layer axis)")
     return problems
 
 
@@ -65,7 +110,14 @@ def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
         shape = mesh_shape(config, num_devices)
     except ValueError as error:
         return [str(error)]
-    return [
+    problems = []
+    parts = pipeline_shape(config).microbatches * math.prod(shape[axis] for axis in ("data", "fsdp", "expert"))
+    if shape["stage"] > 1 and config.per_device_batch_size * num_devices % parts:
+        problems.append(
+            f"per_device_batch_size={config.per_device_batch_size} gives {config.per_device_batch_size * num_devices} "
+            f"sequences, which {parts} parts cannot share (num_pipeline_microbatches × devices of the batch)"
+        )
+    return problems + [
         f"{key}={getattr(config, key)} cannot be split over {MESH_KEYS[axis]}={shape[axis]}: make it a multiple"
         for key, axis in [
             ("base_emb_dim", "fsdp"),

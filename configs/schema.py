@@ -84,7 +84,7 @@ class TrainConfig(Frozen):
     first_num_dense_layers: Annotated[int, Field(ge=0)]
     capacity_factor: float
     load_balance_loss_weight: NotNegative
-    attention: Literal["dot_product"]
+    attention: Literal["dot_product", "flash"]
     enable_dropout: bool
     dropout_rate: Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -96,7 +96,11 @@ class TrainConfig(Frozen):
     quantization: Literal["", "int8"]
 
     # the data
-    dataset_type: Literal["synthetic"]
+    dataset_type: Literal["synthetic", "grain"]
+    grain_train_files: str
+    grain_eval_files: str
+    grain_file_type: Literal["arrayrecord", "parquet", "txt"]
+    tokenizer_path: str
     per_device_batch_size: Positive
     max_target_length: Positive
 
@@ -126,6 +130,9 @@ class TrainConfig(Frozen):
     # devices
     shardy: bool
     ici_data_parallelism: PositiveOrAll
+    ici_pipeline_parallelism: Positive
+    num_layers_per_pipeline_stage: Positive
+    num_pipeline_microbatches: PositiveOrAll
     ici_fsdp_parallelism: PositiveOrAll
     ici_context_parallelism: PositiveOrAll
     ici_tensor_parallelism: PositiveOrAll
@@ -149,5 +156,5 @@ class TrainConfig(Frozen):
 # Where a run writes does not change what it computes: these keys are left out of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Ours and not MaxText's, with the value at which it trains the same without them.
-OWN_KEYS = {"resume_after_step": -1}
+# Ours and not MaxText's, or not read there, with the value at which it trains the same without them.
+OWN_KEYS = {"resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": ""}

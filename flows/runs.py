@@ -100,7 +100,8 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
                 path = find_checkpoint(plan, directory, event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
-    done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in unverified_steps(directory, done)]
+    left = unverified_steps(plan, directory, done)
+    done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in left]
     report.verified(plan, done)
     record: RunRecord = scrape_step(plan, directory, done)
     return record

@@ -1,12 +1,19 @@
 """Turns queries, keys and values into what attention reads: the cores that have no parameters, by name."""
 
+import math
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from configs.schema import TrainConfig
+from model.sharding import RULES
 
 # Large enough to vanish in any softmax, small enough to stay finite in bfloat16.
 MASKED = -2.0e38
+LARGEST_BLOCK = 512  # positions that the TPU's kernel takes at once
+BATCH_AXES, HEADS_AXIS = RULES["activation_batch"], RULES["activation_heads"]
 
 # (query_BLHK, key_BSGK, value_BSGK, segment_ids_BL or None) -> attended_BLHK
 type AttentionCore = Callable[[jax.Array, jax.Array, jax.Array, jax.Array | None], jax.Array]
@@ -40,5 +47,64 @@ def dot_product(
     return jnp.einsum("BHLS,BSHK->BLHK", weights_BHLS.astype(value_BSHK.dtype), value_BSHK)
 
 
-# By the value of `attention`.
-CORES: dict[str, AttentionCore] = {"dot_product": dot_product}
+def library(
+    query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
+) -> jax.Array:
+    """JAX's own attention, as exact as `dot_product`: softmax in float32, no factor on the logits."""
+    mask = None if segment_ids_BL is None else visible(query_BLHK.shape[1], segment_ids_BL)[:, None]
+    return jax.nn.dot_product_attention(query_BLHK, key_BSGK, value_BSGK, mask=mask, scale=1.0, is_causal=True)
+
+
+def splash(
+    query_BLHK: jax.Array, key_BSGK: jax.Array, value_BSGK: jax.Array, segment_ids_BL: jax.Array | None
+) -> jax.Array:
+    """The TPU's kernel that never holds all logits (Pallas, of JAX itself), on each device for its own heads."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return splash_here(query_BLHK, key_BSGK, value_BSGK, segment_ids_BL)
+    split = PartitionSpec(BATCH_AXES, None, HEADS_AXIS)
+    texts = None if segment_ids_BL is None else PartitionSpec(BATCH_AXES)
+    everywhere = jax.shard_map(splash_here, in_specs=(split, split, split, texts), out_specs=split, check_vma=False)
+    attended_BLHK: jax.Array = everywhere(query_BLHK, key_BSGK, value_BSGK, segment_ids_BL)
+    return attended_BLHK
+
+
+def splash_here(
+    query_BLHK: jax.Array,
+    key_BSGK: jax.Array,
+    value_BSGK: jax.Array,
+    segment_ids_BL: jax.Array | None,
+    *,
+    interpret: bool = False,
+) -> jax.Array:
+    """The kernel over what one device holds. interpret: without a TPU, for tests."""
+    # here, for Pallas takes a while to load
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash_kernel
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as splash_mask
+
+    length, heads = query_BLHK.shape[1:3]
+    size = math.gcd(length, LARGEST_BLOCK)
+    sizes = splash_kernel.BlockSizes(
+        block_q=size, block_kv=size, block_kv_compute=size, block_q_dkv=size, block_kv_dkv=size,
+        block_kv_dkv_compute=size, block_q_dq=size, block_kv_dq=size,
+    )  # fmt: skip
+    mask = splash_mask.MultiHeadMask([splash_mask.CausalMask((length, length))] * heads)
+    run = splash_kernel.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1, interpret=interpret)
+
+    def attend(query_HLK: jax.Array, key_GSK: jax.Array, value_GSK: jax.Array, ids_L: jax.Array | None) -> jax.Array:
+        ids = None if ids_L is None else splash_kernel.SegmentIds(q=ids_L, kv=ids_L)
+        attended_HLK: jax.Array = run(query_HLK, key_GSK, value_GSK, ids)
+        return attended_HLK
+
+    query_BHLK, key_BGSK, value_BGSK = (jnp.swapaxes(array, 1, 2) for array in (query_BLHK, key_BSGK, value_BSGK))
+    return jnp.swapaxes(jax.vmap(attend)(query_BHLK, key_BGSK, value_BGSK, segment_ids_BL), 1, 2)
+
+
+# By `core_name`.
+CORES: dict[str, AttentionCore] = {"dot_product": dot_product, "flash": library, "flash on tpu": splash}
+
+
+def core_name(config: TrainConfig) -> str:
+    """Which core computes `attention` on this kind of device."""
+    on_tpu = config.attention == "flash" and config.hardware == "tpu"
+    return "flash on tpu" if on_tpu else config.attention

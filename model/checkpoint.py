@@ -14,7 +14,7 @@ from orbax.checkpoint import checkpoint_managers
 from configs.schema import TrainConfig
 from model.params import Tree, flatten
 
-ITEM = "items"
+ITEM, PLACE = "items", "iter"  # the state, and how far the data was read; MaxText's names
 
 
 def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
@@ -27,8 +27,8 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointMa
     logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
     manager = ocp.CheckpointManager(
         directory,
-        item_names=(ITEM,),
-        item_handlers={ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)},
+        item_names=tuple(handlers := make_handlers(config)),
+        item_handlers=handlers,
         options=ocp.CheckpointManagerOptions(
             create=True,
             cleanup_tmp_directories=True,
@@ -56,20 +56,38 @@ def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[ocp
         manager.close()
 
 
-def make_reader(directory: epath.Path) -> ocp.CheckpointManager:
+def make_handlers(config: TrainConfig) -> dict[str, Any]:
+    """What writes and reads each item of a checkpoint."""
+    handlers: dict[str, Any] = {ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)}
+    if config.dataset_type == "grain":
+        import grain.checkpoint  # it takes seconds to load
+
+        handlers[PLACE] = grain.checkpoint.CheckpointHandler()
+    return handlers
+
+
+def make_reader(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointManager:
     """A manager of somebody else's checkpoints: it reads and changes nothing."""
     return ocp.CheckpointManager(
         directory,
-        item_names=(ITEM,),
-        item_handlers={ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)},
+        item_names=tuple(handlers := make_handlers(config)),
+        item_handlers=handlers,
         options=ocp.CheckpointManagerOptions(create=False, read_only=True),
     )
 
 
-def save(config: TrainConfig, manager: ocp.CheckpointManager, step: int, tree: Tree, *, force: bool = False) -> bool:
+def save(
+    config: TrainConfig,
+    manager: ocp.CheckpointManager,
+    step: int,
+    tree: Tree,
+    iterator: Any = None,
+    *,
+    force: bool = False,
+) -> bool:
     """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already.
 
-    tree: the dialect's own (`Dialect.to_tree`).
+    tree: the dialect's own (`Dialect.to_tree`). iterator: grain's, where data is read.
     """
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
@@ -78,7 +96,12 @@ def save(config: TrainConfig, manager: ocp.CheckpointManager, step: int, tree: T
     jax.block_until_ready(tree)
     waited = time.time() - started
     logging.info("Waited %s seconds for step %d to finish before starting checkpointing.", waited, step)
-    saved = manager.save(step, args=ocp.args.Composite(items=ocp.args.PyTreeSave(tree)), force=force)
+    items = {ITEM: ocp.args.PyTreeSave(tree)}
+    if iterator is not None:
+        import grain.checkpoint
+
+        items[PLACE] = grain.checkpoint.CheckpointSave(iterator)
+    saved = manager.save(step, args=ocp.args.Composite(**items), force=force)
     if saved and config.async_checkpointing:
         logging.info("Started an asynchronous checkpoint save for step %d", step)
     elif saved:
@@ -93,6 +116,15 @@ def restore(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> Tree:
         step, args=ocp.args.Composite(items=ocp.args.PyTreeRestore(item=abstract, restore_args=restore_args))
     )
     return restored[ITEM]
+
+
+def restore_place(manager: ocp.CheckpointManager, step: int, iterator: Any) -> None:
+    """Bring grain's iterator to where the data was after `step`; nothing where none is read."""
+    if iterator is None:
+        return
+    import grain.checkpoint
+
+    manager.restore(step, args=ocp.args.Composite(**{PLACE: grain.checkpoint.CheckpointRestore(iterator)}))
 
 
 def tree_difference(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> str | None:

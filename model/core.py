@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from configs.schema import TrainConfig
-from model.attention import CORES
+from model.attention import CORES, core_name
 
 
 def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -> jax.Array:
@@ -179,7 +179,7 @@ def attend_latent(
     key_rope = jnp.repeat(rotary(rope_key_BLK[:, :, None, :], context), heads, axis=2)
     query_BLHK = jnp.concatenate([query_nope, rotary(query_rope, context)], -1)
     key_BLHK = jnp.concatenate([key_nope, key_rope], -1)
-    return CORES[config.attention](query_BLHK, key_BLHK, value_BLHK, context.segment_ids_BL)
+    return CORES[core_name(config)](query_BLHK, key_BLHK, value_BLHK, context.segment_ids_BL)
 
 
 def name_result(x: jax.Array, name: str) -> jax.Array:
@@ -203,6 +203,15 @@ REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
 }
 
 
+def remat_function[F: Callable[..., Any]](config: TrainConfig, run: F) -> F:
+    """A function with its activations recomputed in the backward pass as `remat_policy` says."""
+    if config.remat_policy == "none":
+        return run
+    return cast(F, jax.checkpoint(run, prevent_cse=False, policy=REMAT_POLICIES[config.remat_policy]))
+
+
 def stack_name(config: TrainConfig) -> str:
     """How layers are run: which of the stacks."""
+    if config.ici_pipeline_parallelism > 1:
+        return "pipeline"
     return "scan" if config.scan_layers else "unrolled"

@@ -10,7 +10,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from configs.schema import TrainConfig
-from model.checkpoint import checkpoint_directory, make_reader, restore, tree_difference
+from model.checkpoint import checkpoint_directory, make_reader, restore, restore_place, tree_difference
 from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.digest import digest
@@ -62,7 +62,7 @@ def _continue_other(
     directory = checkpoint_directory(other)
     if not directory.exists():
         return known | {"evidence": f"{other} has no checkpoints (set enable_checkpointing: true)"}
-    reader = make_reader(directory)
+    reader, source = make_reader(config, directory), make_source(config, mesh)
     try:
         steps = reader.all_steps()
         if not steps:
@@ -78,11 +78,12 @@ def _continue_other(
         if difference:
             return known | {"evidence": f"the trees differ: {difference}"}
         restored = writer.from_tree(restore(reader, first, abstract))
+        restore_place(reader, first, source.iterator)
     finally:
         reader.close()
     metrics = Path(record["metrics_file"])
     theirs = read_losses(metrics if metrics.exists() else other / metrics.name)
-    state, source = translate(writer, restored, dialect, declared), make_source(config, mesh)
+    state = translate(writer, restored, dialect, declared)
     for step in range(first + 1, config.steps):
         if stop.arrived:
             return known | {"evidence": f"stopped by SIGTERM before step {step}"}

@@ -1,6 +1,6 @@
-"""Turns a seed into the synthetic batch: one fixed batch of random tokens, the same at every step, as in MaxText."""
+"""Turns a config into batches: texts, or one fixed batch of random tokens, the same at every step, as in MaxText."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -14,6 +14,11 @@ from model.sharding import global_batch_size, mesh_spec
 class DataSource(Protocol):
     """Batches, one per step."""
 
+    @property
+    def iterator(self) -> Any:
+        """Grain's, whose place is saved with every checkpoint; None where all batches are the same."""
+        ...
+
     def next(self) -> Batch: ...
 
 
@@ -22,11 +27,13 @@ def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
     shape = (global_batch_size(config, mesh), config.max_target_length)
     sharding = NamedSharding(mesh, mesh_spec(("activation_batch", "activation_length")))
     array = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding)
-    return Batch(array, array, array, None, array)
+    return Batch(array, array, array, None if config.dataset_type == "synthetic" else array, array)
 
 
 class Synthetic:
     """The same batch at every step, each token equally likely. Every process draws all of it and keeps its part."""
+
+    iterator = None
 
     def __init__(self, config: TrainConfig, mesh: Mesh, *, evaluation: bool = False):
         declared = batch_shape(config, mesh)
@@ -47,4 +54,8 @@ class Synthetic:
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
     """The data that `dataset_type` asks for, to train on or to evaluate with."""
-    return Synthetic(config, mesh, evaluation=evaluation)
+    if config.dataset_type == "synthetic":
+        return Synthetic(config, mesh, evaluation=evaluation)
+    from model.corpus import Corpus  # its libraries take seconds to load
+
+    return Corpus(config, mesh, batch_shape(config, mesh), evaluation=evaluation)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from configs.schema import TrainConfig
 from model import core
-from model.attention import CORES
+from model.attention import CORES, core_name
 from model.contraction import PRODUCTS, Product, contract, plain
 from model.declaration import linen_param
 from model.experts import run_experts
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         query_BLHK = core.rotary(project("query", H, ("embed", "q_heads", "kv")), context)
         key_BLGK = core.rotary(project("key", G, kv_axes), context)
         value_BLGK = project("value", G, kv_axes)
-        attended_BLHK = CORES[cfg.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
+        attended_BLHK = CORES[core_name(cfg)](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
         shape, axes, init = (H, K, E), ("heads", "kv", "embed"), INITIALIZERS["out"]
         out_BLE = Projection(cfg, product, "BLHK,HKE->BLE", shape, axes, init, name="out")(attended_BLHK)
         return core.name_result(out_BLE, core.OUT)

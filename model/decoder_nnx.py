@@ -8,7 +8,7 @@ from flax import nnx
 
 from configs.schema import TrainConfig
 from model import core
-from model.attention import CORES
+from model.attention import CORES, core_name
 from model.contraction import PRODUCTS, Product, contract, plain
 from model.declaration import nnx_param
 from model.experts import run_experts
@@ -90,7 +90,7 @@ class Attention(nnx.Module):
         query_BLHK = core.rotary(project("query"), context)
         key_BLGK = core.rotary(project("key"), context)
         value_BLGK = project("value")
-        attended_BLHK = CORES[self.config.attention](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
+        attended_BLHK = CORES[core_name(self.config)](query_BLHK, key_BLGK, value_BLGK, context.segment_ids_BL)
         return core.name_result(self.out(attended_BLHK), core.OUT)
 
 

@@ -31,7 +31,7 @@ RULES: dict[str, MeshAxes] = {
     "low_rank": None,
     "exp": "expert",
     "exp_chosen": None,
-    "layers": None,
+    "layers": "stage",
     # activations
     "activation_batch": ("data", "fsdp", "expert"),
     "activation_length": "context",

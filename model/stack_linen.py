@@ -1,4 +1,4 @@
-"""How Linen runs a group of layers: one scanned module, or one module each. Twin of `stack_nnx.py`.
+"""How Linen runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_nnx.py`.
 
 Each stack is one function, called where its modules shall live: Linen makes a module where it is first used.
 """
@@ -10,6 +10,8 @@ import jax
 
 from configs.schema import TrainConfig
 from model import core
+from model.params import Tree
+from model.pipeline import run_pipeline
 
 type Ran = tuple[jax.Array, dict[str, jax.Array]]
 
@@ -60,5 +62,25 @@ def unrolled(
     return x_BLE, core.add_losses(*losses)
 
 
+def pipelined(
+    parent: nn.Module,
+    config: TrainConfig,
+    layer_type: Any,
+    group: core.LayerGroup,
+    x_BLE: jax.Array,
+    context: core.Context,
+) -> Ran:
+    """The parameters of the scanned module, run in a pipeline."""
+    if parent.is_initializing():
+        return scanned(parent, config, layer_type, group, x_BLE, context)
+    layer = layer_type(config, group.mlp, parent=None)
+
+    def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: core.Context) -> jax.Array:
+        x_BLE, _ = layer.apply({"params": params}, x_BLE, number, context)
+        return x_BLE
+
+    return run_pipeline(config, group, run_layer, parent.variables["params"][group.name], x_BLE, context), {}
+
+
 # By `core.stack_name`.
-STACKS = {"scan": scanned, "unrolled": unrolled}
+STACKS = {"scan": scanned, "unrolled": unrolled, "pipeline": pipelined}

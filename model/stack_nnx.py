@@ -1,4 +1,4 @@
-"""How NNX runs a group of layers: one scanned module, or one module each. Twin of `stack_linen.py`.
+"""How NNX runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_linen.py`.
 
 Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX makes modules before it uses any.
 With `graph_updates=False` a transform does not write back parameters that nothing has changed.
@@ -11,6 +11,8 @@ from flax import nnx
 
 from configs.schema import TrainConfig
 from model import core
+from model.params import Tree
+from model.pipeline import run_pipeline
 
 type Ran = tuple[jax.Array, dict[str, jax.Array]]
 
@@ -93,5 +95,21 @@ class Unrolled:
         return x_BLE, core.add_losses(*losses)
 
 
+class Pipelined(Scanned):
+    """The parameters of the scanned module, run in a pipeline."""
+
+    @staticmethod
+    def run(
+        parent: nnx.Module, config: TrainConfig, group: core.LayerGroup, x_BLE: jax.Array, context: core.Context
+    ) -> Ran:
+        graphdef, params = nnx.split(getattr(parent, group.name))
+
+        def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: core.Context) -> jax.Array:
+            x_BLE, _ = nnx.merge(graphdef, params)(x_BLE, number, context)
+            return x_BLE
+
+        return run_pipeline(config, group, run_layer, params, x_BLE, context), {}
+
+
 # By `core.stack_name`.
-STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled}
+STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled, "pipeline": Pipelined}

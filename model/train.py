@@ -80,9 +80,10 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     with MetricsFile(metrics_path, copy) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
         dialect = make_dialect(config)
         declared = declare_state(config, dialect, mesh)
+        source = make_source(config, mesh)
         with ThreadPoolExecutor(max_workers=1) as pool:
             # compiling the step and making its first state take about as long and do not need each other
-            start = pool.submit(starting_state, config, dialect, declared, mesh, manager, run_directory)
+            start = pool.submit(starting_state, config, dialect, declared, mesh, manager, run_directory, source)
             program = compile_step(config, dialect, declared, mesh)
             state, initial_state = start.result()
         record = program_record(
@@ -98,9 +99,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         report.log_compiled_memory(program.memory)
         report.log_parameter_count(declared.parameters)
         evaluation = make_evaluation(config, dialect, declared, mesh)
-        run = Run(
-            config, dialect, declared, program, make_source(config, mesh), manager, metrics_file, stop, evaluation
-        )
+        run = Run(config, dialect, declared, program, source, manager, metrics_file, stop, evaluation)
         state = train_loop(run, state)
         done = step_of(dialect, state)
         if stop.arrived:
@@ -125,8 +124,10 @@ def starting_state(
     mesh: Mesh,
     manager: Any,
     run_directory: epath.Path,
+    source: DataSource,
 ) -> tuple[Tree, dict[str, Any] | None]:
-    """The last committed checkpoint's state, or the state before step 0; and the digest of the run's first weights."""
+    """The last committed checkpoint's state, with the data where it was, or the state before step 0; and the digest of
+    the run's first weights."""
     latest = None if manager is None else manager.latest_step()
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
@@ -143,6 +144,7 @@ def starting_state(
         raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
     before = read_program(run_directory)
     state = dialect.from_tree(checkpoint.restore(manager, latest, abstract))
+    checkpoint.restore_place(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
 
 
@@ -201,7 +203,8 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     """Start a checkpoint where one is due. True if there is one."""
     if run.manager is None:
         return False
-    return checkpoint.save(run.config, run.manager, step, run.dialect.to_tree(state), force=force)
+    tree, iterator = run.dialect.to_tree(state), run.source.iterator
+    return checkpoint.save(run.config, run.manager, step, tree, iterator, force=force)
 
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> None:
@@ -221,6 +224,7 @@ def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
     abstract = run.dialect.to_tree(run.declared.arrays)
+    checkpoint.restore_place(run.manager, step, run.source.iterator)
     return run.dialect.from_tree(checkpoint.restore(run.manager, step, abstract))
 
 

@@ -2,14 +2,15 @@
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_bits import OTHER_STEPS, compare_metrics
-from tasks.diff.silent_floors import floors_without_proof, runs_maxtext
+from tasks.diff.silent_floors import floors_without_proof, silent_trainer
 from tasks.records import Floor, RunRecord
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
     """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
-    if runs_maxtext(baseline) or runs_maxtext(candidate):
-        return floors_without_proof(baseline, candidate)
+    silent = silent_trainer(baseline, candidate)
+    if silent is not None:
+        return floors_without_proof(baseline, candidate, silent)
     if not any(run.program for arm in (baseline, candidate) for run in arm.runs):
         return []
     return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]

@@ -3,11 +3,12 @@
 from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
+from tasks.diff.silent_floors import TRAINERS
 from tasks.diff.software import software_differs, trainers_differ
 from tasks.records import Evidence
 from tasks.resolve.identify import SOURCE
 
-TRAINERS = {"maxview": "maxview's", "maxtext": "MaxText"}  # as people call them
+OURS = {"maxview": "maxview's"}  # as people call it
 SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
@@ -38,7 +39,7 @@ def find_writers(arms: Arms) -> Observations:
         message = "step lines were printed by different source lines ({} and {}): not the same code"
         yield from compare(arms, "source-lines", files, message, places)
     if trainers_differ(arms):
-        names = [TRAINERS.get(plan.trainer, plan.trainer) for arm in arms if (plan := arm.first.plan)]
+        names = [(OURS | TRAINERS)[plan.trainer] for arm in arms if (plan := arm.first.plan)]
         message = "two trainers ({} and {}): each draws its own weights and its own batch, and counts its own memory"
         yield from compare(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
@@ -55,7 +56,7 @@ def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
 def _code_is_meant_to_differ(arms: Arms) -> bool:
     """Whether two trainers, or two versions of MaxText, are compared: of these every release prints elsewhere."""
     plans = [arm.first.plan for arm in arms]
-    versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer == "maxtext"}
+    versions = {plan.versions.get(SOURCE) for plan in plans if plan and plan.trainer != "maxview"}
     refs = {plan.ref for plan in plans if plan}
     return trainers_differ(arms) or (len(versions) > 1 and (len(refs) > 1 or software_differs(arms)))
 

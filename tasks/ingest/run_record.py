@@ -10,6 +10,7 @@ import polars as pl
 from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
+from tasks.resolve.identify import SOURCE
 from tasks.store import RunDirectory
 from tasks.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
@@ -35,7 +36,7 @@ def build_record(
         log=directory.log_address,
         reading=with_cause(reading.model_copy(update=named), directory.log),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
-        metrics=read_run_metrics(directory, reading),
+        metrics=read_run_metrics(plan, directory, reading),
         program=program,
     )
 
@@ -43,9 +44,11 @@ def build_record(
 def name_version(plan: RunPlan, commit: str | None) -> str:
     """What of a trainer ran, for people: its commit, or the version of one that has none."""
     short = commit[:9] if commit else None
-    if plan.trainer != "maxtext":
-        return short or "no commit"
-    return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
+    if plan.trainer == "maxtext":
+        return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
+    if plan.trainer == "command" and short is None and SOURCE in plan.versions:
+        return f"source {plan.versions[SOURCE]}"
+    return short or "no commit"
 
 
 def with_cause(reading: RunReading, log: Path) -> RunReading:
@@ -93,13 +96,13 @@ def name_signal(number: int) -> str:
     return f"signal {number} ({name})" + (": kill -9, or out of memory" if number == signal.SIGKILL else "")
 
 
-def read_run_metrics(directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
+def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
     """What the run's trainer wrote down in full precision, whichever way it had; None if it did not.
 
     TensorBoard's files only if they hold every step of the log: what a killed trainer had not sent yet they lack, and
     a step that they lack is none that was not trained.
     """
-    metrics = read_metrics(directory.metrics)
+    metrics = read_metrics(directory.path / plan.files.metrics)
     if metrics is not None:
         return metrics
     events = read_maxtext_events(directory.path / FOLDER)
@@ -130,10 +133,11 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None
 
 
-def unverified_steps(directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> list[Path]:
+def unverified_steps(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> list[Path]:
     """Checkpoint folders that no commit message led to: left unfinished, or committed after the log was cut."""
-    if not directory.checkpoints.is_dir():
+    folder = directory.checkpoints_of(plan)
+    if folder is None or not folder.is_dir():
         return []
     seen = {Path(proof.path).resolve() for proof in proofs}
-    folders = [path for path in sorted(directory.checkpoints.iterdir()) if path.is_dir() and path.name[:1].isdigit()]
+    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name[:1].isdigit()]
     return [path for path in folders if path.resolve() not in seen]

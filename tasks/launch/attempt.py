@@ -46,7 +46,7 @@ class Attempt:
         """The log as it comes; returns why the platform ended the job, None if it did not."""
         if not look_patiently(self._api, self._handle.job_name).exists and read_exit_code(self._log_path) is not None:
             yield from _read_whole(self._log_path)  # it ended, and was deleted since
-            fetch_own_files(self._directory)
+            fetch_own_files(self._plan, self._directory)
             return None
         before = self._log_path.read_bytes() if self._log_path.exists() else b""
         try:
@@ -67,7 +67,7 @@ class Attempt:
         finally:
             if self._pump is not None:
                 self._pump.close()
-        fetch_own_files(self._directory)
+        fetch_own_files(self._plan, self._directory)
         if not self._view.exists or self._view.terminal is None:
             wait_until_gone(self._api, [self._handle.job_name], self._handle.grace_s)
         return cause

@@ -4,14 +4,18 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from configs.command import CommandTemplate
 from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.launch import Replay, Xpk
 from configs.schema import Frozen, TrainConfig
 from tasks.launch.replay import StoredLog, find_log
+from tasks.records import RunFiles
 from tasks.resolve.identify import Checkout
+from tasks.trainers.command import AnyCommand
 from tasks.trainers.maxtext import MaxText, plan_maxtext
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
@@ -35,56 +39,64 @@ class Command(Protocol):
         ...
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What the trainer itself needs to be set; what the target sets wins."""
+    def settings(self) -> Xpk | None:
+        """Of the cluster that runs it in pods."""
         ...
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """The words of the command, for a run in this folder."""
         ...
 
+    def environment(self, directory: Path) -> dict[str, str]:
+        """What the trainer itself needs to be set; what the target sets wins."""
+        ...
 
-class TrainHere(Frozen):
-    """The trainer of an arm's checkout, on this machine."""
+    def files(self, directory: Path) -> RunFiles:
+        """What the run leaves where."""
+        ...
+
+
+class Plain(Frozen):
+    """A command on this machine that needs no variables and leaves its files where our trainer does."""
 
     checkout: Checkout
     facts: dict[str, Any] = {}
-    environment: dict[str, str] = {}
+    settings: Xpk | None = None
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return {}
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        return RunFiles()
+
+
+class TrainHere(Plain):
+    """The trainer of an arm's checkout, on this machine."""
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command."""
         return (self.checkout.python, "-m", "model.train", str(directory / "config.yml"))
 
 
-class TrainMaxText(Frozen):
+class TrainMaxText(Plain):
     """An arm's MaxText, on this machine."""
 
-    checkout: Checkout
     maxtext: MaxText
     config: TrainConfig
-    facts: dict[str, Any] = {}
 
-    @property
-    def environment(self) -> dict[str, str]:
+    def environment(self, directory: Path) -> dict[str, str]:
         """See Command."""
-        return plan_maxtext(self.config, self.maxtext, Path()).environment
+        return plan_maxtext(self.config, self.maxtext, directory).environment
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command. Raises ConfigError with everything that this MaxText cannot do."""
         return plan_maxtext(self.config, self.maxtext, directory).argv
 
 
-class TrainInPod(Frozen):
+class TrainInPod(Plain):
     """The trainer that an image holds, in a pod."""
-
-    checkout: Checkout
-    settings: Xpk
-    environment: dict[str, str] = {}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """See Command."""
-        return self.settings.model_dump(include={"image", "tpu_type", "num_slices"})
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command."""
@@ -102,18 +114,35 @@ class TrainMaxTextInPod(TrainInPod):
         return plan_maxtext(self.config, self.maxtext, directory, in_pod=True).argv
 
 
-class PlayLog(Frozen):
+class RunProgram(Plain):
+    """Anybody's program, on this machine or in a pod."""
+
+    program: AnyCommand
+    config: TrainConfig
+
+    def filled(self, directory: Path) -> CommandTemplate:
+        """Its words with the run's values in them."""
+        return self.program.fill(self.config, directory, in_pod=self.settings is not None)
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return self.filled(directory).argv
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return self.filled(directory).environment
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        filled = self.filled(directory)
+        return RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
+
+
+class PlayLog(Plain):
     """A stored log, on this machine. What ran then, only the log knows."""
 
     log: StoredLog
     speed: float
-    checkout: Checkout
-    environment: dict[str, str] = {}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """See Command."""
-        return {"log": self.log.digest, "exit_code": self.log.exit_code, "checkpoints": self.log.source}
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command."""
@@ -135,20 +164,45 @@ def make_command(
     image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
     if isinstance(settings, Replay):
         log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
-        return PlayLog(log=log, speed=settings.speed, checkout=checkout.model_copy(update=UNKNOWN))
+        facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
+        return PlayLog(log=log, speed=settings.speed, checkout=checkout.model_copy(update=UNKNOWN), facts=facts)
     if isinstance(settings, Xpk):
         if image is None and (checkout.folder or checkout.software):
             raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
         settings = settings.model_copy(update={"image": image} if image else {})
         held = checkout.model_copy(update=UNKNOWN)
+        facts = settings.model_dump(include={"image", "tpu_type", "num_slices"})
+        if checkout.command is not None:
+            return _make_program(target, held, checkout.command, config, facts=facts, settings=settings)
         if checkout.maxtext is None:
-            return TrainInPod(checkout=held, settings=settings)
-        return _checked(TrainMaxTextInPod(checkout=held, settings=settings, maxtext=checkout.maxtext, config=config))
+            return TrainInPod(checkout=held, facts=facts, settings=settings)
+        return _checked(
+            TrainMaxTextInPod(checkout=held, facts=facts, settings=settings, maxtext=checkout.maxtext, config=config)
+        )
     if image is not None:
         raise ConfigError([f"{target.name} runs no images: take the arm '{arm}' to a target whose backend is xpk"])
+    if checkout.command is not None:
+        return _make_program(target, checkout, checkout.command, config)
     if checkout.maxtext is None:
         return TrainHere(checkout=checkout)
     return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
+
+
+def _make_program(
+    target: Target,
+    checkout: Checkout,
+    program: AnyCommand,
+    config: TrainConfig,
+    *,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    settings: Xpk | None = None,
+) -> RunProgram:
+    both = sorted(program.template.environment.keys() & target.environment.keys())
+    if both:
+        place = f"configs/targets/{target.name}.yml"
+        raise ConfigError([f"command.environment sets {', '.join(both)}, and so does {place}: keep one of them"])
+    facts = {**facts, "command": program.template.model_dump(mode="json", exclude={"folder"})}
+    return RunProgram(checkout=checkout, program=program, config=config, facts=facts, settings=settings)
 
 
 def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:

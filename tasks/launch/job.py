@@ -8,6 +8,7 @@ from typing import Any
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
+from tasks.launch.play import TMP_MARK
 from tasks.launch.supervised import Supervised
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
@@ -47,6 +48,8 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
         if plan.checkout is not None and plan.commit is not None:
             check_checkout(plan.checkout, plan.commit)
         extra = ("--continue-from", str(continue_from)) if continue_from else ()
+        if has_checkpoint(plan, directory):
+            extra = (*extra, *plan.files.resume)
 
         def keep(handle: RunHandle) -> None:
             directory.write_plan(plan)
@@ -55,6 +58,12 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 
         launched: RunHandle = backend.launch(plan, directory, extra_argv=extra, keep=keep)
         return launched
+
+
+def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
+    """Whether an earlier attempt of the run left a checkpoint on this machine."""
+    folder = directory.checkpoints_of(plan)
+    return folder is not None and folder.is_dir() and any(TMP_MARK not in path.name for path in folder.iterdir())
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:

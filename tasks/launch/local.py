@@ -108,7 +108,7 @@ def open_locked(log: Path) -> int:
 def _start_folder(plan: RunPlan) -> str | Path:
     """Where the command starts; `python -m` looks for packages there first, so ours must not lie in others' way."""
     ours = plan.trainer == "maxview" or plan.backend == "replay"
-    return plan.checkout or (CONFIG_ROOT.parent if ours else plan.directory)
+    return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
 
 # Children of this process must be reaped or they stay as zombies; a handle from an earlier process has none here.

@@ -1,5 +1,7 @@
 """Turns places in a store's working copy on this machine into those in its bucket, which pods can reach."""
 
+import re
+
 from etils import epath
 
 from tasks.records import RunPlan
@@ -8,6 +10,7 @@ from tasks.trainers.maxtext_events import FOLDER as TENSORBOARD
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # what a trainer leaves beside its checkpoints
 OWN_FOLDERS = (TENSORBOARD,)
+_NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
@@ -23,18 +26,18 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
         return value
 
     def move_word(word: str) -> str:
-        key, equals, value = word.partition("=")  # as MaxText has its config
-        return f"{key}={move(value)}" if equals and key.isidentifier() else str(move(word))
+        key, equals, value = word.partition("=")  # as MaxText has its config, and others their options
+        return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else str(move(word))
 
     config = {key: move(value) for key, value in plan.config.items()}
     words = tuple(move_word(word) for word in plan.argv)
     return plan.model_copy(update={"config": config, "argv": words}), tuple(map(move_word, extra_argv))
 
 
-def fetch_own_files(directory: RunDirectory) -> None:
+def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
     """Bring what the trainer wrote into the bucket here, but for checkpoints, which are read where they lie."""
     if directory.mirror is not None:
-        for name in OWN_FILES:
+        for name in {*OWN_FILES, plan.files.metrics}:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
         for name in OWN_FOLDERS:
             directory.mirror.fetch_folder(f"runs/{directory.run_name}/{name}")
@@ -43,5 +46,5 @@ def fetch_own_files(directory: RunDirectory) -> None:
 def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
     """Where the run's checkpoint of a step lies: on this machine, or, of a run on a cluster, in the bucket."""
     if plan.backend == "xpk" and directory.mirror is not None:
-        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/checkpoints/{step}"))
-    return epath.Path(directory.checkpoints / str(step))
+        return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
+    return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))

@@ -120,5 +120,8 @@ def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None]:
 
 
 def holds_checkpoints(plan: RunPlan) -> bool:
-    """Whether checkpoints will stand in the run's folder: a log played without those of its run brings none."""
-    return plan.backend != "replay" or bool(json.loads(plan.argv[-1])["source"])
+    """Whether checkpoints will stand in the run's folder: a log played without those of its run brings none, and a
+    program of anybody's may save none that can be verified."""
+    if plan.backend != "replay":
+        return plan.files.checkpoints is not None
+    return bool(json.loads(plan.argv[-1])["source"])

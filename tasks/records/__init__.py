@@ -11,7 +11,7 @@ from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.metric import Better, MetricDiff, Verdict
-from tasks.records.plan import BackendName, RunPlan
+from tasks.records.plan import BackendName, RunFiles, RunPlan
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
@@ -55,6 +55,7 @@ __all__ = [
     "Problem",
     "Restore",
     "RunFate",
+    "RunFiles",
     "RunHandle",
     "RunPlan",
     "RunReading",

@@ -9,6 +9,14 @@ from configs.verdict_rules import VerdictRules
 BackendName = Literal["local", "replay", "xpk"]
 
 
+class RunFiles(Frozen):
+    """Where inside its folder a run leaves what is read of it, and what is said to it so that it goes on from there."""
+
+    checkpoints: str | None = "checkpoints"  # the folder of Orbax checkpoints; None: it saves none
+    metrics: str = "metrics.jsonl"
+    resume: tuple[str, ...] = ()  # further words of its command once a checkpoint is there
+
+
 class RunPlan(Frozen):
     """One run, fully resolved. `identity` hashes everything that decides its outcome, so that a rerun resumes it."""
 
@@ -38,3 +46,5 @@ class RunPlan(Frozen):
     aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
     rules: VerdictRules | None = None  # what the comparison is judged by, as its files said when it was asked for
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
+    files: RunFiles = RunFiles()
+    start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout

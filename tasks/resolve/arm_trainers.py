@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from configs.comparison import Arm, Comparison, Trainer
+from configs.comparison import Arm, Comparison
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
@@ -12,7 +12,7 @@ from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.identify import Checkout, read_checkout
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.trainers.place import place_maxtext
+from tasks.trainers.place import place_command, place_maxtext
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
 # without its __init__.py the folder is no package of its own, and Python would take the one that is installed
@@ -66,9 +66,7 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
         prune_checkouts(cache)
     make = partial(_make_trainer, cache=cache)
     trainers = {
-        arm.name: problems.attempt(
-            partial(make, arm, comparison.trainer_of(arm), repositories[arm.name], refs.get(arm.name))
-        )
+        arm.name: problems.attempt(partial(make, comparison, arm, repositories[arm.name], refs.get(arm.name)))
         for arm in arms
     }
     problems.raise_any()
@@ -110,7 +108,7 @@ def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
 
 def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
     left, right = refs
-    software = [(arm.packages, arm.python, arm.image) for arm in arms]
+    software = [(arm.packages, arm.python, arm.image, arm.command) for arm in arms]
     same = left.sha == right.sha and software[0] == software[1] and arms[0].set == arms[1].set
     if same and not aa:
         return [
@@ -130,12 +128,13 @@ def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
 
 
 def _make_trainer(
-    arm: Arm, trainer: Trainer, repository: str | None, ref: ResolvedRef | None, *, cache: Path
+    comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
 ) -> Checkout:
     """The trainer of one arm; `repository` is the one that was named, where its ref is."""
-    if trainer == "maxtext":
+    if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
-        made = place_maxtext(arm, cache, folder)
+        template = comparison.command_of(arm)
+        made = place_command(arm, template, cache, folder) if template else place_maxtext(arm, cache, folder)
         return made.model_copy(update={"ref": ref.name, "commit": ref.sha, "repository": repository} if ref else {})
     if ref is None:
         return _with_software(arm, HERE, cache, None)

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from configs.comparison import Trainer
 from configs.environment import pass_on
 from configs.errors import ConfigError
 from configs.installed import PACKAGES, installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
+from tasks.trainers.command import AnyCommand
 from tasks.trainers.maxtext import MaxText
 
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
@@ -71,7 +73,14 @@ class Checkout(Frozen):
     folder: str | None = None
     python: str = sys.executable
     software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"
-    maxtext: MaxText | None = None  # the trainer, if it is not ours
+    # the trainer, if it is not ours
+    maxtext: MaxText | None = None
+    command: AnyCommand | None = None
+
+    @property
+    def trainer(self) -> Trainer:
+        """Whose trainer it is."""
+        return "maxtext" if self.maxtext else "command" if self.command else "maxview"
 
 
 def read_checkout(root: Path, python: str = sys.executable, *, sha: str | None = None) -> Checkout:

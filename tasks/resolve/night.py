@@ -18,6 +18,7 @@ from configs.schema import Frozen
 from tasks.records import Verdict
 from tasks.resolve.arm_trainers import HERE, ArmWishes
 from tasks.resolve.identify import hash_identity
+from tasks.resolve.plans import find_unfit
 from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
@@ -152,8 +153,12 @@ def make_plan(
         raise ConfigError(problems.lines)
     listed = {item.name: item for item in nightly.comparisons}
     names = request.comparisons or tuple(listed)
-    cases = list_names("cases", root=root) if not request.cases or ALL in request.cases else request.cases
     target = request.target or nightly.target
+    cases: Sequence[str] = request.cases
+    if not cases or ALL in cases:
+        every = list_names("cases", root=root)
+        unfit = problems.attempt(lambda: find_unfit(every, load_target(target, root=root), root=root)) or {}
+        cases = [case for case in every if case not in unfit]
     cells: list[NightCell] = []
     commits: dict[str, str] = {}
     for name in dict.fromkeys(names):

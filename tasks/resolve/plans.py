@@ -1,5 +1,6 @@
 """Turns a comparison's name and a few overrides into fully resolved run plans."""
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks import Devices, find_problems
+from configs.command import CommandTemplate
 from configs.comparison import (
     Comparison,
     Target,
-    Trainer,
     arm_layer,
     find,
     list_names,
@@ -20,14 +21,16 @@ from configs.comparison import (
     load_target,
     set_layer,
 )
+from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
 from configs.installed import machine_memory_gib
 from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
+from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.launch.commands import Command, TrainInPod, make_command
+from tasks.launch.commands import Command, make_command
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
 from tasks.resolve.identify import Checkout, hash_identity, name_run
@@ -47,7 +50,7 @@ class Request(Frozen):
     """What the user asked for: a comparison's name and what they want different from its file."""
 
     comparison: str
-    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case there is
+    cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
     target: str | None = None
     model: str | None = None
     repeats: int | None = None
@@ -100,8 +103,13 @@ def resolve_config(
     problems.raise_any()
     assert merged is not None  # else there was a problem
     config, values = merged
-    if target.backend != "replay":  # which trains nothing
-        problems.lines += [_with_origin(line, values) for line in find_problems(config, devices_of(target))]
+    side = next(side for side in comparison.arms if side.name == arm)
+    # a log that is played trains nothing, and what a program of anybody's can do only that knows
+    if target.backend != "replay" and comparison.trainer_of(side) != "command":
+        found = [*find_problems(config, devices_of(target))]
+        if target.backend == "local":  # elsewhere there are other files
+            found += find_data_problems(config)
+        problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
 
@@ -150,7 +158,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems.raise_any()
     checkouts = place_arms(comparison, request.arms, cache or default_cache())
     configs = {
-        (case, arm): fit_config(config, checkouts[arm], arm, problems) for (case, arm), config in configs.items()
+        (case, arm): fit_config(config, checkouts[arm], arm, problems, root=root)
+        for (case, arm), config in configs.items()
     }
     problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
@@ -199,7 +208,7 @@ def plan_run(
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
     checkout = command.checkout
-    trainer: Trainer = "maxview" if checkout.maxtext is None else "maxtext"
+    trainer = checkout.trainer
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
     facts: dict[str, Any] = {
         "config": {key: value for key, value in config.items() if key not in PLACE_KEYS},
@@ -231,7 +240,7 @@ def plan_run(
         commit=checkout.commit,
         dirty=checkout.dirty,
         versions=checkout.versions,
-        environment=command.environment | target.environment,
+        environment=command.environment(directory) | target.environment,
         passed_on=target.passed_on,
         argv=(*target.wrap, *command.argv(directory)),
         time_limit_s=target.time_limit_s,
@@ -244,15 +253,21 @@ def plan_run(
         software=checkout.software,
         aa=aa,
         rules=rules,
-        xpk=command.settings if isinstance(command, TrainInPod) else None,
+        xpk=command.settings,
+        files=command.files(directory),
+        start_folder=checkout.command.folder if checkout.command else None,
     )
 
 
-def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems) -> ResolvedConfig:
+def fit_config(
+    resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+) -> ResolvedConfig:
     """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
 
     What such a key is set to on purpose is a problem: that trainer could not do it.
     """
+    if checkout.command is not None:
+        return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
     if checkout.folder is None or checkout.maxtext is not None:  # of MaxText the command says it
         return resolved
     base = Path(checkout.folder) / "configs" / "base.yml"
@@ -267,9 +282,44 @@ def fit_config(resolved: ResolvedConfig, checkout: Checkout, arm: str, problems:
     return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
 
 
+def _fit_command(
+    resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
+) -> ResolvedConfig:
+    """The config with the keys that a command has a place for. What a model or target sets is the program's own matter;
+    anything else that is set to another value than base.yml's is a problem: the program would not hear of it."""
+    known = template.names | {"steps"}
+    problems.lines += [
+        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its words"
+        for key, value in resolved.values.items()
+        if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
+    ]
+    return resolved.model_copy(update={"values": {k: v for k, v in resolved.values.items() if k in known}})
+
+
 def default_cache() -> Path:
     """Where checkouts and environments are kept between comparisons: $MAXVIEW_CACHE, or a folder of the user's."""
     return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
+
+
+def find_unfit(names: Sequence[str], target: Target, *, root: Path = CONFIG_ROOT) -> dict[str, str]:
+    """Those of the cases whose mesh needs another number of devices than the target has, and why."""
+    if target.backend == "replay":  # a log that is played was of any
+        return {}
+    base = root / "base.yml"
+    found: dict[str, str] = {}
+    for case in names:
+        layers = (
+            layer_from_map(read_yaml(base), base, "base"),
+            set_layer("targets", target.name, "target", root=root),
+            load_layer("models", target.model, "model", root=root),
+            load_layer("cases", case, "case", root=root),
+        )
+        values = {key: value.value for layer in layers for key, value in layer.items()}
+        sizes = [values[key] for key in MESH_KEYS.values()]
+        needed = math.prod(size for size in sizes if size > 0)
+        if target.devices % needed or (target.devices != needed and -1 not in sizes):
+            found[case] = f"needs {needed} devices, {target.name} has {target.devices}"
+    return found
 
 
 def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
@@ -292,5 +342,9 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
     problems.raise_any()
     assert comparison is not None  # else there was a problem
     assert target is not None
-    names = list_names("cases", root=root) if "all" in wanted else wanted
+    names: Sequence[str] = wanted
+    if "all" in wanted:
+        every = list_names("cases", root=root)
+        unfit = find_unfit(every, target, root=root)
+        names = [case for case in every if case not in unfit]
     return comparison, target, list(dict.fromkeys(names))

@@ -67,6 +67,10 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
+    def checkpoints_of(self, plan: RunPlan) -> Path | None:
+        """Where the run of this plan saves its checkpoints; None if it saves none that can be verified."""
+        return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
+
     @property
     def manifests(self) -> Path:
         return self.path / "manifests"

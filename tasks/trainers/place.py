@@ -1,13 +1,17 @@
-"""Turns what an arm asks for into the MaxText that it runs: an installed one, one built with uv, or a git checkout."""
+"""Turns what an arm asks for into the trainer that it runs, if that is not ours: a MaxText, or anybody's program."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from configs.command import CommandTemplate
 from configs.comparison import Arm
 from configs.errors import ConfigError
-from tasks.resolve.identify import SOURCE, Checkout
-from tasks.resolve.software import make_maxtext_environment
+from configs.installed import trainer_commit
+from tasks.resolve.identify import SOURCE, Checkout, versions_of
+from tasks.resolve.software import make_environment, make_maxtext_environment
+from tasks.trainers.command import AnyCommand, digest_program, find_folder
 from tasks.trainers.maxtext import find_maxtext
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
@@ -40,6 +44,38 @@ def place_maxtext(
         python=maxtext.python,
         software=software,
         maxtext=maxtext,
+    )
+
+
+def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> Checkout:
+    """The program of an arm that anybody wrote, with the Python that stands for `{python}`: by default maxview's own.
+
+    checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
+    """
+    folder = find_folder(arm.name, template, checkout)
+    python = sys.executable
+    software: tuple[str, ...] = ()
+    if arm.packages:
+        python, software = make_environment(arm.packages, folder, cache), arm.packages
+    elif arm.python:
+        python = str(Path(arm.python).expanduser().absolute())  # never resolved: a venv's is a link
+        software = (f"python {arm.python}",)
+    if arm.image:
+        software = (f"image {arm.image}",)
+    if arm.command is not None:  # what is meant to differ from the other arm
+        software = (*software, f"command {' '.join(template.argv)}")
+    # which Python a command finds by itself is not known here
+    versions = versions_of(python) if "python" in template.names else {}
+    # of a commit the checkout has no git to ask, and whoever looked it up knows it
+    commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
+    return Checkout(
+        commit=commit,
+        dirty=dirty,
+        versions=versions | {SOURCE: digest_program(folder, template)},
+        folder=str(folder) if checkout is not None else None,
+        python=python,
+        software=software,
+        command=AnyCommand(template=template, folder=str(folder), python=python),
     )
 
 

@@ -51,7 +51,12 @@ def test_a_comparison_says_what_is_compared(tree: Path, write: Write) -> None:
         ("repeats: 3", "repeats: 101", 5, "repeats: should be less than or equal to 100, got 101"),
         ("repeats: 3", "repeat: 3", 5, "unknown key 'repeat' (did you mean 'repeats'?)"),
         ("repeats: 3", "name: other", 5, "unknown key 'name'"),
-        ("trainer: maxview", "trainer: maxtex", 2, "trainer: should be 'maxview' or 'maxtext', got 'maxtex'"),
+        (
+            "trainer: maxview",
+            "trainer: maxtex",
+            2,
+            "trainer: should be 'maxview', 'maxtext' or 'command', got 'maxtex'",
+        ),
         ("target: cpu", "target: cpu8", 3, "unknown target 'cpu8' (did you mean 'cpu-8'?)"),
         ("[01_base, 03_dropout]", "[01_base, dropout]", 4, "unknown case 'dropout' (did you mean '03_dropout'?)"),
         ("[01_base, 03_dropout]", "[]", 4, "cases: Tuple should have at least 1 item"),

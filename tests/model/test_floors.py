@@ -24,25 +24,33 @@ SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}
 MLA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+# one setting of every case that has a program of its own
 CASES: list[tuple[str, int, dict[str, Any]]] = [
-    ("01_base", 1, F32 | SCAN),
-    ("01_base", 1, BF16 | LOOP),
-    ("01_base", 8, F32 | LOOP),
     ("01_base", 8, BF16 | SCAN),
-    ("03_dropout", 1, BF16 | SCAN),
     ("03_dropout", 1, F32 | LOOP),
-    ("03_dropout", 8, F32 | SCAN),
-    ("03_dropout", 8, BF16 | LOOP),
     ("02_remat", 1, BF16),
     ("04_int8", 1, SCAN),
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("06_moe", 1, F32 | MOE),
     ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
+    ("08_packing", 1, BF16 | {"vocab_size": 272}),
     ("10_shardy_false", 8, BF16),
     ("11_optimizer_offload_true", 1, BF16),
-    ("16_f32_exact", 1, SCAN),
+    ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
+    ("15_flash_attention", 8, F32 | {"base_num_kv_heads": 1}),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
+OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
+    ("01_base", 1, F32 | SCAN),
+    ("01_base", 1, BF16 | LOOP),
+    ("01_base", 8, F32 | LOOP),
+    ("03_dropout", 1, BF16 | SCAN),
+    ("03_dropout", 8, F32 | SCAN),
+    ("03_dropout", 8, BF16 | LOOP),
+    ("12_pipeline", 8, BF16 | {"base_num_decoder_layers": 16, "dropout_rate": 0.1, "num_layers_per_pipeline_stage": 2}),
+    ("16_f32_exact", 1, SCAN),
+]
+PARAMS = [*CASES, *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_SETTINGS)]
 STEPS, MIDDLE = 4, 2
 
 
@@ -92,7 +100,7 @@ def name_case(case: tuple[str, int, dict[str, Any]]) -> str:
     return "-".join([name, str(devices), *(f"{key}={value}" for key, value in changes.items())])
 
 
-@pytest.fixture(scope="module", params=CASES, ids=name_case)
+@pytest.fixture(scope="module", params=PARAMS, ids=name_case)
 def pair(request: pytest.FixtureRequest, mini_config: MiniConfig) -> tuple[Trained, Trained]:
     case, devices, changes = request.param
     changes = {"per_device_batch_size": 8 // devices} | changes

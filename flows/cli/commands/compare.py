@@ -70,9 +70,10 @@ def compare(
         A pull request on GitHub, owner/name#12: its one comment of this comparison is written or brought up to date,
         with the token in MAXVIEW_GITHUB_TOKEN.
     """
+    from configs.comparison import list_names, load_target
     from configs.durations import read_budget
     from tasks.resolve.arm_trainers import ArmWishes
-    from tasks.resolve.plans import Request, resolve
+    from tasks.resolve.plans import Request, find_unfit, resolve
 
     # the input is checked here too: a mistake should not cost the start of a server
     request = Request(
@@ -85,7 +86,8 @@ def compare(
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
     )
     budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
-    resolve(request, Path(out))
+    plans = resolve(request, Path(out))
+    left_out = find_unfit(list_names("cases"), load_target(plans[0].target)) if "all" in request.cases else {}
     if comment is not None:
         from tasks.publish.pull_request import parse_pull_request
 
@@ -117,4 +119,4 @@ def compare(
             return_state=True,
         )
 
-    return run_flow(run, out=out, as_json=json_)
+    return run_flow(run, out=out, as_json=json_, left_out=left_out)

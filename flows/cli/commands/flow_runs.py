@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -13,9 +14,15 @@ class FlowError(RuntimeError):
     """The flow itself failed, not one of the arms; the message says where."""
 
 
-def run_flow(run: Callable[[], Any], *, out: str, as_json: bool) -> int:
-    """Run a flow in this process with a live view, print its comparisons, and return the exit status."""
+def run_flow(
+    run: Callable[[], Any], *, out: str, as_json: bool, left_out: Mapping[str, str] = MappingProxyType({})
+) -> int:
+    """Run a flow in this process with a live view, print its comparisons, and return the exit status.
+
+    left_out: cases that were not run, and why.
+    """
     from tasks.diff import exit_status
+    from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
 
     state, report = finish_flow(run, out)
@@ -31,6 +38,7 @@ def run_flow(run: Callable[[], Any], *, out: str, as_json: bool) -> int:
             shown = page.address if remote else os.path.relpath(page.path)
             console.print(render_terminal(record, page=shown, link=page.link if remote else None))
         if len(records) > 1:
+            console.print(render_floors(records, left_out))
             print(f"index: {index_of(out)}")
     return exit_status(records)
 

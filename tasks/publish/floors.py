@@ -1,0 +1,38 @@
+"""Turns the comparisons of several cases into one table of floors: case by floor, which hold, and why one does not."""
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tasks.publish.text import visible
+from tasks.records import ComparisonRecord, Floor
+
+FLOORS = ("same program", "same bits", "same checkpoint")
+SIGNS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
+
+
+def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, str]) -> RenderableType:
+    """The table; nothing where no trainer says anything of itself. left_out: cases that were not run, and why."""
+    if not any(record.floors for record in records):
+        return Group()
+    table = Table(box=box.SIMPLE_HEAD, title="Floors, case by case", title_justify="left", pad_edge=False)
+    table.add_column("Case", no_wrap=True)
+    for name in FLOORS:
+        table.add_column(name.removeprefix("same "), justify="center")
+    table.add_column("Why not", overflow="fold")
+    for record in records:
+        found = {floor.name: floor for floor in record.floors}
+        signs = [_sign(found[name]) if name in found else Text("–") for name in FLOORS]
+        why = "; ".join(f"{floor.name}: {floor.evidence}" for floor in record.floors if floor.holds is not True)
+        table.add_row(Text(visible(record.case)), *signs, Text(visible(why)))
+    for case, why in left_out.items():
+        table.add_row(Text(visible(case)), *["–"] * len(FLOORS), Text(f"not run: {visible(why)}"))
+    return table
+
+
+def _sign(floor: Floor) -> Text:
+    sign, style = SIGNS[floor.holds]
+    return Text(sign, style=f"bold {style}")
