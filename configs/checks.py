@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from configs.errors import ConfigError
-from configs.model_checks import device_problems, mesh_shape
+from configs.model_checks import device_problems, mesh_shape, pipeline_shape
 from configs.schema import Frozen, TrainConfig
 
 GIB = 2.0**30
@@ -42,6 +42,15 @@ def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
         yield from find_excess(config, mesh_shape(config, devices.count), devices.memory_gib)
 
 
+def mlp_width(config: TrainConfig) -> int:
+    """Widths inside all MLPs and experts of the decoder, added up."""
+    if config.num_experts == 1:
+        return config.base_num_decoder_layers * config.base_mlp_dim
+    mixtures = config.base_num_decoder_layers - config.first_num_dense_layers
+    experts = config.num_experts + config.shared_experts
+    return config.first_num_dense_layers * config.base_mlp_dim + mixtures * experts * config.base_moe_mlp_dim
+
+
 def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
     """What no step can do without, if it does not fit into a device's memory; compilers decide what more it needs."""
     tensor = shape["tensor"]
@@ -49,15 +58,18 @@ def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -
     tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
     layers, emb = config.base_num_decoder_layers, config.base_emb_dim
     # weights with two moments, as far apart as they can be split
-    weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 2 * layers * config.base_mlp_dim)
+    weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
     saved = layers * tokens * emb * width  # the layers' inputs, which no remat recomputes
     scores = 4 * tokens * length * config.base_num_query_heads if config.attention == "dot_product" else 0
+    if shape["stage"] > 1:  # a stage works at one part of the batch at a time
+        scores //= pipeline_shape(config).microbatches
     needed = weights / math.prod(shape.values()) + saved + max(tokens * config.vocab_size * width, scores) / tensor
     if needed / GIB > memory_gib:
-        keys = (
+        keys: tuple[str, ...] = (
             "per_device_batch_size", "max_target_length", "base_emb_dim", "base_mlp_dim", "base_num_decoder_layers",
             "base_num_query_heads", "vocab_size",
         )  # fmt: skip
+        keys += ("num_experts", "base_moe_mlp_dim") if config.num_experts > 1 else ()
         named = ", ".join(f"{key}={getattr(config, key)}" for key in keys)
         asked, has = f"{needed / GIB:,.1f}", f"{memory_gib:,.1f}"
         yield f"{named}: a step needs at least {asked} GiB of a device that has {has} (make one smaller)"

@@ -57,6 +57,11 @@ class TrainConfig(Frozen):
     steps: Positive
     log_config: bool
     metrics_file: str
+    enable_tensorboard: bool
+    profiler: Literal["", "xplane"]
+    skip_first_n_steps_for_profiler: Annotated[int, Field(ge=0, lt=2**31)]
+    profiler_steps: Positive
+    gcs_metrics: bool
 
     # the model
     base_emb_dim: Positive
@@ -157,4 +162,7 @@ class TrainConfig(Frozen):
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
 # Ours and not MaxText's, or not read there, with the value at which it trains the same without them.
-OWN_KEYS = {"resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": ""}
+OWN_KEYS = {
+    "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
+    "enable_tensorboard": False,  # of a cluster's runs its TensorBoard is what is read
+}  # fmt: skip

@@ -14,7 +14,7 @@ from model.declaration import linen_param
 from model.experts import run_experts
 from model.initializers import INITIALIZERS, Initializer
 from model.sharding import constrain
-from model.stack_linen import STACKS
+from model.stack_linen import STACKS, Site
 
 
 class RMSNorm(nn.Module):
@@ -213,7 +213,7 @@ class DecoderStack(nn.Module):
     def __call__(self, x_BLE: jax.Array, context: core.Context) -> core.Output:
         cfg, losses = self.config, []
         for group in core.layer_groups(cfg):
-            x_BLE, of_group = STACKS[core.stack_name(cfg)](self, cfg, DecoderLayer, group, x_BLE, context)
+            x_BLE, of_group = STACKS[core.stack_name(cfg)](Site(self, cfg, DecoderLayer, group), x_BLE, context)
             losses.append(of_group)
         x_BLE = RMSNorm(cfg, cfg.base_emb_dim, name="decoder_norm")(x_BLE)
         x_BLE = core.dropout(x_BLE, cfg, context.key, "decoder_norm")

@@ -3,7 +3,7 @@
 Each stack is one function, called where its modules shall live: Linen makes a module where it is first used.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,6 +16,15 @@ from model.pipeline import run_pipeline
 type Ran = tuple[jax.Array, dict[str, jax.Array]]
 
 
+class Site(NamedTuple):
+    """Where a group of layers lives, and what it is made of."""
+
+    parent: nn.Module
+    config: TrainConfig
+    layer_type: Any
+    group: core.LayerGroup
+
+
 def remat(config: TrainConfig, layer_type: Any, *, prevent_cse: bool) -> Any:
     """The layer with its activations recomputed in the backward pass as `remat_policy` says."""
     if config.remat_policy == "none":
@@ -23,15 +32,9 @@ def remat(config: TrainConfig, layer_type: Any, *, prevent_cse: bool) -> Any:
     return nn.remat(layer_type, prevent_cse=prevent_cse, policy=core.REMAT_POLICIES[config.remat_policy])
 
 
-def scanned(
-    parent: nn.Module,
-    config: TrainConfig,
-    layer_type: Any,
-    group: core.LayerGroup,
-    x_BLE: jax.Array,
-    context: core.Context,
-) -> Ran:
+def scanned(site: Site, x_BLE: jax.Array, context: core.Context) -> Ran:
     """One module, compiled once, whose parameters have a layer axis."""
+    _, config, layer_type, group = site
     made = nn.scan(
         # inside a scan XLA cannot merge the recomputation with the forward pass anyway
         remat(config, layer_type, prevent_cse=False),
@@ -45,15 +48,9 @@ def scanned(
     return ran
 
 
-def unrolled(
-    parent: nn.Module,
-    config: TrainConfig,
-    layer_type: Any,
-    group: core.LayerGroup,
-    x_BLE: jax.Array,
-    context: core.Context,
-) -> Ran:
+def unrolled(site: Site, x_BLE: jax.Array, context: core.Context) -> Ran:
     """One module per layer."""
+    _, config, layer_type, group = site
     made, losses = remat(config, layer_type, prevent_cse=True), []
     for i in range(group.layers):
         layer = made(config, group.mlp, name=f"{group.name}_{i}")
@@ -62,17 +59,11 @@ def unrolled(
     return x_BLE, core.add_losses(*losses)
 
 
-def pipelined(
-    parent: nn.Module,
-    config: TrainConfig,
-    layer_type: Any,
-    group: core.LayerGroup,
-    x_BLE: jax.Array,
-    context: core.Context,
-) -> Ran:
+def pipelined(site: Site, x_BLE: jax.Array, context: core.Context) -> Ran:
     """The parameters of the scanned module, run in a pipeline."""
+    parent, config, layer_type, group = site
     if parent.is_initializing():
-        return scanned(parent, config, layer_type, group, x_BLE, context)
+        return scanned(site, x_BLE, context)
     layer = layer_type(config, group.mlp, parent=None)
 
     def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: core.Context) -> jax.Array:

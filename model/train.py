@@ -25,6 +25,7 @@ from model.distributed import join_processes, leave_processes
 from model.evaluation import Evaluation, make_evaluation
 from model.flops import step_flops
 from model.metrics import MetricsFile, Number, to_number
+from model.outputs import Outputs
 from model.params import Tree
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
@@ -77,7 +78,11 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     report.log_devices(mesh)
     make_run_directory(run_directory)
     copy = find_metrics_copy(config, run_directory)
-    with MetricsFile(metrics_path, copy) as metrics_file, checkpoint.open_manager(config, run_directory) as manager:
+    with (
+        MetricsFile(metrics_path, copy) as metrics_file,
+        Outputs(config, run_directory) as outputs,
+        checkpoint.open_manager(config, run_directory) as manager,
+    ):
         dialect = make_dialect(config)
         declared = declare_state(config, dialect, mesh)
         source = make_source(config, mesh)
@@ -99,7 +104,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         report.log_compiled_memory(program.memory)
         report.log_parameter_count(declared.parameters)
         evaluation = make_evaluation(config, dialect, declared, mesh)
-        run = Run(config, dialect, declared, program, source, manager, metrics_file, stop, evaluation)
+        run = Run(config, dialect, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
         state = train_loop(run, state)
         done = step_of(dialect, state)
         if stop.arrived:
@@ -164,6 +169,7 @@ class Run(NamedTuple):
     source: DataSource
     manager: Any
     metrics_file: MetricsFile
+    outputs: Outputs
     stop: StopSignal
     evaluation: Evaluation | None
 
@@ -178,19 +184,23 @@ def train_loop(run: Run, state: Tree) -> Tree:
     for step in range(first, config.steps):
         if run.stop.reached(step):
             break
+        run.outputs.before(step)
         state, metrics = run_step(run.program, state, run.source, clock)
         done = step + 1
         with clock.part("save_s"):
             saved = bool(np.isfinite(metrics["loss"])) and save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
-        report_step(run, step, metrics, clock)
+        record = report_step(run, step, metrics, clock)
+        if run.evaluation is not None and done % config.eval_interval == 0 and np.isfinite(metrics["loss"]):
+            record["eval_loss"] = run.evaluation.run(step, state)
+            clock.restart()
+        with clock.part("report_s"):
+            run.metrics_file.write(record)
+            run.outputs.after(step, record)
         if saved:
             run.metrics_file.publish()
         refuse_non_finite(config, step, metrics["loss"])
-        if run.evaluation is not None and done % config.eval_interval == 0:
-            run.evaluation.run(step, state)
-            clock.restart()
         if step == config.resume_after_step:
             state = forget_and_restore(run, step, state)
             clock.restart()
@@ -207,14 +217,15 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     return checkpoint.save(run.config, run.manager, step, tree, iterator, force=force)
 
 
-def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> None:
-    """The line of a step in the log and in the metrics file."""
+def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
+    """The line of a step in the log; returns that of the metrics file."""
     wall_s, cpu_s, parts = clock.finish()
     # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
     times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.config.hardware == "cpu" else {})
     with clock.part("report_s"):
         report.log_step(run.config, step=step, seconds=wall_s, metrics=metrics)
-        run.metrics_file.write({"step": step, "loss": metrics["loss"], **metrics, **times, **parts})
+    losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}
+    return {"step": step, **losses, **metrics, **times, **parts}
 
 
 def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:

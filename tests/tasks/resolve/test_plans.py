@@ -156,6 +156,8 @@ CHANGED: dict[str, object] = {
     "gradient_accumulation_steps": 2, "optimizer_memory_host_offload": True, "eval_interval": 5, "eval_steps": 2,
     "shardy": False, "ici_context_parallelism": 2, "ici_expert_parallelism": 2, "resume_after_step": 3,
     "grain_train_files": "x", "grain_eval_files": "x", "grain_file_type": "txt", "tokenizer_path": "x",
+    "enable_tensorboard": True, "profiler": "xplane", "skip_first_n_steps_for_profiler": 2, "profiler_steps": 2,
+    "gcs_metrics": True,
     "ici_pipeline_parallelism": 2, "num_layers_per_pipeline_stage": 2, "num_pipeline_microbatches": 2,
 }  # fmt: skip
 

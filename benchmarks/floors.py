@@ -1,0 +1,139 @@
+"""Which floors hold: every case × 1 and 8 devices × float32 and bfloat16, as a table in Markdown.
+
+`python -m benchmarks.floors [--program] [CASE…] > docs/floors.md`: Linen and NNX are lowered, and unless `--program`
+says that this is enough, compiled and trained for three steps from the same weights; then each restores what the other
+held after the first of them and goes on. The model is `tiny` with two layers (12_pipeline: sixteen) at short sequences.
+P, B and C stand for same program, same bits, same checkpoint; a small letter for one that does not hold.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+
+from configs.comparison import list_names, load_target
+from configs.load import CONFIG_ROOT, load_train_config
+from configs.schema import TrainConfig
+from model.cross_restore import translate
+from model.data import make_source
+from model.dialect import Dialect, make_dialect, name_arrays
+from model.sharding import make_mesh
+from model.step import declare_state, init_state, lower_step, settings, strip_stablehlo
+from tasks.resolve.plans import find_unfit
+
+SIZE = {
+    "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,
+    "vocab_size": 512, "max_target_length": 32, "learning_rate": 0.01, "log_config": False,
+    # what a model file adds to the cases with experts and with latent attention
+    "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "base_moe_mlp_dim": 32,
+}  # fmt: skip
+LAYERS = {"12_pipeline": 16}
+DEVICES, TYPES = (1, 8), ("float32", "bfloat16")
+STEPS = 3
+TARGETS = {1: "cpu", 8: "cpu-8"}
+
+
+class Side:
+    """One dialect's step."""
+
+    def __init__(self, config: TrainConfig, devices: int):
+        self.config = config
+        self.mesh, self.dialect = make_mesh(config, jax.devices()[:devices]), make_dialect(config)
+        self.declared = declare_state(config, self.dialect, self.mesh)
+        self.lowered = lower_step(config, self.dialect, self.declared, self.mesh)
+        self.program = strip_stablehlo(self.lowered.as_text())
+
+    def train(self) -> tuple[list[dict[str, bytes]], object]:
+        """The bits of metrics and state after every step, and the state after the first."""
+        with settings(self.config, self.mesh):
+            self.run = self.lowered.compile()
+        self.batches = make_source(self.config, self.mesh)
+        self.after_first, bits = None, []
+        state = init_state(self.config, self.dialect, self.declared, self.mesh)
+        self.fed = [self.batches.next() for _ in range(STEPS)]
+        for batch in self.fed:
+            state, metrics = self.run(state, batch)
+            self.after_first = self.after_first or jax.tree.map(np.array, state)
+            bits.append(
+                bits_of(self.dialect, state) | {name: np.asarray(value).tobytes() for name, value in metrics.items()}
+            )
+        return bits, self.after_first
+
+    def go_on(self, writer: Dialect, held: object) -> dict[str, bytes]:
+        """The bits at the end, from what another dialect held after the first step."""
+        state = jax.device_put(
+            translate(writer, held, self.dialect, self.declared),
+            jax.tree.map(lambda leaf: leaf.sharding, self.declared.arrays),
+        )
+        for batch in self.fed[1:]:
+            state, _ = self.run(state, batch)
+        return bits_of(self.dialect, state)
+
+
+def bits_of(dialect: Dialect, state: object) -> dict[str, bytes]:
+    """Every array of a state as bytes."""
+    return {path: np.asarray(array).tobytes() for path, array in name_arrays(dialect, state).items()}
+
+
+def find_floors(case: str, devices: int, dtype: str, *, program_only: bool) -> str:
+    """The letters of one cell."""
+    wanted = SIZE | {
+        "base_num_decoder_layers": LAYERS.get(case, 2),
+        "per_device_batch_size": 8 // devices,
+        "dtype": dtype,
+    }
+    words = [f"{key}={value}" for key, value in wanted.items()]
+    path = CONFIG_ROOT / "cases" / f"{case}.yml"
+    sides = [Side(load_train_config(path, [*words, f"pure_nnx={nnx}"]), devices) for nnx in ("false", "true")]
+    letters = "P" if sides[0].program == sides[1].program else "p"
+    if program_only:
+        return letters
+    (left, left_held), (right, right_held) = (side.train() for side in sides)
+    letters += "B" if left == right else "b"
+    crossed = [sides[1].go_on(sides[0].dialect, left_held), sides[0].go_on(sides[1].dialect, right_held)]
+    ends = [bits_of_state(left[-1]), bits_of_state(right[-1])]
+    return letters + ("C" if crossed == ends else "c")
+
+
+def bits_of_state(bits: dict[str, bytes]) -> dict[str, bytes]:
+    """Without the metrics, whose names have no folders."""
+    return {path: value for path, value in bits.items() if "/" in path or path == "step"}
+
+
+def rows(cases: list[str], *, program_only: bool) -> Iterator[str]:
+    """The lines of the table."""
+    unfit = {devices: find_unfit(cases, load_target(TARGETS[devices])) for devices in DEVICES}
+    columns = [(devices, dtype) for devices in DEVICES for dtype in TYPES]
+    yield "| case | " + " | ".join(f"{devices} × {dtype}" for devices, dtype in columns) + " |"
+    yield "|---|" + ":-:|" * len(columns)
+    for case in cases:
+        cells = []
+        for devices, dtype in columns:
+            try:
+                fits = case not in unfit[devices]
+                cells.append(find_floors(case, devices, dtype, program_only=program_only) if fits else "–")
+            except Exception as error:  # a cell that cannot be earned says why
+                sys.stderr.write(f"{case} {devices} {dtype}: {error}\n")
+                cells.append("failed")
+            sys.stderr.write(f"{case} {devices} {dtype}: {cells[-1]}\n")
+        yield f"| `{case}` | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """The table on standard output, what goes on on standard error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--program", action="store_true", help="lower only")
+    asked = parser.parse_args()
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # the same for both sides, and quicker to compile
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", max(DEVICES))
+    for line in rows(asked.cases or list(list_names("cases")), program_only=asked.program):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
