@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 INTERRUPTED, FAILED = 130, 2
+READER_GONE = 141  # as shells show it
 at_interrupt: "list[Callable[[], None]]" = []  # each is called in a thread of its own at the first Ctrl-C
 END_OF_VIEW = b"\n\x1b[?25h"  # what a live view that is cut off owes its terminal: a new line, and the cursor
 _enough = 2  # so many Ctrl-C end all at once
@@ -29,14 +30,19 @@ def main() -> None:
 def run(call: "Callable[[], int]") -> None:
     """Call it and exit with what it returns; from its first Ctrl-C on there is never a second KeyboardInterrupt."""
     global _enough
+    import atexit
     import signal
 
     code = INTERRUPTED
+    atexit.register(lambda: _end_without_teardown(code))  # the first registered is the last called
     try:
         watch_interrupts()
         code = call()
     except KeyboardInterrupt:
         say_interrupted()
+    except (BrokenPipeError, SystemExit):  # the second is rich's word for the first
+        code = READER_GONE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where the rest may go
     except Exception:
         sys.excepthook(*sys.exc_info())
         code = FAILED  # Python's own 1 would mean that something regressed
@@ -57,6 +63,13 @@ def watch_interrupts() -> None:
     threading.Thread(target=_count_interrupts, args=(reading, signal.SIGINT), daemon=True, name="interrupts").start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _interrupt)
+
+
+def _end_without_teardown(code: int) -> None:
+    """Python takes libraries apart for up to seconds, in which nothing hears a Ctrl-C any more."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class NothingToUndo:

@@ -53,7 +53,7 @@ print('up', flush=True)
 """
 
 
-@pytest.mark.parametrize("wait", ["time.sleep(300)", "import ctypes; ctypes.CDLL(None).sleep(300)"])
+@pytest.mark.parametrize("wait", ["time.sleep(300)", "import ctypes; [ctypes.CDLL(None).sleep(300) for _ in 'twice']"])
 def test_the_second_ends_all_at_once(wait: str, tmp_path: Path) -> None:
     before = f"exec({DEAF.format(wait=wait)!r})"
     process = start([], before=before, cwd=tmp_path)
@@ -74,6 +74,23 @@ def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert "ZeroDivisionError" in said
     assert process.returncode == 2  # 1 would mean that something regressed
+
+
+@pytest.mark.parametrize(
+    "way", ["print('x' * 100_000)", "rich.console.Console(highlight=False).print('x' * 100_000, soft_wrap=True)"]
+)
+def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
+    """As `| head -1` does it."""
+    process = start(
+        [],
+        before=f"import flows.cli.app, rich.console; flows.cli.app.call = lambda: {way}; print('up', flush=True)",
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (141, "")
 
 
 # a library that catches everything while it is loaded, and goes on
@@ -154,9 +171,9 @@ def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
         server.wait()
         told: list[str] = []
         server.keep_alive(told.append)
-        os.kill(server._process.pid, signal.SIGKILL)
-        wait_for(lambda: not answers(server.url))
-        wait_for(lambda: answers(server.url))
+        killed = server._process.pid
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: server._process.pid != killed and answers(server.url))
         assert told == []
     finally:
         server.stop()
