@@ -1,11 +1,13 @@
 """Turns drawn logs of equal and of changed runs into how often the verdict is right, beside the rules of others.
 
-    python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet]
+    nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet]
 
 Every trial draws the runs of both arms as a log prints them (milliseconds, and Tokens/s to three decimals), puts a
 change into the candidate, and asks `tasks.diff` for the word of the step time. `different` without a change is a false
-alarm. The peers see the same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and
-p < 0.002), the threshold of rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %.
+alarm. The same draws are judged with every length of history, and changes have half as many trials. The peers see the
+same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), the threshold of
+rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
+curves that nothing but chance tells apart, and of 1e-3 added from a step on.
 `--real`: runs of `benchmarks.noise_collect`, drawn again in blocks of their own steps.
 """
 
@@ -13,6 +15,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from math import log
 from pathlib import Path
 
@@ -27,9 +30,14 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.levels import find_levels
-from tasks.diff.noise import Past
-from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, step_time_row
+from tasks.diff.decide import Decision
+from tasks.diff.levels import Levels, find_levels
+from tasks.diff.noise import Past, difference_of
+from tasks.diff.parity import compare_metric
+from tasks.diff.parity_rows import judge_loss
+from tasks.diff.rows import Arms
+from tasks.diff.step_seconds import refine_seconds
+from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord
 
 type Values = NDArray[np.float64]
@@ -41,7 +49,8 @@ DEVICES: dict[DeviceKind, str] = {"tpu": "TPU v6 lite", "gpu": "NVIDIA H100", "c
 TOKENS = 2048
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
 BLOCK = 10
-HISTORIES = 12  # of a cell, shared by its trials
+PAIRS = (0, 8, 40)  # of the history
+HISTORIES = 30  # of a cell, shared by its trials
 # the seeds' steps 1 to 9 over their steady step; 0: a steady one
 SEEDS = ((19.8, 0.49, 11.7, 0, 0, 2.02, 137, 0, 0), (41, 6.07, 0.116, 0, 0, 0, 133, 0.09, 0),
          (10.3, 2.79, 0.065, 0, 0, 158, 0.044, 0, 0), (5.07, 0.138, 1.8, 0, 0, 2.0, 120, 0, 0))  # fmt: skip
@@ -110,82 +119,123 @@ def draw_again(path: Path) -> Draw:
 REGIMES: dict[str, Draw] = {
     "tpu": draw_tpu, "gpu": draw_gpu, "laptop": draw_laptop, "harsh": draw_harsh, "seeds": draw_seeds,
 }  # fmt: skip
-CELLS = (
-    Cell(regime="tpu", device="tpu", runs=1, steps=10, changes=(0.05,)),
-    Cell(regime="tpu", device="tpu", runs=1, steps=50, changes=(0.02, 0.05)),
-    Cell(regime="tpu", device="tpu", runs=3, steps=50, changes=(0.02,)),
-    Cell(regime="tpu", device="tpu", runs=10, steps=200, changes=(0.02,)),
-    *(Cell(regime="seeds", device="tpu", runs=runs, steps=9, changes=(0.05,)) for runs in (1, 3, 5, 10)),
-    *(Cell(regime="gpu", device="gpu", runs=runs, steps=50, changes=(0.05,)) for runs in (1, 3, 5, 10)),
-    *(Cell(regime="laptop", device="cpu", runs=runs, steps=50, changes=(0.05, 0.3)) for runs in (1, 3, 5, 10)),
-    *(Cell(regime="harsh", device="cpu", runs=runs, steps=50, changes=(0.05, 0.3)) for runs in (1, 3, 10)),
-)
+RUNS = (1, 3, 5, 10)
+CHANGES: dict[DeviceKind, tuple[float, ...]] = {"tpu": (0.02, 0.05), "gpu": (0.05,), "cpu": (0.05, 0.3)}
+
+
+def make_cells(*, real: bool) -> list[Cell]:
+    """Every regime with every number of runs and steps."""
+    drawn: list[tuple[str, DeviceKind, tuple[int, ...]]] = [
+        ("tpu", "tpu", (10, 50, 200)), ("gpu", "gpu", (10, 50, 200)), ("laptop", "cpu", (10, 50, 200)),
+        ("harsh", "cpu", (50,)), ("seeds", "tpu", (9,)), *([("real", "cpu", (48,))] if real else []),
+    ]  # fmt: skip
+    return [
+        Cell(
+            regime=regime,
+            device=device,
+            runs=runs,
+            steps=steps,
+            changes=(0.05,) if regime == "seeds" else CHANGES[device],
+        )
+        for regime, device, lengths in drawn
+        for steps in lengths
+        for runs in RUNS
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--only", choices=(*REGIMES, "real"))
+    parser.add_argument("--only", choices=(*REGIMES, "real", "losses"))
     parser.add_argument("--real", type=Path)
     arguments = parser.parse_args()
     print(describe_machine(("numpy", "scipy", "polars")))
-    cells: Sequence[Cell] = CELLS
     if arguments.real:
         REGIMES["real"] = draw_again(arguments.real)
-        cells = [
-            *cells,
-            *(Cell(regime="real", device="cpu", runs=r, steps=48, changes=(0.05, 0.3)) for r in (1, 3, 5, 10)),
-        ]
-    print("regime runs×steps history apart change | different same unknown | peers: different (MW asv rustc t)")
-    for cell in cells:
+    print("regime runs×steps apart change pairs | different same unknown | peers: different (MW asv rustc t)")
+    for cell in make_cells(real=bool(arguments.real)):
         if arguments.only in (None, cell.regime):
-            for pairs, apart in ((0, False), (8, False), (40, False), (0, True)):
-                for line in judge_cell(cell, pairs, apart=apart, trials=arguments.trials):
+            for apart in (False, True):
+                for line in judge_cell(cell, apart=apart, trials=arguments.trials):
                     print(
-                        f"{cell.regime:7}{cell.runs:3}×{cell.steps:<4}{pairs:3} {'days' if apart else 'hour'} {line}",
-                        flush=True,
+                        f"{cell.regime:7}{cell.runs:3}×{cell.steps:<4}{'days' if apart else 'hour'} {line}", flush=True
                     )
+    if arguments.only in (None, "losses"):
+        print("losses, three decimals, one run each | different at the step, different elsewhere, same, unknown")
+        for line in judge_losses(arguments.trials):
+            print(line, flush=True)
 
 
-def judge_cell(cell: Cell, pairs: int, *, apart: bool, trials: int) -> Iterator[str]:
-    """One line per change: none first."""
-    draw, rng = REGIMES[cell.regime], np.random.default_rng([cell.runs, cell.steps, pairs, apart])
-    histories = [draw_past(draw(rng, 2 * pairs, cell.steps)) for _ in range(HISTORIES if pairs else 1)]
+def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
+    """One line per change (none first) and length of history, all of the same draws."""
+    draw, rng = REGIMES[cell.regime], np.random.default_rng([cell.runs, cell.steps, apart])
+    pasts = {pairs: draw_pasts(cell.regime, cell.steps, pairs) for pairs in PAIRS}
+    noise, arms = load_noises()[cell.device], make_arms(cell, apart=apart)
     for change in (0.0, *cell.changes):
-        ours: Counter[str] = Counter()
-        theirs: Counter[str] = Counter()
-        for trial in range(trials):
+        ours: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
+        theirs: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
+        count = trials // 2 if change else trials
+        for trial in range(count):
             seconds = draw(rng, 2 * cell.runs, cell.steps)
             sides = seconds[::2], seconds[1::2] * (1 + change)
             if apart:
-                sides = sides[0], sides[1] * np.exp(rng.normal(0, load_noises()[cell.device].days_apart))
-            past = histories[trial % len(histories)]
-            ours[judge(cell.device, sides, past, apart=apart)] += 1
-            theirs.update(judge_like_others(sides, past, load_noises()[cell.device].least))
-        different = ours["regressed"] + ours["improved"]
-        counts = (different, ours["same"], ours["unknown"], *(theirs[name] for name in ("mw", "asv", "rustc", "t")))
-        yield f"{change:+5.0%} |" + "".join(f"{100 * count / trials:7.1f}" for count in counts)
+                sides = sides[0], sides[1] * np.exp(rng.normal(0, noise.days_apart))
+            levels = read_levels(sides[0]), read_levels(sides[1])
+            others = list(judge_like_others(sides, noise.least))
+            for pairs, histories in pasts.items():
+                past = histories[trial % len(histories)]
+                ours[pairs][judge(arms, levels, past)] += 1
+                theirs[pairs].update([*others, *judge_like_rustc(sides, past)])
+        for pairs in PAIRS:
+            said = ours[pairs]
+            shares = (said["regressed"] + said["improved"], said["same"], said["unknown"],
+                      *(theirs[pairs][name] for name in ("mw", "asv", "rustc", "t")))  # fmt: skip
+            yield f"{change:+5.0%} {pairs:3} |" + "".join(f"{100 * share / count:7.1f}" for share in shares)
+
+
+@cache
+def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
+    """Several histories of so many pairs, as the store would keep them."""
+    rng = np.random.default_rng([steps, pairs])
+    return [
+        draw_past(REGIMES[regime](rng, 2 * pairs, steps)) if pairs else {} for _ in range(HISTORIES if pairs else 1)
+    ]
 
 
 def draw_past(seconds: Values) -> dict[str, Past]:
     """What a history would hold of these runs, two by two."""
     found = [find_levels(run) for run in seconds]
-    pairs = [(a, b) for a, b in zip(found[::2], found[1::2], strict=True) if a and b]
     past = {}
     for name, level in ((QUICK[STEP_TIME.name], "quick"), (STEP_TIME.name, "middle")):
-        differences = tuple(log(getattr(b, level).seconds / getattr(a, level).seconds) for a, b in pairs)
-        past[name] = Past(differences=differences, source="past")
-    return past if pairs else {}
+        runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found if levels]
+        pairs = zip(runs[::2], runs[1::2], strict=False)
+        sizes, errors = zip(*(difference_of(*pair) for pair in pairs), strict=True)
+        past[name] = Past(differences=sizes, errors=errors, source="past")
+    return past
 
 
-def judge(device: DeviceKind, sides: tuple[Values, Values], past: dict[str, Past], *, apart: bool) -> str:
-    """Our word."""
+def make_arms(cell: Cell, *, apart: bool) -> Arms:
+    """The runs of both arms, made in turns or on two days; which seconds they took is drawn again and again."""
     arms = []
-    for index, (name, side) in enumerate(zip(("a", "b"), sides, strict=True)):
+    for index, name in enumerate(("a", "b")):
         start = MONDAY + timedelta(minutes=5 * index, days=index if apart else 0)
-        runs = tuple(make_run(name, device, run, start + timedelta(minutes=10 * n)) for n, run in enumerate(side))
-        arms.append(ArmRuns(name=name, label=name, runs=runs))
-    return step_time_row((arms[0], arms[1]), RULES, given=Circumstances(past=past))[1].verdict
+        runs = [make_run(name, cell.device, np.ones(9), start + timedelta(minutes=10 * n)) for n in range(cell.runs)]
+        arms.append(ArmRuns(name=name, label=name, runs=tuple(runs)))
+    return arms[0], arms[1]
+
+
+def read_levels(side: Values) -> list[Levels]:
+    """The levels of an arm's runs as their logs print them."""
+    refined = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in side)
+    found = (find_levels(seconds, unit=unit) for seconds, unit in refined)
+    return [levels for levels in found if levels]
+
+
+def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
+    """Our word; a level that is missing is none."""
+    if not all(levels):
+        return "unknown"
+    return decide_levels(levels, STEP_TIME, arms, RULES, excuse="", given=Circumstances(past=past)).verdict
 
 
 def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> RunRecord:
@@ -206,8 +256,62 @@ def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> 
     return RunRecord(plan=None, arm=arm, label=arm, commit=None, log=f"/{arm}/log.txt", reading=reading)
 
 
-def judge_like_others(sides: tuple[Values, Values], past: dict[str, Past], least: float) -> Iterator[str]:
-    """The names of those who would call the arms different."""
+def judge_losses(trials: int) -> Iterator[str]:
+    """One line per kind of curve."""
+    rng = np.random.default_rng(50)
+    for kind, steps, first in (
+        *(("1e-3 from step k", 50, first) for first in (0, 1, 10, 20, 30, 40, 46, 48)),
+        ("1e-3 from step k", 10, 7),
+        *((kind, steps, 0) for kind in ("flips", "AR(1)", "walk", "chaos") for steps in (10, 50)),
+    ):
+        said: Counter[str] = Counter()
+        for _ in range(trials):
+            base = draw_losses(rng, steps)
+            sides = [np.round(curve, 3) for curve in (base, base + draw_gap(rng, kind, steps, first))]
+            if kind == "1e-3 from step k":
+                sides[1] = np.round(sides[0] + 0.001 * (np.arange(steps) >= first), 3)
+            decision = judge_curves(sides)
+            at = "at" if decision.reason.startswith(f"differs first at step {first} ") else "elsewhere"
+            said[f"different {at}" if decision.verdict in ("regressed", "changed") else decision.verdict] += 1
+        words = ("different at", "different elsewhere", "same", "unknown")
+        yield f"{kind:16} {steps:3} steps, k = {first:2} |" + "".join(
+            f"{100 * said[word] / trials:7.1f}" for word in words
+        )
+
+
+def draw_losses(rng: Rng, steps: int) -> Values:
+    """A loss that falls and shakes."""
+    fall = 2 + 6 * np.exp(-np.arange(steps) / (steps / 3))
+    return np.asarray(fall + rng.normal(0, 0.02, steps))
+
+
+def draw_gap(rng: Rng, kind: str, steps: int, first: int) -> Values:
+    """What nondeterminism adds to a loss: nothing at the first step, then what its bits make of it."""
+    size = 10.0 ** rng.uniform(-4.5, -2.5)
+    shocks = rng.normal(0, size, steps) * (np.arange(steps) > 0)
+    if kind == "walk":
+        return np.cumsum(shocks)
+    gap = shocks.copy()
+    for step in range(1, steps):
+        gap[step] = shocks[step] + (0.9 * gap[step - 1] if kind in ("AR(1)", "chaos") else 0)
+    if kind == "chaos":  # training amplifies it up to a limit
+        gap *= np.minimum(np.exp(np.arange(steps) * rng.uniform(0, 0.3)), 0.02 / size)
+    return gap
+
+
+def judge_curves(sides: Sequence[Values]) -> Decision:
+    """Our word for two curves of losses."""
+    arms = []
+    for name, losses in zip(("a", "b"), sides, strict=True):
+        run = make_run(name, "tpu", np.full(len(losses) - 1, 0.25), MONDAY)
+        steps = run.reading.steps.with_columns(loss=pl.Series(losses))
+        run = run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})})
+        arms.append(ArmRuns(name=name, label=name, runs=(run,)))
+    return judge_loss(compare_metric((arms[0], arms[1])), RULES, proved=False, other_draws=False, instead="")
+
+
+def judge_like_others(sides: tuple[Values, Values], least: float) -> Iterator[str]:
+    """The names of those who would call the arms different without a look at the history."""
     pooled = [side.ravel() for side in sides]
     ratio = float(np.median(pooled[1]) / np.median(pooled[0]))
     p = float(stats.mannwhitneyu(*pooled).pvalue)
@@ -215,13 +319,17 @@ def judge_like_others(sides: tuple[Values, Values], past: dict[str, Past], least
         yield "mw"
     if p < 0.002 and not 1 / 1.1 <= ratio <= 1.1:
         yield "asv"
-    changes = np.abs(past[STEP_TIME.name].differences) if past else np.array([])
-    low, high = np.quantile(changes, (0.25, 0.75)) if changes.size else (0.002, 0.002)
-    if abs(log(ratio)) > high + 3 * (high - low):
-        yield "rustc"
     levels = [np.median(side, axis=1) for side in sides] if len(sides[0]) > 1 else pooled
     if float(stats.ttest_ind(*levels, equal_var=False).pvalue) < 0.01:
         yield "t"
+
+
+def judge_like_rustc(sides: tuple[Values, Values], past: dict[str, Past]) -> Iterator[str]:
+    """`rustc` if it would call the arms different: beyond the fence of what the history's pairs differed by."""
+    changes = np.abs(past[STEP_TIME.name].differences) if past else np.array([])
+    low, high = np.quantile(changes, (0.25, 0.75)) if changes.size else (0.002, 0.002)
+    if abs(log(float(np.median(sides[1]) / np.median(sides[0])))) > high + 3 * (high - low):
+        yield "rustc"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.step_seconds import refine_seconds
+from tasks.diff.step_seconds import PRINTED_UNIT_S, refine_seconds
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,
@@ -21,6 +21,7 @@ from tasks.records import (
 )
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
+RATE = "tokens_per_s_per_device"
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
 CPU_COLUMN = "step_cpu_time_s"
 
@@ -63,19 +64,6 @@ def has_died(run: RunRecord) -> bool:
     return code is not None or error is not None
 
 
-def printed_steps(run: RunRecord) -> pl.DataFrame:
-    """(step, seconds, loss, line, offset) of the log, ascending, each step once (its last line).
-
-    The seconds are as fine as the log tells them: see `step_seconds`.
-    """
-    return refine_seconds(last_of_each_step(run.reading.steps))[0].select(STEP_COLUMNS)
-
-
-def seconds_unit(run: RunRecord) -> float:
-    """One unit of the last digit that the step times of a run are known to, in seconds; 0 in full precision."""
-    return 0.0 if is_exact(run) else refine_seconds(last_of_each_step(run.reading.steps))[1]
-
-
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
     """The rows by ascending step; of a step that was done twice the last one."""
     if (table["step"].diff() > 0).all():  # as most logs are
@@ -84,23 +72,31 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
-    """The same at the best precision there is: seconds and losses out of the trainer's JSON lines if it wrote them.
+    """(step, seconds, loss, line, offset) at the best precision there is, ascending, each step once (its last line).
 
-    A run that resumed after a crash has the steps before it only there: their `line` and `offset` are null.
+    The seconds are as fine as the log tells them (see `step_seconds`); they and the losses come out of the trainer's
+    JSON lines if it wrote them. A run that resumed after a crash has the steps before it only there: their `line` and
+    `offset` are null.
     """
-    table = printed_steps(run)
+    return timed_steps(run)[0]
+
+
+def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
+    """The same, with one unit of the last digit that the step times are known to, in seconds; 0 in full precision."""
+    printed = last_of_each_step(run.reading.steps)
     if not is_exact(run):
-        return table
+        if RATE not in printed.columns:
+            return printed.select(STEP_COLUMNS), PRINTED_UNIT_S
+        columns = (printed[name].cast(pl.Float64).to_numpy() for name in ("seconds", RATE))
+        seconds, unit = refine_seconds(*columns)
+        return printed.select(STEP_COLUMNS).with_columns(pl.Series("seconds", seconds).fill_nan(None)), unit
     assert run.metrics is not None  # is_exact
     exact = last_of_each_step(run.metrics).select(
-        pl.col("step").cast(pl.Int64), pl.col("step_time_s").cast(pl.Float64), pl.col("loss").cast(pl.Float64)
+        pl.col("step").cast(pl.Int64),
+        seconds=pl.col("step_time_s").cast(pl.Float64),
+        loss=pl.col("loss").cast(pl.Float64),
     )
-    return (
-        exact.join(table.drop("seconds", "loss"), on="step", how="left")
-        .rename({"step_time_s": "seconds"})
-        .select(STEP_COLUMNS)
-        .sort("step")
-    )
+    return exact.join(printed.select("step", "line", "offset"), on="step", how="left").sort("step"), 0.0
 
 
 def is_exact(run: RunRecord) -> bool:

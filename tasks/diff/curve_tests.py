@@ -14,8 +14,8 @@ from tasks.diff.gaps import Values
 MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
 AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding
 SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
-GROWN = 1.5  # times the first gap: what becomes larger is no offset
-FEWEST = 4  # steps that show one
+GROWN = 1.25  # times the first gap: what becomes larger is no offset
+FEWEST = 2  # steps that show one
 
 
 class Block(Frozen):
@@ -58,7 +58,7 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
     return tuple(blocks)
 
 
-def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float) -> bool:
+def is_offset(sides: tuple[Values, Values], *, exact: bool) -> bool:
     """Whether one curve lies beside the other from one step on, so that rounding and chance are no explanation.
 
     What nondeterminism makes begins small: in full precision the first difference behind equal steps is then no jump;
@@ -77,6 +77,6 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float) -> bool
     largest = float(np.max(np.abs(sides[0][0])))
     if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):
         return False
-    if float(np.max(np.abs(later))) > (GROWN if first else 1.0) * abs(later[0]) + max(0.5 * unit, SAME_GAP * largest):
+    if float(np.max(np.abs(later))) > (GROWN if first else 1.0) * abs(later[0]) + SAME_GAP * largest:
         return False
     return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= CHANCE)

@@ -61,8 +61,7 @@ def measure_effect(sample: Sample) -> Effect:
     Runs that were neighbours in time form pairs, which share whatever the machine was doing. Where the arms were run at
     other times, or not equally often, nothing is shared: the difference of their means, with what lies between days.
     The variance of a pair is what the runs show and what was known (`Noise`), each with the weight of its degrees of
-    freedom; what the steps of single runs leave open is added where nothing was known but the kind of device, and is
-    the least that a history is believed.
+    freedom; what the steps of single runs leave open is added to what was known.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
     paired = left.size == right.size and not sample.days_apart
@@ -71,8 +70,8 @@ def measure_effect(sample: Sample) -> Effect:
     else:  # a pair of independent runs has the variance of both
         squares = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
         seen_df = left.size + right.size - 2
-    noise, within = sample.noise, 2 * sample.error**2
-    known = max(noise.scale**2, within) if noise.pairs else noise.scale**2 + within
+    noise = sample.noise
+    known = noise.scale**2 + 2 * sample.error**2
     df = noise.df + seen_df
     return Effect(
         estimate=float(right.mean() - left.mean()),

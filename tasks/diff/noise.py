@@ -4,11 +4,13 @@ All figures are natural logarithms of ratios: 0.01 is 1 %.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
-from math import exp, isfinite, log, sqrt
+from math import exp, hypot, log, sqrt
 
 import numpy as np
-from scipy import optimize, stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy import optimize  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import gammaln  # type: ignore[import-untyped]
 
 from configs.noise import DeviceNoise
 from configs.schema import Frozen
@@ -20,15 +22,22 @@ FINEST = 1e-4  # no clock of a run is better than this
 LENT = 0.5  # degrees of freedom per pair of the history: pairs have runs in common, and machines change
 
 
+type Measured = tuple[float, float | None]  # a run's value, and what its own steps leave open of it, as a share
+
+
 class Past(Frozen):
     """What pairs of equal runs differed by, and where that is known from."""
 
     differences: tuple[float, ...]
+    errors: tuple[float, ...] = ()  # of each, what the steps of its two runs leave open; empty: not known
     source: str  # e.g. "history of cpu"
 
 
 class Noise(Frozen):
-    """What neighbouring equal runs differ by: Student's t around 0 with this scale and these degrees of freedom."""
+    """What neighbouring equal runs differ by: Student's t around 0 with this scale and these degrees of freedom.
+
+    Beside what the steps of each run leave open, which is known of each run by itself.
+    """
 
     scale: float
     df: float
@@ -36,32 +45,46 @@ class Noise(Frozen):
     source: str = ""
 
 
+@lru_cache(maxsize=256)  # the cases of a comparison have one history
 def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     """The noise of a device: as stated, and the more as its history shows the longer that is.
 
     If the variance of pairs is scattered like a scaled inverse χ² with d₀ degrees of freedom around s₀², as in G. K.
     Smyth's moderated t ("Linear models and empirical Bayes methods", SAGMB 3 (2004)), then differences follow Student's
     t with scale s₀ and d₀ degrees of freedom. Both are fitted to the history's differences, with what is stated as the
-    prior of each: heavy tails show in d₀, and with every pair less depends on the statement.
+    prior of each: heavy tails show in d₀, and with every pair less depends on the statement. What the steps of a pair
+    leave open is no part of the scale: it is taken off here, and added again for the runs that are judged.
     """
-    sizes = np.asarray([size for size in (past.differences if past else ()) if isfinite(size)])
+    sizes = np.asarray(past.differences if past else ())
+    squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))
+    known = np.isfinite(sizes) & np.isfinite(squares)
+    sizes, squares = sizes[known], squares[known]
     if past is None or sizes.size < LEAST_PAIRS:
         return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why)
 
     def cost(parameters: Sequence[float]) -> float:
         log_scale, log_df = parameters
-        priors = stats.norm.logpdf(log_scale, log(stated.equal_runs), STATED_WITHIN / sqrt(stated.weight))
-        priors += stats.norm.logpdf(log_df, log(stated.weight), TAILS_WITHIN)
-        return -float((stats.t.logpdf(sizes / exp(log_scale), exp(log_df)) - log_scale).sum() + priors)
+        off = (log_scale - log(stated.equal_runs)) * sqrt(stated.weight) / STATED_WITHIN
+        heavy, df = (log_df - log(stated.weight)) / TAILS_WITHIN, exp(log_df)
+        # minus the logarithms of the priors (normal) and of each difference's density (Student's t), less constants
+        variances = exp(2 * log_scale) + squares
+        each = gammaln(df / 2) - gammaln((df + 1) / 2) + log(df) / 2 + np.log(variances) / 2
+        tails = (df + 1) / 2 * np.log1p(sizes**2 / variances / df)
+        return float((off**2 + heavy**2) / 2 + (each + tails).sum())
 
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    known = min(df, stated.weight + LENT * sizes.size)
-    return Noise(scale=max(scale, FINEST), df=known, pairs=sizes.size, source=past.source)
+    lent = min(df, stated.weight + LENT * sizes.size)
+    return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 
-def neighbour_differences(groups: Iterable[Sequence[float]]) -> list[float]:
-    """Each value with the one before it, within groups of equal runs in the order they ran."""
-    usable = ([value for value in group if value > 0] for group in groups)
-    return [log(after / before) for group in usable for before, after in pairwise(group)]
+def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
+    """What two runs differ by, and what their steps leave open of that."""
+    return log(after[0] / before[0]), hypot(before[1] or 0.0, after[1] or 0.0)
+
+
+def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
+    """Each run with the one before it, within groups of equal runs in the order they ran."""
+    usable = ([run for run in group if run[0] > 0] for group in groups)
+    return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

@@ -4,22 +4,23 @@ from decimal import Decimal
 from math import floor, isfinite, log10
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasks.diff.gaps import Values
 
 LEAST_DECIMALS = 3  # MaxText prints three; a log in which they all happen to end in 0 prints three too
+MOST_DECIMALS = 15  # more are in no log
 
 
 def shared_decimals(values: Values) -> int:
     """The decimals that every run prints: of a run, as many as the value that needs most."""
-    return min((max(map(_decimals, np.unique(row).tolist()), default=LEAST_DECIMALS) for row in values), default=0)
+    return min((_decimals(row) for row in values), default=0)
 
 
-def _decimals(value: float) -> int:
-    if not isfinite(value):
-        return LEAST_DECIMALS
-    exponent = Decimal(repr(value)).as_tuple().exponent
-    return max(LEAST_DECIMALS, -exponent if isinstance(exponent, int) else 0)
+def _decimals(row: NDArray[np.float64]) -> int:
+    known = row[np.isfinite(row)]
+    every = range(LEAST_DECIMALS, MOST_DECIMALS)
+    return next((count for count in every if np.array_equal(np.round(known, count), known)), MOST_DECIMALS)
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
@@ -38,5 +39,4 @@ def _digits(value: float) -> int:
 
 def round_to(values: Values, decimals: int) -> Values:
     """The values as a log with this many decimals would print them; rows that need no more stay as they are."""
-    finer = [max(map(_decimals, np.unique(row).tolist()), default=0) > decimals for row in values]
-    return np.stack([np.round(row, decimals) if fine else row for row, fine in zip(values, finer, strict=True)])
+    return np.stack([np.round(row, decimals) if _decimals(row) > decimals else row for row in values])

@@ -1,10 +1,8 @@
 """Takes step times apart: the steady state, and what stands out of it."""
 
-import numpy as np
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.diff.levels import QUICK, usable_steps
 from tasks.records import RunRecord
 
 LEAST_STEPS = 2  # after the first
@@ -19,7 +17,6 @@ class Steady(Frozen):
 
     steps: int
     median_s: float
-    quick_s: float  # the 10 % quantile: see `levels`
     spread_s: float
     stall_s: float  # time above the median, summed over the stalls
     stalls: int
@@ -32,7 +29,6 @@ def steady(run: RunRecord, table: pl.DataFrame) -> Steady | None:
     after_first = table.filter(pl.col("seconds").is_finite() & (pl.col("step") > table["step"].min())).sort("step")
     if after_first.height < LEAST_STEPS:
         return None
-    usable = usable_steps(after_first["seconds"].to_numpy())
     median = after_first["seconds"].median()
     assert isinstance(median, float)  # a non-empty column of floats
     listed = {stall.step: stall.cause for stall in run.reading.stalls if stall.cause != "compile"}
@@ -43,7 +39,6 @@ def steady(run: RunRecord, table: pl.DataFrame) -> Steady | None:
     return Steady(
         steps=after_first.height,
         median_s=median,
-        quick_s=float(np.quantile(usable, QUICK)) if usable.size else median,
         spread_s=0.0 if upper is None or lower is None else upper - lower,
         stall_s=float((stalls["seconds"] - median).sum()),
         stalls=stalls.height,

@@ -1,39 +1,33 @@
 """Turns printed seconds of steps into finer ones: the tokens per second of the same row have three digits more."""
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tasks.diff.printed import shared_decimals
 
 PRINTED_UNIT_S = 0.001  # of every dialect's step lines, or finer
-RATE = "tokens_per_s_per_device"
 FEWEST = 2  # rows; one alone agrees with anything
 
+type Values = NDArray[np.float64]
 
-def refine_seconds(steps: pl.DataFrame) -> tuple[pl.DataFrame, float]:
-    """The steps with `seconds` as fine as their rows allow, and one unit of the last digit that is left, in seconds.
+
+def refine_seconds(seconds: Values, rate: Values) -> tuple[Values, float]:
+    """The seconds as fine as their rows allow, and one unit of the last digit that is left, in seconds.
 
     `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` is the same step to six digits, once
     the number of tokens is known. Each row allows a range for it, of which a stalled step's is narrow: all must agree.
+    Both are NaN where a row does not say.
     """
-    seconds, rate = (
-        steps[name].cast(pl.Float64).fill_null(np.nan).to_numpy() if name in steps.columns else np.array([])
-        for name in ("seconds", RATE)
-    )
-    known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0) if rate.size else np.array([])
-    if known.sum() < FEWEST:
-        return steps, PRINTED_UNIT_S
-    tokens = tokens_of(seconds[known], rate[known])
+    known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
+    tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= FEWEST else None
     if tokens is None:
-        return steps, PRINTED_UNIT_S
-    fine = np.where(known, tokens / np.where(known, rate, 1.0), seconds)
+        return seconds, PRINTED_UNIT_S
     quick = float(np.median(rate[known]))
     unit = min(PRINTED_UNIT_S, tokens * 10.0 ** -shared_decimals(rate[known][None]) / quick**2)
-    return steps.with_columns(pl.Series("seconds", fine).fill_nan(None)), unit
+    return np.where(known, tokens / np.where(known, rate, 1.0), seconds), unit
 
 
-def tokens_of(seconds: NDArray[np.float64], rate: NDArray[np.float64]) -> float | None:
+def tokens_of(seconds: Values, rate: Values) -> float | None:
     """The tokens of one step on one device, which is what each row's seconds × rate is; None if they disagree."""
     halves = [10.0 ** -shared_decimals(values[None]) / 2 for values in (seconds, rate)]
     low = float(np.max(np.maximum(seconds - halves[0], 0) * np.maximum(rate - halves[1], 0)))

@@ -9,7 +9,7 @@ import numpy as np
 from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, cpu_seconds, seconds_between, seconds_unit, step_table, wall_s
+from tasks.diff.arms import ArmRuns, cpu_seconds, seconds_between, step_table, timed_steps, wall_s
 from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
@@ -60,7 +60,7 @@ def step_time_row(
     arms: Arms, rules: VerdictRules, *, excuse: str = "", given: Circumstances | None = None
 ) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
-    levels = (_levels(arms[0]), _levels(arms[1]))
+    levels = (levels_of(arms[0]), levels_of(arms[1]))
     cells = (_steady_cell(arms[0], levels[0]), _steady_cell(arms[1], levels[1]))
     decision = missing_decision(cells, arms)
     if decision is None and not (levels[0] and levels[1]):
@@ -156,13 +156,11 @@ def _waited_s(before: RunRecord, after: RunRecord) -> float:
     return max(0.0, waited or 0.0)
 
 
-def _levels(arm: ArmRuns) -> list[Levels]:
-    return [
-        levels
-        for run in arm.runs
-        if steady(run, table := step_table(run))
-        if (levels := find_levels(table["seconds"].to_numpy()[1:], unit=seconds_unit(run)))
-    ]
+def levels_of(arm: ArmRuns) -> list[Levels]:
+    """The levels of every run that has any."""
+    timed = (timed_steps(run) for run in arm.runs)
+    found = (find_levels(table["seconds"].to_numpy()[1:], unit=unit) for table, unit in timed)
+    return [levels for levels in found if levels]
 
 
 def _cpu_levels(arm: ArmRuns) -> list[Levels]:

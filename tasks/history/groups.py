@@ -18,7 +18,7 @@ class NoiseGroup(Frozen):
     arm: str  # of ingested runs: as the first of them is called
     commit: str  # empty where the logs do not say it
     values: tuple[float, ...]
-    spreads: tuple[float | None, ...]  # within each run
+    errors: tuple[float | None, ...]  # of each, as a share: what the steps of the run leave open
     samples: tuple[int, ...]  # steps behind each value
     runs: tuple[str, ...]
     jax: tuple[str | None, ...]
@@ -53,7 +53,7 @@ def noise_groups(
         .unique(("run", "metric"), keep="last", maintain_order=True)
         .sort("time", "run")
         .group_by("target", "case", "metric", pl.coalesce("alike", "arm").alias("who"), "commit", maintain_order=True)
-        .agg("value", "spread", "samples", "run", "jax", pl.col("arm").first(), pl.col("time").max().alias("latest"))
+        .agg("value", "error", "samples", "run", "jax", pl.col("arm").first(), pl.col("time").max().alias("latest"))
         .filter(pl.col("value").list.len() >= least)
         .sort("latest", descending=True, nulls_last=True)
     )
@@ -61,7 +61,7 @@ def noise_groups(
         NoiseGroup(
             **{key: row[key] or "" for key in KEYS},
             values=tuple(row["value"]),
-            spreads=tuple(row["spread"]),
+            errors=tuple(row["error"]),
             samples=tuple(row["samples"]),
             runs=tuple(row["run"]),
             jax=tuple(row["jax"]),

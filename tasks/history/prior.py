@@ -1,12 +1,11 @@
 """Turns the history of a target into what equal runs on it differed by: the noise that few repeats cannot show."""
 
 from collections.abc import Sequence
-from math import log
 
 import polars as pl
 
 from tasks.diff.case import CaseRuns
-from tasks.diff.noise import LEAST_PAIRS, Past, neighbour_differences
+from tasks.diff.noise import LEAST_PAIRS, Past, difference_of, neighbour_differences
 from tasks.diff.time_rows import QUICK
 from tasks.history.groups import noise_groups
 from tasks.history.rows import folder_name
@@ -32,15 +31,16 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
         for part, source in ((case, f"history of {case} on {target}"), (None, f"history of {target}")):
             differences = equal_differences(history, target=target, metric=metric, case=part, but=but)
             if len(differences) >= LEAST_PAIRS:
-                found[metric] = Past(differences=tuple(differences), source=source)
+                sizes, errors = zip(*differences, strict=True)
+                found[metric] = Past(differences=sizes, errors=errors, source=source)
                 break
     return found
 
 
 def equal_differences(
     history: pl.DataFrame, *, target: str, metric: str, case: str | None, but: Sequence[str] = ()
-) -> list[float]:
-    """What neighbouring runs differ by that should be equal.
+) -> list[tuple[float, float]]:
+    """What neighbouring runs differ by that should be equal, and what their steps leave open of that.
 
     That is: the two arms of a comparison that were proved to run the same program, and the runs of one arm at one
     commit that are in no such comparison.
@@ -53,10 +53,17 @@ def equal_differences(
     sides = {role: pl.col("role") == role for role in ("baseline", "candidate")}
     pairs = (
         proved.group_by("comparison_id", "repeat", maintain_order=True)
-        .agg(pl.col("value").filter(side).first().alias(role) for role, side in sides.items())
-        .drop_nulls()
+        .agg(
+            pl.col(column).filter(side).first().alias(f"{role} {column}")
+            for role, side in sides.items()
+            for column in ("value", "error")
+        )
+        .drop_nulls(["baseline value", "candidate value"])
     )
-    between = [log(after / before) for before, after in pairs.select("baseline", "candidate").iter_rows()]
+    between = [
+        difference_of((row["baseline value"], row["baseline error"]), (row["candidate value"], row["candidate error"]))
+        for row in pairs.iter_rows(named=True)
+    ]
     alone = chosen.filter(~pl.col("run").is_in(proved["run"].unique().implode()))
     groups = noise_groups(alone, target=target, metric=metric, case=case)
-    return [*between, *neighbour_differences(group.values for group in groups)]
+    return [*between, *neighbour_differences(zip(g.values, g.errors, strict=True) for g in groups)]

@@ -13,7 +13,7 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.arms import cpu_seconds, step_table
+from tasks.diff.arms import cpu_seconds, timed_steps
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
@@ -42,7 +42,7 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "better": pl.String,
     "value": pl.Float64,  # of this run alone
     "samples": pl.Int64,  # how many steps the value is made of
-    "spread": pl.Float64,  # within the run, in the metric's unit; null for a single sample
+    "error": pl.Float64,  # what the run's own steps leave open of the value, as a share of it; null: not known
     "verdict": pl.String,  # of the comparison's row; null where there is none
     "same_program": pl.Boolean,  # the comparison proved that both arms run one program from one source
     "jax": pl.String,
@@ -60,7 +60,7 @@ class Value(Frozen):
     better: Better
     value: float
     samples: int = 1
-    spread: float | None = None
+    error: float | None = None
 
 
 def history_rows(
@@ -146,26 +146,25 @@ def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -
 
 def run_values(run: RunRecord) -> Iterator[Value]:
     """Every number that one run alone gives: what the rows of a comparison are made of."""
-    table = step_table(run)
+    table, unit = timed_steps(run)
     state: Steady | None = steady(run, table)
     exact = program_gb(run)
     memory = run.reading.memory.total_gb if exact is None else exact
+    clocks = {"step_time": table["seconds"].to_numpy()[1:], "step_cpu_time": cpu_seconds(run)}
+    for name, seconds in clocks.items():
+        if seconds is None or (levels := find_levels(seconds, unit=unit if name == "step_time" else 0.0)) is None:
+            continue
+        for clock, level in ((f"{name}_s", levels.middle), (f"{name}_quick_s", levels.quick)):
+            yield Value(
+                metric=clock,
+                unit="s",
+                better="lower",
+                value=level.seconds,
+                samples=seconds.size,
+                error=level.error,
+            )
     if state is not None:
-        yield Value(
-            metric="step_time_s",
-            unit="s",
-            better="lower",
-            value=state.median_s,
-            samples=state.steps,
-            spread=state.spread_s,
-        )
-        yield Value(metric="step_time_quick_s", unit="s", better="lower", value=state.quick_s, samples=state.steps)
         yield Value(metric="stall_s", unit="s", better="lower", value=state.stall_s, samples=state.steps)
-    cpu = cpu_seconds(run)
-    levels = None if cpu is None else find_levels(cpu)
-    if cpu is not None and levels is not None:
-        for name, level in (("step_cpu_time_s", levels.middle), ("step_cpu_time_quick_s", levels.quick)):
-            yield Value(metric=name, unit="s", better="lower", value=level.seconds, samples=cpu.size)
     if table.height and table["seconds"][0] is not None:
         yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])
     if memory is not None:

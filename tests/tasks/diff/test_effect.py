@@ -55,10 +55,10 @@ def test_days_apart_are_not_averaged_away() -> None:
     assert near.df == 4 + 49
 
 
-def test_what_steps_leave_open_is_added_to_a_statement_and_bounds_a_history() -> None:
-    for error, stated, known in ((0.0, 0.01, 0.01), (0.02, (0.01**2 + 2 * 0.02**2) ** 0.5, 0.02 * 2**0.5)):
-        assert effect_of((0.0,), (0.0,), STATED, error=error).scale == pytest.approx(stated)
-        assert effect_of((0.0,), (0.0,), KNOWN, error=error).scale == pytest.approx(known)
+@pytest.mark.parametrize("noise", [STATED, KNOWN])
+def test_what_steps_leave_open_is_added(noise: Noise) -> None:
+    for error, scale in ((0.0, 0.01), (0.02, (0.01**2 + 2 * 0.02**2) ** 0.5)):
+        assert effect_of((0.0,), (0.0,), noise, error=error).scale == pytest.approx(scale)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 10])
@@ -96,6 +96,18 @@ def test_more_history_never_blinds(runs: int, change: float, learnt: dict[int, l
     assert found[0] >= best - 0.25
     assert found[8] >= found[0] - sampling
     assert found[40] >= found[8] - sampling
+
+
+def test_a_history_of_runs_that_leave_much_open_blinds_no_better_ones() -> None:
+    """Runs that are equal but for what their steps leave open: 2 % in every other pair of the history."""
+    rng = np.random.default_rng(12)
+    errors = np.where(np.arange(40) % 2, 0.02, 0.001)
+    differences = tuple(rng.normal(0, np.hypot(0.004, errors)).tolist())
+    known = learn_noise(TPU, Past(differences=differences, errors=tuple(errors.tolist()), source="x"))
+    unknown = learn_noise(TPU, Past(differences=differences, source="x"))
+    assert known.scale == pytest.approx(0.004, rel=0.4)  # 40 pairs know it to 11 %, half of them say hardly anything
+    assert known.scale < 0.6 * unknown.scale
+    assert effect_of((0.0,), (0.02,), known, error=0.001).p < 0.005 < effect_of((0.0,), (0.02,), unknown, error=0.001).p
 
 
 def test_a_history_that_is_calmer_than_stated_finds_more() -> None:

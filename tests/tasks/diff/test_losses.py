@@ -179,7 +179,7 @@ def test_numbers_lost_on_both_sides_are_no_answer(judge: Judge) -> None:
 def test_an_offset_begins_and_stays(gaps: list[int], expected: bool) -> None:
     base = np.full((1, len(gaps)), 8.0)
     sides = base, base + 0.001 * np.array(gaps)[None]
-    assert is_offset(sides, exact=False, unit=0.001) is expected
+    assert is_offset(sides, exact=False) is expected
 
 
 # ---------------------------------------------------------------- other draws

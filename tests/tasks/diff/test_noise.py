@@ -56,5 +56,7 @@ def test_a_history_without_any_noise_is_not_believed_to_the_last_bit() -> None:
 
 
 def test_neighbours_are_those_of_one_group() -> None:
-    found = neighbour_differences([(1.0, 2.0, 4.0), (100.0, 0.0, 50.0), (3.0,)])
-    assert found == pytest.approx([np.log(2), np.log(2), -np.log(2)])
+    runs = [[(1.0, 0.03), (2.0, 0.04), (4.0, None)], [(100.0, 0.0), (0.0, 0.0), (50.0, 0.0)], [(3.0, 0.0)]]
+    sizes, errors = zip(*neighbour_differences(runs), strict=True)
+    assert sizes == pytest.approx([np.log(2), np.log(2), -np.log(2)])
+    assert errors == pytest.approx([0.05, 0.04, 0.0])  # 3, 4, 5

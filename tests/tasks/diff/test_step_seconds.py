@@ -1,9 +1,6 @@
 """Seconds as fine as a log tells them: by the tokens per second of the same row."""
 
-from collections.abc import Sequence
-
 import numpy as np
-import polars as pl
 import pytest
 
 from tasks.diff.step_seconds import PRINTED_UNIT_S, refine_seconds, tokens_of
@@ -13,20 +10,15 @@ TOKENS = 128
 TRUE = np.array([0.070638, 0.070911, 0.071204, 0.071362, 0.424118, 2.863907, 9.285331])
 
 
-def rows(seconds: Sequence[float | None], rates: Sequence[float | None] | None = None) -> pl.DataFrame:
-    columns = {"step": range(len(seconds)), "seconds": seconds}
-    return pl.DataFrame(columns if rates is None else {**columns, "tokens_per_s_per_device": rates}, strict=False)
-
-
-def printed(true: np.ndarray) -> pl.DataFrame:
-    return rows(np.round(true, 3).tolist(), np.round(TOKENS / true, 3).tolist())
+def printed(true: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.round(true, 3), np.round(TOKENS / true, 3)
 
 
 def test_what_a_log_rounds_away_stands_in_the_rate() -> None:
-    assert printed(TRUE)["seconds"].to_list()[:4] == [0.071] * 4
-    fine, unit = refine_seconds(printed(TRUE))
+    assert printed(TRUE)[0].tolist()[:4] == [0.071] * 4
+    fine, unit = refine_seconds(*printed(TRUE))
     # half a unit of the third decimal of the rate, as a share of it
-    off = np.abs(fine["seconds"].to_numpy() / TRUE - 1)
+    off = np.abs(fine / TRUE - 1)
     assert np.all(off <= 0.0005 / np.round(TOKENS / TRUE, 3) * 1.01)
     # one such unit, of a rate of about 1790 per second
     middle = float(np.median(TRUE))
@@ -36,31 +28,28 @@ def test_what_a_log_rounds_away_stands_in_the_rate() -> None:
 
 def test_without_a_long_step_the_shares_are_exact_and_the_whole_is_within_what_was_printed() -> None:
     quick = TRUE[:4]
-    fine, _ = refine_seconds(printed(quick))
-    found = fine["seconds"].to_numpy()
+    found, _ = refine_seconds(*printed(quick))
     assert found / found[0] == pytest.approx(quick / quick[0], rel=1e-6)
     assert np.all(np.abs(found - quick) <= 0.0005)
 
 
 @pytest.mark.parametrize(
-    "table",
+    ("seconds", "rate"),
     [
-        rows([0.071, 0.072]),  # a dialect without a rate
-        rows([0.071], [1812.056]),  # one row agrees with anything
-        rows([0.1, 0.1, 0.1], [1280.0, 1280.0, 1900.0]),  # a rate that is none of this step
-        rows([0.1, 0.1], [None, float("inf")]),
+        ([0.071], [1812.056]),  # one row agrees with anything
+        ([0.1, 0.1, 0.1], [1280.0, 1280.0, 1900.0]),  # a rate that is none of this step
+        ([0.1, 0.1], [np.nan, np.inf]),
     ],
 )
-def test_rows_that_do_not_agree_are_left_as_they_are(table: pl.DataFrame) -> None:
-    fine, unit = refine_seconds(table)
-    assert fine.equals(table)
+def test_rows_that_do_not_agree_are_left_as_they_are(seconds: list[float], rate: list[float]) -> None:
+    fine, unit = refine_seconds(np.array(seconds), np.array(rate))
+    assert fine.tolist() == seconds
     assert unit == PRINTED_UNIT_S
 
 
 def test_a_row_without_a_rate_keeps_its_seconds() -> None:
-    table = rows([0.071, 0.071, 9.285, None], [1812.056, None, 13.786, 1812.0])
-    fine, _ = refine_seconds(table)
-    assert fine["seconds"].to_list() == [pytest.approx(128 / 1812.056), 0.071, pytest.approx(128 / 13.786), None]
+    fine, _ = refine_seconds(np.array([0.071, 0.071, 9.285, np.nan]), np.array([1812.056, np.nan, 13.786, 1812.0]))
+    assert fine == pytest.approx([128 / 1812.056, 0.071, 128 / 13.786, np.nan], nan_ok=True)
 
 
 def test_a_long_step_gives_the_tokens_away() -> None:

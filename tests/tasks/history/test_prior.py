@@ -37,7 +37,8 @@ def table(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def differences(rows: list[dict[str, Any]], case: str | None = "01_base", **more: Any) -> list[float]:
-    return sorted(equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more))
+    found = equal_differences(table(rows), target="cpu", metric=QUICK, case=case, **more)
+    return sorted(size for size, _ in found)
 
 
 def test_neighbouring_runs_of_one_commit_are_equal() -> None:
@@ -59,6 +60,12 @@ def test_the_arms_of_a_proved_pair_are_equal_and_count_once() -> None:
                 row(0, value, role=role, arm=role, repeat=repeat, run=f"{role}-{repeat}", same_program=True)
             )  # fmt: skip
     assert differences(rows) == pytest.approx([0.0, np.log(2)])
+
+
+def test_what_the_steps_of_two_runs_leave_open_goes_along() -> None:
+    rows = [row(0, 1.0, error=0.03), row(1, 1.0, error=0.04), row(2, 1.0)]  # the last as an older version wrote it
+    found = equal_differences(table(rows), target="cpu", metric=QUICK, case="01_base")
+    assert [error for _, error in found] == pytest.approx([0.05, 0.04])
 
 
 def test_the_runs_that_are_judged_do_not_judge_themselves() -> None:
