@@ -50,6 +50,7 @@ def load_verdict_rules(comparison: str, target: str, *, root: Path = CONFIG_ROOT
         load_tolerances(spec.tolerances, root=root),
         load_effects(spec.comparability, comparison, root=root),
         place,
+        root=root,
         declared=declared,
         alike=not apart,
         allowed=spec.allow,
@@ -61,6 +62,8 @@ def make_rules(
     tolerances: Mapping[str, Tolerance],
     effects: Mapping[FindingKind, Effect],
     target: Target | None = None,
+    *,
+    root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
     """The rules out of a set of tolerances, and what the target costs where chips are paid for."""
@@ -69,7 +72,7 @@ def make_rules(
         question=question,
         tolerances=tolerances,
         effects=effects,
-        noises=load_noises(),
+        noises=load_noises(root=root),
         chips=target.devices if target is not None and paid else None,
         price=target.dollars_per_chip_hour if target is not None else None,
         **given,

@@ -25,6 +25,7 @@ from tasks.resolve.plans import Request
 from tasks.resolve.refs import LONGEST_NAME
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
+from tasks.services.night_rules import current_rules
 from tasks.services.report import Report, current_report
 from tasks.services.run_form import Field, show_name
 from tasks.services.running_jobs import Jobs, Stopped, current_jobs
@@ -130,6 +131,7 @@ def compare(
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
+        rules=current_rules(),
     )
     patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
     plans = resolve_step(request, store)

@@ -18,6 +18,7 @@ from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
+from tasks.services.night_rules import judging_by
 from tasks.services.outage import is_outage, outlast
 from tasks.services.report import Report, current_report, reporting_to
 from tasks.services.run_form import Field
@@ -120,7 +121,7 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> Cell
         return state
 
     try:
-        with reporting_to(report):
+        with reporting_to(report), judging_by(plan.rules.get(cell.comparison)):
             state = outlast(attempt)  # what has finished is not run again
         message = state.message or state.name or "it did not say why"
     except Exception as error:  # of Prefect's own; a night goes on

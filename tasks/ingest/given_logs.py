@@ -183,14 +183,16 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
 
 
 def check_apart(arms: LoggedArms) -> None:
-    """No file holds one run for both sides. Raises LogFormatError."""
+    """No run stands on both sides, in one file or in two copies of it. Raises LogFormatError."""
+    known = {_identity(run): run.file for run in arms.baseline}
     for run in arms.candidate:
-        for other in arms.baseline:
-            if run.file == other.file and _identity(run) == _identity(other):
-                raise LogFormatError(
-                    f"{run.file}: holds 1 run, a comparison needs two: give a second log (maxview ingest {run.file} "
-                    "OTHER), or a saved MaxView page with both; --aa compares one commit with itself, best in two runs"
-                )
+        if (other := known.get(_identity(run))) is None:
+            continue
+        same = "holds 1 run" if run.file == other else f"is the same log as {other}"
+        raise LogFormatError(
+            f"{run.file}: {same}, a comparison needs two: give a second log (maxview ingest {run.file} OTHER), or a "
+            "saved MaxView page with both; --aa compares one commit with itself, best in two runs"
+        )
 
 
 def _identity(run: LoggedRun) -> tuple[str, tuple[int, int], str | None]:

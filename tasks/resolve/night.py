@@ -15,6 +15,7 @@ from configs.load import layer_from_overrides
 from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
 from tasks.resolve.arm_trainers import HERE, ArmWishes
 from tasks.resolve.identify import hash_identity
@@ -63,6 +64,7 @@ class NightPlan(Frozen):
     commits: dict[str, str] = {}  # comparison -> the commit of its branch, which the next night starts from
     cells: tuple[NightCell, ...] = ()
     comment: str | None = None  # owner/name#12: where its summary is shown
+    rules: dict[str, VerdictRules] = {}  # comparison -> what it is judged by, as its files said when the night began
 
 
 class CellResult(Frozen):
@@ -160,6 +162,7 @@ def make_plan(
         unfit = problems.attempt(lambda: find_unfit(every, load_target(target, root=root), root=root)) or {}
         cases = [case for case in every if case not in unfit]
     cells: list[NightCell] = []
+    rules: dict[str, VerdictRules] = {}
     commits: dict[str, str] = {}
     for name in dict.fromkeys(names):
         spec = problems.attempt(partial(load_comparison, name, root=root))
@@ -167,8 +170,10 @@ def make_plan(
             continue
         item = listed.get(name) or NightlyComparison(name=name)
         arms = problems.attempt(partial(pin_arms, spec, item, last))
-        if arms is None:
+        read = problems.attempt(partial(load_verdict_rules, name, target, root=root))
+        if arms is None or read is None:
             continue
+        rules[name] = read
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
         repeats = request.repeats or item.repeats
@@ -186,6 +191,7 @@ def make_plan(
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
+        rules=rules,
     )
 
 

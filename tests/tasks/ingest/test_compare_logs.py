@@ -105,8 +105,8 @@ def test_arms_always_have_different_names(
     baseline: list[str], candidate: list[str], names: tuple[str, str], runs: list[str], write: Callable[..., Path]
 ) -> None:
     sides = [
-        [str(write(name, log_text(losses=(9.0, 8.5, 8.0 + n / 100 + len(name))))) for n, name in enumerate(side)]
-        for side in (baseline, candidate)
+        [str(write(name, log_text(losses=(9.0, 8.5, start + n / 100)))) for n, name in enumerate(side)]
+        for start, side in ((7.0, baseline), (8.0, candidate))
     ]
     with open_arms((sides[0], sides[1])) as arms:
         assert arms.names == names
@@ -214,8 +214,22 @@ def test_one_file_on_both_sides_needs_aa(write: Callable[..., Path], capsys: pyt
         assert arms.names == ("baseline", "candidate")
 
 
+def test_two_copies_of_one_log_are_no_comparison(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, copy = str(write("a.txt")), str(write("b.txt"))
+    assert call(["ingest", path, copy]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"{copy}: is the same log as {path}, a comparison needs two" in shown
+    assert "--aa" in shown
+    with open_arms(([path], [copy]), aa=True) as arms:
+        assert arms.names == ("a", "b")
+
+
 def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> None:
-    sides = [[str(write(f"{arm}-{n}.txt", timed(n, 8.0))) for n in range(50)] for arm in ("a", "b")]
+    sides = [
+        [str(write(f"{arm}-{n}.txt", timed(n, loss))) for n in range(50)] for arm, loss in (("a", 8.0), ("b", 8.1))
+    ]
     with open_arms((sides[0], sides[1])) as arms:
         records = archive(arms, Store(tmp_path / "out"))
     assert arms.names == ("a", "b")

@@ -1,5 +1,6 @@
 """A night: pinned to commits, gone on with after a kill, compared with the night before, and only told once."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from configs.errors import ConfigError
+from configs.read import CONFIG_ROOT
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRequest, find_changes, finish_night, plan_night
+from tasks.resolve.plans import Request, resolve
 from tasks.store import Store, StoreError, open_store
 
 type Git = Callable[..., str]
@@ -61,6 +64,40 @@ def test_a_night_that_was_not_finished_goes_on_with_the_same_commits(
     assert plan(fresh=True).id == "2026-11-21.2"
     assert plan(cases=("01_base",)).id == "2026-11-21.3"  # another wish
     assert plan(date(2026, 11, 22)).commits != night.commits  # the next night has the new commit
+
+
+def test_the_rules_are_those_of_the_files_when_the_night_began(store: Store, tmp_path: Path) -> None:
+    root = tmp_path / "configs"
+    shutil.copytree(CONFIG_ROOT, root)
+    wanted = NightRequest(comparisons=("linen-vs-nnx",), cases=("01_base",))
+    before = plan_night(wanted, store, day=DAY, root=root).rules["linen-vs-nnx"]
+    for path, old, new in (
+        (
+            root / "tolerances" / "default.yml",
+            "program_memory_gb:  {relative: 0.001",
+            "program_memory_gb: {relative: 0.5",
+        ),
+        (root / "noise.yml", "equal_runs: 0.10", "equal_runs: 0.9"),
+        (
+            root / "comparability" / "default.yml",
+            "started-apart:                 {effect: note",
+            "started-apart: {effect: blocks",
+        ),
+    ):
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+    gone_on = plan_night(wanted, store, day=DAY, root=root).rules["linen-vs-nnx"]
+    assert gone_on == before
+    fresh = plan_night(wanted.model_copy(update={"fresh": True}), store, day=DAY, root=root).rules["linen-vs-nnx"]
+    assert (before.tolerances["program_memory_gb"].relative, fresh.tolerances["program_memory_gb"].relative) == (
+        0.001,
+        0.5,
+    )
+    assert (before.noises["cpu"].equal_runs, fresh.noises["cpu"].equal_runs) == (0.1, 0.9)
+    assert (before.effects["started-apart"], fresh.effects["started-apart"]) == ("note", "blocks")
+    plans = resolve(Request(comparison="linen-vs-nnx", rules=gone_on), tmp_path / "out", root=root)
+    assert all(plan.rules == before for plan in plans)
 
 
 def test_a_night_that_is_over_is_not_gone_on_with(plan: Callable[..., NightPlan], store: Store) -> None:
