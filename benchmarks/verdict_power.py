@@ -261,7 +261,7 @@ def judge_losses(trials: int) -> Iterator[str]:
     rng = np.random.default_rng(50)
     for kind, steps, first in (
         *(("1e-3 from step k", 50, first) for first in (0, 1, 10, 20, 30, 40, 46, 48)),
-        ("1e-3 from step k", 10, 7),
+        ("1e-3 from step k", 10, 6),
         *((kind, steps, 0) for kind in ("flips", "AR(1)", "walk", "chaos") for steps in (10, 50)),
     ):
         said: Counter[str] = Counter()

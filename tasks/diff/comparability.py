@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import chain
 
 from configs.findings import Effects
-from tasks.diff.declared_software import find_declared_software
 from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.noops import find_noops, find_variation
 from tasks.diff.observed import judge
@@ -34,7 +33,6 @@ def find_findings(
             find_deaths(arms),
             find_code(arms, declared, aa=aa),
             find_surroundings(arms),
-            find_declared_software(arms),
             find_writers(arms),
             find_work(arms, declared),
             find_reading_gaps(arms),

@@ -9,15 +9,15 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
-from tasks.diff.death_row import death_row
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.fates import death_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
 from tasks.diff.rows import DIED, NOT_JUDGED, Arms, is_unfilled
-from tasks.diff.stall_rows import stall_rows
+from tasks.diff.stall_rows import stall_row
 from tasks.diff.state_rows import memory_row
 from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
@@ -75,7 +75,7 @@ def diff(
         *maxview_rows(arms, rules.tolerances, step_time, time_row.difference, loss),
         time_row,
         *([cpu_row] if cpu_row else []),
-        *stall_rows(arms, times),
+        stall_row(arms, times),
         first_step_row(arms),
         loss_row(arms, parity, loss),
         *([values] if values else []),

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
-from tasks.diff.decide_noisy import CHANCE
 from tasks.diff.effect import CONFIDENCE
 from tasks.diff.gaps import Values
 
@@ -16,6 +15,7 @@ AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all
 SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
 GROWN = 1.25  # times the first gap: what becomes larger is no offset
 FEWEST = 2  # steps that show one
+OFFSET_CHANCE = 0.001  # that flips of the last digit look like one; wandering gaps do ten times as often
 
 
 class Block(Frozen):
@@ -79,4 +79,4 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool) -> bool:
         return False
     if float(np.max(np.abs(later))) > (GROWN if first else 1.0) * abs(later[0]) + SAME_GAP * largest:
         return False
-    return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= CHANCE)
+    return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= OFFSET_CHANCE)

@@ -138,15 +138,6 @@ def show_runs(runs: tuple[int, int]) -> str:
     return ONE_RUN if runs[0] == 1 else f"{runs[0]} runs of each"
 
 
-def invert_effect(decision: Decision) -> Decision:
-    """The decision about time as one about speed: so much more time is so much less speed."""
-    if decision.effect is None or decision.effect_low is None or decision.effect_high is None:
-        return decision
-    middle, low, high = (1 / (1 + end) - 1 for end in (decision.effect, decision.effect_high, decision.effect_low))
-    words = show_interval(middle, low, high)
-    return decision.model_copy(update={"effect": middle, "effect_low": low, "effect_high": high, "effect_text": words})
-
-
 def show_effect(effect: Effect) -> str:
     """The effect with its interval as people read it."""
     return show_interval(expm1(effect.estimate), *_ends(effect))

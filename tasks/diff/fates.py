@@ -4,12 +4,13 @@ import polars as pl
 
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, has_died, seconds_between
-from tasks.diff.decide import show_duration
+from tasks.diff.decide import Decision, show_duration
 from tasks.diff.observed import Observations, Observed, last_step_line, places_of, show_each
-from tasks.diff.rows import Arms
-from tasks.records import Evidence, RunReading, RunRecord, Source
+from tasks.diff.rows import Arms, Cell, Metric, make_row
+from tasks.records import Evidence, MetricDiff, RunReading, RunRecord, Source
 
 FAR_APART_S = 15 * 60
+END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
 
 
 def find_deaths(arms: Arms) -> Observations:
@@ -37,6 +38,27 @@ def _cause(arm: ArmRuns, number: int, run: RunRecord) -> Evidence:
     value = error.told if error else f"EXIT_CODE={run.reading.exit_code}"
     source = Source(line=error.line, offset=error.offset, run=number) if error else None
     return Evidence(arm=arm.name, value=value, source=source)
+
+
+def death_row(arms: Arms) -> MetricDiff:
+    """The end of both arms: a run that died is a result, with its cause; nothing else of it can be judged."""
+    cells = (_end_cell(arms[0]), _end_cell(arms[1]))
+    verdict = "regressed" if arms[1].dead and not arms[0].dead else "unknown"
+    dead = " and ".join(arm.label for arm in arms if arm.dead)
+    return make_row(END, cells, arms, Decision(verdict=verdict, reason=f"{dead} died before the end"))
+
+
+def _end_cell(arm: ArmRuns) -> Cell:
+    run = arm.dead
+    steps = arm.first.reading.steps
+    if run is None:
+        loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
+        return Cell(text=f"{steps.height} steps{loss}")
+    error = run.reading.error
+    # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
+    cause = "died" if error is None else ": ".join(part for part in ("died", error.words, error.type) if part)
+    place = None if error is None else Source(line=error.line, offset=error.offset)
+    return Cell(text=cause, source=place)
 
 
 def find_reading_gaps(arms: Arms) -> Observations:

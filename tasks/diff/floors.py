@@ -1,19 +1,34 @@
 """States the three floors of equality from what the trainers proved of themselves, over all runs of both arms."""
 
-from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_bits import OTHER_STEPS, compare_metrics
-from tasks.diff.silent_floors import floors_without_proof, silent_trainer
+import struct
+
+from tasks.diff.arms import ArmRuns, last_of_each_step
 from tasks.records import Floor, RunRecord
+
+SAME_BITS = struct.Struct("<d").pack  # NaN equals NaN, and 0.0 differs from -0.0
+METRICS = ("loss", "grad_norm", "param_norm")
+TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours, as people call them
+OTHER_STEPS = "the arms did not train the same steps"
 
 
 def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
     """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
-    silent = silent_trainer(baseline, candidate)
-    if silent is not None:
-        return floors_without_proof(baseline, candidate, silent)
-    if not any(run.program for arm in (baseline, candidate) for run in arm.runs):
+    runs = (*baseline.runs, *candidate.runs)
+    if silent := _silent_trainer(*runs):
+        return [
+            Floor(name="same program", holds=None, evidence=f"{silent} does not tell which program it lowers"),
+            _same_bits(baseline, candidate),
+            Floor(name="same checkpoint", holds=None, evidence=f"{silent} restores no checkpoint of another arm"),
+        ]
+    if not any(run.program for run in runs):
         return []
     return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+
+
+def _silent_trainer(*runs: RunRecord) -> str | None:
+    """The first trainer that is not ours and proves nothing of itself: its metrics can only show a difference."""
+    plans = [run.plan for run in runs if run.plan is not None]
+    return next((TRAINERS[plan.trainer] for plan in plans if plan.trainer != "maxview"), None)
 
 
 def _same_program(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
@@ -48,13 +63,19 @@ def _same_bits(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
 
 
 def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
+    if silent := _silent_trainer(left, right):
+        difference, names = _compare_metrics(left, right)
+        if difference is not None:
+            return (None if difference == OTHER_STEPS else False), difference
+        alike = f"{', '.join(names)} of every step are equal bit for bit; but " if names else ""
+        return None, f"{alike}{silent} writes no digest of its weights"
     starts = [run.program.get("initial_state") for run in (left, right)]
     ends = [run.program.get("state") for run in (left, right)]
     if left.metrics is None or right.metrics is None or None in starts or None in ends:
         return None, "an arm ended before its final state could be summed up"
     if starts[0] != starts[1]:
         return False, "the arms start from different weights"
-    difference, names = compare_metrics(left, right)
+    difference, names = _compare_metrics(left, right)
     if difference is not None:
         return (None if difference == OTHER_STEPS else False), difference
     arrays = [dict(end["arrays"]) for end in ends if end is not None]
@@ -66,6 +87,21 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
         f"first weights, {', '.join(names)} of {left.metrics['step'].n_unique()} steps, and all {len(paths)} arrays "
         "of the state after them are equal bit for bit"
     )
+
+
+def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, list[str]]:
+    """Where losses and norms first differ in a bit, or why that cannot be asked; and the names of those compared."""
+    if left.metrics is None or right.metrics is None:
+        return None, []
+    frames = [last_of_each_step(metrics) for metrics in (left.metrics, right.metrics)]
+    if frames[0]["step"].to_list() != frames[1]["step"].to_list():
+        return OTHER_STEPS, []
+    names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
+    for name in names:
+        for step, a, b in zip(frames[0]["step"], frames[0][name], frames[1][name], strict=True):
+            if (a is None) != (b is None) or (a is not None and SAME_BITS(a) != SAME_BITS(b)):
+                return f"{name} differs at step {step}: {a!r} and {b!r}", names
+    return None, names
 
 
 def _same_checkpoint(baseline: ArmRuns, candidate: ArmRuns) -> Floor:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import Decision, decide_exact
-from tasks.diff.decide_noisy import invert_effect
 from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
 from tasks.records import MetricDiff, RunReading, Source
@@ -116,10 +115,13 @@ def _share(step_time: Decision, reader: Reader, flip: str) -> Decision:
     Without a threshold and an effect of its own: the cell's difference is that of the numbers shown.
     """
     reason = f"{reader.noisy}{flip}: judged by the steady steps"
-    fields = ("effect", "effect_low", "effect_high", "threshold", "p_value")
-    shared = invert_effect(step_time) if reader.metric.better == "higher" else step_time
-    words = f"steady steps {shared.effect_text}" if shared.effect_text else ""
-    return shared.model_copy(update={"reason": reason, "effect_text": words, **dict.fromkeys(fields)})
+    return step_time.model_copy(
+        update={
+            "reason": reason,
+            "effect_text": "",
+            **dict.fromkeys(("effect", "effect_low", "effect_high", "threshold", "p_value")),
+        }
+    )
 
 
 def _decide(reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, Tolerance], loss: Decision) -> Decision:

@@ -114,7 +114,7 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
             places = next(iter(mine.values())).place, theirs[lacking[0]].place
             yield Observed(
                 kind="missing-field",
-                message=f"the steps of {arm.label} have no {names}, those of {other.label} have",
+                message=f"the steps of {arm.label} have no {names}; those of {other.label} do",
                 evidence=(
                     Evidence(arm=arm.name, value=f"no {names}", source=places[0]),
                     Evidence(arm=other.name, value=names, source=places[1]),

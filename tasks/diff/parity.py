@@ -2,7 +2,7 @@
 
 import re
 from functools import reduce
-from math import inf
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,6 @@ from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, has_died, is_exact, last_of_each_step
 from tasks.diff.gaps import Values, gaps_between, nearest_at, varies_at
 from tasks.diff.printed import last_digit, round_to, shared_decimals
-from tasks.diff.trend import describe_trend
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
 
 EXACT = "the last bit (float32)"
@@ -31,10 +30,9 @@ type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm
 
 
 class Within(Frozen):
-    """The first step at which the runs of one arm differ among themselves, and by how much they do at most."""
+    """The first step at which the runs of one arm differ among themselves."""
 
     step: int
-    widest: float
     numbers: tuple[int, ...]  # of the runs in the arm
     values: tuple[str, ...]  # at `step`, run by run
     places: tuple[Source | None, ...]
@@ -49,7 +47,6 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
     exact: bool = False
     unit: float  # one unit of the last printed digit at the largest gap; 0 where values are known in full
     places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
-    worst: tuple[int, float, float] | None = None  # the step with the largest gap, and the nearest values there
     within: tuple[Within | None, Within | None] = (None, None)
 
     @property
@@ -95,45 +92,29 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
     within = tuple(
         _within(side, steps, rows, mask, exact=exact) for side, rows, mask in zip(runs, sides, varies, strict=True)
     )
-    parity = Parity(
-        metric=metric,
-        steps=len(steps),
-        runs=(len(runs[0]), len(runs[1])),
-        precision=precision,
-        different=len(found),
-    )
+    known: dict[str, Any] = {"steps": steps, "sides": sides, "exact": exact, "unit": smallest, "within": within}
+    facts = {"metric": metric, "steps": len(steps), "runs": (len(runs[0]), len(runs[1])), "precision": precision}
     if not found.size:
-        return MetricParity(
-            parity=parity, steps=steps, sides=sides, exact=exact, unit=smallest, within=(within[0], within[1])
-        )
+        return MetricParity(parity=Parity(**facts, different=0), **known)
     at = int(found[0])
     peak = int(found[np.argmax(gaps[found])])
     pairs = {index: nearest_at(sides, index) for index in (at, peak)}
     exponents = all(run.reading.format in EXPONENTS for side in runs for _, run in side)
-    unit = smallest and max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
+    if smallest:
+        known["unit"] = max(last_digit(v, values, decimals, exponents=exponents) for v in pairs[peak])
     texts = [repr(value) if exact and not whole else f"{value:.{decimals}f}" for value in pairs[at]]
-    first = FirstDivergence(
-        metric=metric, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
-    )
-    return MetricParity(
-        parity=parity.model_copy(
-            update={
-                "first": first,
-                "last": int(steps[found[-1]]),
-                "largest_step": int(steps[peak]),
-                "largest_gap": float(gaps[peak]),
-                "trend": describe_trend(steps[at:], gaps[at:]),
-            }
+    parity = Parity(
+        **facts,
+        different=len(found),
+        first=FirstDivergence(
+            metric=metric, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
         ),
-        steps=steps,
-        sides=sides,
-        exact=exact,
-        unit=unit,
-        places=(_place(runs[0], sides[0], at, int(steps[at]), pairs[at][0]),
-                _place(runs[1], sides[1], at, int(steps[at]), pairs[at][1])),
-        worst=(int(steps[peak]), *pairs[peak]),
-        within=(within[0], within[1]),
-    )  # fmt: skip
+        last=int(steps[found[-1]]),
+        largest_step=int(steps[peak]),
+        largest_gap=float(gaps[peak]),
+    )
+    places = [_place(runs[n], sides[n], at, int(steps[at]), value) for n, value in enumerate(pairs[at])]
+    return MetricParity(parity=parity, places=(places[0], places[1]), **known)
 
 
 def _all_exact(arms: tuple[ArmRuns, ArmRuns]) -> bool:
@@ -178,12 +159,9 @@ def _within(
     if not varies.any():
         return None
     at = int(np.flatnonzero(varies)[0])
-    with np.errstate(invalid="ignore"):
-        widths = (side.max(axis=0) - side.min(axis=0))[varies]
     step = int(steps[at])
     return Within(
         step=step,
-        widest=float(np.where(np.isnan(widths), inf, widths).max()),
         numbers=tuple(number for number, _ in runs),
         values=tuple(repr(float(value)) if exact else f"{value:g}" for value in side[:, at]),
         places=tuple(step_place(run, step, number) for number, run in runs),

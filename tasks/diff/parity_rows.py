@@ -111,8 +111,7 @@ def judge_curve(
     known = proved or min(parity.runs) > 1  # equal runs give equal values
     small = found.unit and (parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
     if not found.varies and (is_offset(found.sides, exact=found.exact) or (known and not small)):
-        trend = f"; {parity.trend}" if parity.different > 1 else ""
-        return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}{trend}", **limit)
+        return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}", **limit)
     if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
         reason = f"{where}{_side_of(blocks)}: more than {OTHER_DRAWS} make ({chance_makes.why})"
         return Decision(verdict=word, reason=reason, **limit)

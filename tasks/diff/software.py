@@ -1,6 +1,6 @@
 """Finds differences of the software and hardware that the two arms ran on and were not declared to differ in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -15,6 +15,7 @@ from tasks.resolve.identify import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
 ALL = frozenset({"*"})
+NOTHING = "not installed"
 
 # (finding, field of Environment, message)
 FIELDS: tuple[tuple[FindingKind, str, str], ...] = (
@@ -44,6 +45,7 @@ def find_surroundings(arms: Arms) -> Observations:
     meshes = show_mesh(here[0]), show_mesh(here[1])
     yield from compare(arms, "mesh", meshes, "different meshes ({} and {})", places_of(arms, "num_devices"))
     yield from _plans(arms, declared)
+    yield from _declared_versions(arms, declared)
     yield from _mixed_runs(arms)
 
 
@@ -96,6 +98,40 @@ def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
     for key in sorted((left.versions.keys() | right.versions.keys()) - told):
         values = str(left.versions.get(key)), str(right.versions.get(key))
         yield from compare(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
+
+
+def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
+    """One observation with every package whose version differs as declared; none where nothing is known of an arm."""
+    known = [installed_in(arm) for arm in arms]
+    if not declared or not all(versions for versions, _ in known):
+        return
+    (left, _), (right, _) = known
+    names = sorted((left.keys() | right.keys()) - {SOURCE} if declared == ALL else declared)
+    pairs = {name: (left.get(name, NOTHING), right.get(name, NOTHING)) for name in names}
+    different = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if not different:
+        return
+    yield Observed(
+        kind="declared-software",
+        message=f"the arms run other versions of {', '.join(different)}, as declared",
+        evidence=tuple(
+            Evidence(
+                arm=arm.name,
+                value=", ".join(f"{name} {pair[side]}" for name, pair in different.items())
+                + (" (as the run itself says)" if known[side][1] else " (as installed when it was planned)"),
+            )
+            for side, arm in enumerate(arms)
+        ),
+    )
+
+
+def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
+    """The versions of an arm's packages, and whether its first run itself told them."""
+    said = arm.first.program.get("trainer")
+    if isinstance(said, dict) and isinstance(said.get("versions"), dict):
+        return said["versions"], True
+    plan = arm.first.plan
+    return (plan.versions if plan else {}), False
 
 
 def _mixed_runs(arms: Arms) -> Observations:

@@ -1,13 +1,14 @@
-"""Turns what stalls cost the runs of two arms into rows: all of them, and each cause by itself."""
+"""Turns what stalls cost the runs of two arms into a row."""
 
 from collections import Counter
+from itertools import chain
 from statistics import median
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.diff.time_rows import TOO_FEW
 from tasks.diff.times import is_stall
-from tasks.records import MetricDiff, TimeAccount, TimePart
+from tasks.records import MetricDiff, TimeAccount
 
 STALLS = Metric(
     name="stall_s",
@@ -20,41 +21,25 @@ STALLS = Metric(
 REASON = "waiting for checkpoints and the host, kept apart from the step time: storage decides it"
 
 
-def stall_rows(arms: Arms, times: tuple[TimeAccount, ...]) -> list[MetricDiff]:
+def stall_row(arms: Arms, times: tuple[TimeAccount, ...]) -> MetricDiff:
     """What stalls cost a run, and why: storage decides it more than the trainer, so it is shown and not judged."""
-    found = [part.part for account in times for part in account.parts if is_stall(part)]
-    causes = [cause for cause, _ in Counter(found).most_common()]
-    rows = []
-    for cause in (None, *causes):
-        metric = STALLS
-        if cause is not None:
-            name, title = f"stall_{cause}_s", f"Stalls: {cause}"
-            metric = STALLS.model_copy(update={"name": name, "title": title})
-        cells = (_cell(arms[0], times, cause), _cell(arms[1], times, cause))
-        decision = missing_decision(cells, arms) or not_judged(REASON)
-        rows.append(make_row(metric, cells, arms, decision))
-    return rows
+    cells = (_cell(arms[0], times), _cell(arms[1], times))
+    return make_row(STALLS, cells, arms, missing_decision(cells, arms) or not_judged(REASON))
 
 
-def _cell(arm: ArmRuns, times: tuple[TimeAccount, ...], cause: str | None) -> Cell:
-    accounts = [_stalls(account, cause) for account in times if account.arm == arm.name]
-    if not accounts:
+def _cell(arm: ArmRuns, times: tuple[TimeAccount, ...]) -> Cell:
+    stalls = [[part for part in account.parts if is_stall(part)] for account in times if account.arm == arm.name]
+    if not stalls:
         return Cell(text="" if arm.dead else TOO_FEW)
-    seconds = median(sum(part.seconds for part in parts) for parts in accounts)
-    parts = [part for account in accounts for part in account]
+    seconds = median(sum(part.seconds for part in parts) for parts in stalls)
     counts: Counter[str] = Counter()
-    for part in parts:
+    for part in chain(*stalls):
         counts[part.part] += part.steps
-    words = ", ".join(f"{count} × {name}" if cause is None else f"{count} ×" for name, count in counts.items())
-    words += f" in {len(accounts)} runs" if words and len(accounts) > 1 else ""
-    longest = max(parts, key=lambda part: part.seconds, default=None)
+    words = ", ".join(f"{count} × {name}" for name, count in counts.items())
+    words += f" in {len(stalls)} runs" if words and len(stalls) > 1 else ""
+    longest = max(chain(*stalls), key=lambda part: part.seconds, default=None)
     return Cell(
         value=seconds,
         text=f"{seconds:.1f}" + (f" ({words})" if words else ""),
         source=longest.source if longest else None,
     )
-
-
-def _stalls(account: TimeAccount, cause: str | None) -> list[TimePart]:
-    """The parts of a run's time that are stalls, of one cause or of any."""
-    return [part for part in account.parts if part.part == cause or (cause is None and is_stall(part))]

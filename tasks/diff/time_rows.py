@@ -16,7 +16,6 @@ from tasks.diff.effect import Sample
 from tasks.diff.levels import Levels, find_levels
 from tasks.diff.noise import Past, learn_noise
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
-from tasks.diff.steady import Steady, steady
 from tasks.records import MetricDiff, RunRecord, Source
 
 TOO_FEW = "too few steps"
@@ -25,7 +24,7 @@ STEP_TIME = Metric(
     title="Step time, steady",
     unit="s",
     better="lower",
-    rule="10 % quantile but for the first step and dispatch artefacts, mean of the runs; spread: of the quartiles",
+    rule="10 % quantile without the first step and dispatch artefacts, mean of the runs; ±: what a run leaves open",
     decimals=4,
 )
 CPU_TIME = Metric(
@@ -61,16 +60,7 @@ def step_time_row(
 ) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
     levels = (levels_of(arms[0]), levels_of(arms[1]))
-    cells = (_steady_cell(arms[0], levels[0]), _steady_cell(arms[1], levels[1]))
-    decision = missing_decision(cells, arms)
-    if decision is None and not (levels[0] and levels[1]):
-        reason = "a level needs two steps after the first that are no dispatch artefacts: train more steps"
-        if excuse:
-            reason = f"{excuse}; {reason} to see its speed"
-        decision = Decision(verdict="same" if excuse else "unknown", reason=reason)
-    if decision is None:
-        decision = decide_levels(levels, STEP_TIME, arms, rules, excuse=excuse, given=given)
-    return make_row(STEP_TIME, cells, arms, decision), decision
+    return _clock_row(STEP_TIME, levels, arms, rules, excuse=excuse, given=given)
 
 
 def cpu_time_row(
@@ -85,9 +75,28 @@ def cpu_time_row(
     lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
     if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
         return None
-    cells = (_cpu_cell(arms[0], levels[0]), _cpu_cell(arms[1], levels[1]))
-    decision = missing_decision(cells, arms) or decide_levels(levels, CPU_TIME, arms, rules, excuse=excuse, given=given)
-    return make_row(CPU_TIME, cells, arms, decision)
+    return _clock_row(CPU_TIME, levels, arms, rules, excuse=excuse, given=given)[0]
+
+
+def _clock_row(
+    metric: Metric,
+    levels: tuple[list[Levels], list[Levels]],
+    arms: Arms,
+    rules: VerdictRules,
+    *,
+    excuse: str,
+    given: Circumstances | None,
+) -> tuple[MetricDiff, Decision]:
+    cells = (_level_cell(arms[0], levels[0]), _level_cell(arms[1], levels[1]))
+    decision = missing_decision(cells, arms)
+    if decision is None and not all(levels):
+        reason = "a level needs two steps after the first that are no dispatch artefacts: train more steps"
+        if excuse:
+            reason = f"{excuse}; {reason} to see its speed"
+        decision = Decision(verdict="same" if excuse else "unknown", reason=reason)
+    if decision is None:
+        decision = decide_levels(levels, metric, arms, rules, excuse=excuse, given=given)
+    return make_row(metric, cells, arms, decision), decision
 
 
 def decide_levels(
@@ -180,19 +189,11 @@ def mean_level(levels: Sequence[Levels], name: Literal["quick", "middle"] = "qui
     return float(np.exp(np.mean(np.log(seconds))))
 
 
-def _steady_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
-    states: list[Steady] = [state for run in arm.runs if (state := steady(run, step_table(run)))]
+def _level_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
     if not levels:
         return Cell(text="" if arm.dead else TOO_FEW)
-    level = mean_level(levels)
-    spread = max(state.spread_s for state in states)
-    return Cell(value=level, text=f"{level:.4f} (spread {spread:.3f})", source=_second_step(arm))
-
-
-def _cpu_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
-    if not levels:
-        return Cell()
-    return Cell(value=(level := mean_level(levels)), text=f"{level:.4f}", source=_second_step(arm))
+    level, error = mean_level(levels), max(run.quick.error for run in levels)
+    return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=_second_step(arm))
 
 
 def _second_step(arm: ArmRuns) -> Source | None:

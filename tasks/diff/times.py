@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
-from tasks.diff.arms import ArmRuns, seconds_between, step_table
+from tasks.diff.arms import seconds_between, step_table
+from tasks.diff.levels import LEAST_STEPS
 from tasks.diff.rows import Arms
-from tasks.diff.steady import steady
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart
 
 COMPUTE = "compute"
@@ -16,45 +17,33 @@ NO_STALLS = frozenset({COMPUTE, "compile", "dispatch"})  # of what is found in s
 
 def account_times(arms: Arms) -> tuple[TimeAccount, ...]:
     """One account per run that has a steady state."""
-    return tuple(account for arm in arms for number in range(len(arm.runs)) if (account := account_run(arm, number)))
+    accounts = (account_run(run, number) for arm in arms for number, run in enumerate(arm.runs))
+    return tuple(account for account in accounts if account)
 
 
-def account_run(arm: ArmRuns, number: int) -> TimeAccount | None:
+def account_run(run: RunRecord, number: int = 0) -> TimeAccount | None:
     """Where the time of one run went, out of its log; None with fewer than two steps after the first.
 
     Of a stall, as much as a steady step counts as computing and the rest as its cause. What dispatch artefacts took
     is missing from the steps around them, so that `compute` and `dispatch` together are what was computed.
     """
-    run = arm.runs[number]
-    state = steady(run, step_table(run))
+    later = step_table(run)[1:].filter(pl.col("seconds").is_finite())["seconds"].to_numpy()
     timed = run.reading.steps.filter(pl.col("seconds").is_finite())
-    if state is None or timed.is_empty():
+    if later.size < LEAST_STEPS or timed.is_empty():
         return None
+    median = float(np.median(later))  # half the steps would have to be stalls to move it
     spent = float(timed["seconds"].sum())
     parts: dict[str, TimePart] = {}
-    longest: dict[str, float] = {}
-    for stall in _listed(run, timed):
-        excess = stall.seconds - state.median_s
-        if excess <= 0:
-            continue
-        before = parts.get(stall.cause)
-        place = Source(line=stall.line, offset=stall.offset, run=number)
-        if before is not None and longest[stall.cause] >= excess:
-            place = before.source or place
-        longest[stall.cause] = max(longest.get(stall.cause, 0.0), excess)
-        parts[stall.cause] = TimePart(
-            part=stall.cause,
-            seconds=excess + (before.seconds if before else 0.0),
-            share=0.0,
-            steps=1 + (before.steps if before else 0),
-            source=place,
-        )
+    for stall in sorted(_listed(run, timed), key=lambda stall: -stall.seconds):
+        if stall.seconds > median:
+            place = Source(line=stall.line, offset=stall.offset, run=number)
+            _add(parts, stall.cause, stall.seconds - median, place, steps=1)
     computed = spent - sum(part.seconds for part in parts.values())
     found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
     found += _outside(run.reading, timed, spent, number)
     total = sum(part.seconds for part in found)
     return TimeAccount(
-        arm=arm.name,
+        arm=run.arm,
         run_name=run.reading.name,
         total_s=total,
         parts=tuple(part.model_copy(update={"share": part.seconds / total if total else 0.0}) for part in found),
@@ -91,17 +80,16 @@ def _outside(reading: RunReading, timed: pl.DataFrame, spent: float, number: int
         end = min(max(after, 0.0), left - start)
         spans = {"start": start, "between": left - start - end, "end": end}
     parts: dict[str, TimePart] = {}
-    for wait in reading.waits:
+    for wait in sorted(reading.waits, key=lambda wait: -wait.seconds):
         name = "outside" if "outside" in spans else "end" if wait.offset > last["offset"] else "between"
         seconds = min(wait.seconds, spans[name])
         spans[name] -= seconds
-        before_it = parts.get(wait.part)
-        source = Source(line=wait.line, offset=wait.offset, run=number)
-        parts[wait.part] = TimePart(
-            part=wait.part,
-            seconds=seconds + (before_it.seconds if before_it else 0.0),
-            share=0.0,
-            source=source if before_it is None or seconds > before_it.seconds else before_it.source,
-        )
+        _add(parts, wait.part, seconds, Source(line=wait.line, offset=wait.offset, run=number))
     rest = [TimePart(part=name, seconds=seconds, share=0.0) for name, seconds in spans.items()]
     return [part for part in (*parts.values(), *rest) if part.seconds > 0]
+
+
+def _add(parts: dict[str, TimePart], name: str, seconds: float, place: Source, *, steps: int = 0) -> None:
+    """Add to a part, which is found at the place of the first that is added: of the longest."""
+    part = parts.get(name) or TimePart(part=name, seconds=0.0, share=0.0, source=place)
+    parts[name] = part.model_copy(update={"seconds": part.seconds + seconds, "steps": part.steps + steps})

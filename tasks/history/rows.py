@@ -18,7 +18,7 @@ from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
-from tasks.diff.steady import Steady, steady
+from tasks.diff.times import account_run, is_stall
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]
@@ -147,7 +147,6 @@ def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -
 def run_values(run: RunRecord) -> Iterator[Value]:
     """Every number that one run alone gives: what the rows of a comparison are made of."""
     table, unit = timed_steps(run)
-    state: Steady | None = steady(run, table)
     exact = program_gb(run)
     memory = run.reading.memory.total_gb if exact is None else exact
     clocks = {"step_time": table["seconds"].to_numpy()[1:], "step_cpu_time": cpu_seconds(run)}
@@ -163,8 +162,9 @@ def run_values(run: RunRecord) -> Iterator[Value]:
                 samples=seconds.size,
                 error=level.error,
             )
-    if state is not None:
-        yield Value(metric="stall_s", unit="s", better="lower", value=state.stall_s, samples=state.steps)
+    if account := account_run(run):
+        lost = sum(part.seconds for part in account.parts if is_stall(part))
+        yield Value(metric="stall_s", unit="s", better="lower", value=lost, samples=table.height - 1)
     if table.height and table["seconds"][0] is not None:
         yield Value(metric="first_step_s", unit="s", better="lower", value=table["seconds"][0])
     if memory is not None:

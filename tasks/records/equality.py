@@ -27,7 +27,6 @@ class Parity(Frozen):
     different: int = 0  # how many steps differ
     largest_step: int | None = None
     largest_gap: float | None = None  # between the nearest runs of the two arms; inf where a number became none
-    trend: str = ""  # whether the gap grows, and by what method that was found
 
 
 class Floor(Frozen):

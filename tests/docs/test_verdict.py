@@ -13,7 +13,7 @@ import pytest
 from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from configs.noise import load_noises
-from tasks.diff.curve_tests import AT_ONCE, FEWEST, GROWN, MOST_BLOCKS
+from tasks.diff.curve_tests import AT_ONCE, FEWEST, GROWN, MOST_BLOCKS, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, LEVELS, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
@@ -101,6 +101,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"the {100 * CONFIDENCE:g} % interval of the quick steps",
         f"all n ≥ {FEWEST} steps of S",
         f"no more than {GROWN:g} × the first",
+        f"÷ C(S, n) ≤ {100 * OFFSET_CHANCE:g} %",
         f"a jump of more than {100 * AT_ONCE:g} %",
         f"the means of {MOST_BLOCKS} blocks of steps",
         f"more than {show_duration(FAR_APART_S)} between the starts",

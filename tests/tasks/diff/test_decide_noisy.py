@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from configs.comparison import Tolerance
 from tasks.diff.decide import Decision
-from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy, invert_effect
+from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
 from tasks.records import Better
@@ -148,13 +148,6 @@ def test_an_excuse_makes_every_difference_noise() -> None:
     decision = noisy([1.0], [9.0], excuse="both arms run the same")  # ln 9 ± 2.845 × 0.5 %
     assert decision.verdict == "same"
     assert decision.reason == "both arms run the same: the measured +800.0 % (+787.3 … +812.9) is noise by construction"
-
-
-def test_the_effect_of_time_turned_into_one_of_speed() -> None:
-    decision = Decision(verdict="same", reason="", effect=0.25, effect_low=0.0, effect_high=1.0, effect_text="x")
-    speed = invert_effect(decision)
-    assert (speed.effect, speed.effect_low, speed.effect_high) == pytest.approx((-0.2, -0.5, 0.0))
-    assert speed.effect_text == "-20.0 % (-50.0 … +0.0)"
 
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=6)

@@ -40,7 +40,7 @@ def test_a_field_that_one_arm_lacks(make_run: MakeRun, find: Find) -> None:
     found = find(make_run("linen", **values("moe_lb_loss", MOVING)), make_run("nnx"))
     assert set(found) == {"missing-field"}
     assert found["missing-field"].message == (
-        "the steps of nnx · c0ffee have no moe_lb_loss, those of linen · c0ffee have"
+        "the steps of nnx · c0ffee have no moe_lb_loss; those of linen · c0ffee do"
     )
     assert [evidence.arm for evidence in found["missing-field"].evidence] == ["nnx", "linen"]
     assert all(evidence.source for evidence in found["missing-field"].evidence)

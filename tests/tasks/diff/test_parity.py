@@ -1,9 +1,8 @@
 """Where losses stop being equal, bit for bit or as printed, and the three floors."""
 
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from math import factorial, inf, nan
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from tasks.diff.arms import ArmRuns
 from tasks.diff.floors import floors_of
 from tasks.diff.parity import EXACT, MetricParity, compare_metric, shared_metrics
-from tasks.diff.trend import describe_trend
 from tasks.records import Floor, RunRecord, Source
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
@@ -38,7 +36,7 @@ def compare_losses(*sides: RunRecord | list[RunRecord]) -> MetricParity:
 
 def test_equal_prints_are_equal_to_printed_precision(make_run: MakeRun) -> None:
     parity = compare_losses(make_run("linen"), make_run("nnx"))
-    assert (parity.parity.steps, parity.parity.precision, parity.parity.first, parity.worst) == (6, PRINTED, None, None)
+    assert (parity.parity.steps, parity.parity.precision, parity.parity.first) == (6, PRINTED, None)
     assert parity.unit == 0.001
 
 
@@ -52,7 +50,6 @@ def test_the_first_difference_and_the_largest_are_both_found(make_run: MakeRun) 
         "8.459",
         "8.458",
     )
-    assert parity.worst == (2, 7.5, 7.7)
 
 
 def test_only_common_steps_count(make_run: MakeRun) -> None:
@@ -88,9 +85,7 @@ def test_what_is_no_number(left: Any, right: Any, first: int | None, make_run: M
 
 def test_a_number_lost_is_the_largest_difference(make_run: MakeRun) -> None:
     left, right = make_run("linen", losses=(9.0, 8.0, 7.0)), make_run("nnx", losses=(5.0, nan, 1.0))
-    worst = compare_losses(left, right).worst
-    assert worst is not None
-    assert worst[0] == 1
+    assert compare_losses(left, right).parity.largest_step == 1
 
 
 def test_steps_without_a_loss_are_left_out(make_run: MakeRun) -> None:
@@ -177,7 +172,6 @@ def test_a_thousandth_injected_at_step_k_is_found_at_k(
         within = compare_losses(left, one).within[1]
         assert within is not None
         assert within.step == k
-        assert within.widest == pytest.approx(0.001)
 
 
 @given(
@@ -205,7 +199,7 @@ def test_a_difference_in_the_last_repeat_alone_is_seen(make_run: MakeRun) -> Non
     found = compare_losses(left, right)
     assert found.within[0] is None
     assert found.within[1] is not None
-    assert (found.within[1].step, found.within[1].widest, found.within[1].values) == (2, 1.0, ("8", "8", "9"))
+    assert (found.within[1].step, found.within[1].values) == (2, ("8", "8", "9"))
     assert [place.run for place in found.within[1].places if place] == [0, 1, 2]
     assert found.parity.first is None  # two runs of it equal the baseline: that is its own doing
     assert found.parity.runs == (3, 3)
@@ -217,7 +211,6 @@ def test_arms_that_lie_further_apart_than_their_own_runs_differ(make_run: MakeRu
     far = [make_run("nnx", losses=(9.0, 8.5), repeat=n) for n in range(2)]
     found = compare_losses(left, near)
     assert found.parity.largest_gap == pytest.approx(0.004)  # 8.001 and 8.005
-    assert found.worst == (1, 8.001, 8.005)
     assert found.varies
     assert compare_losses(left, far).varies  # the runs of one arm are enough
     assert not compare_losses(left[:1], far).varies
@@ -253,56 +246,6 @@ def test_a_repeat_that_died_does_not_hide_later_steps(make_run: MakeRun) -> None
     assert (found.parity.steps, found.parity.runs) == (6, (1, 1))
     assert found.parity.first is not None
     assert found.parity.first.step == 5
-
-
-# ---------------------------------------------------------------- whether the gap grows
-
-
-def gaps_of(make_run: MakeRun, gaps: Any) -> MetricParity:
-    base = [10.0 - 0.1 * step for step in range(len(gaps))]
-    moved = [loss + gap for loss, gap in zip(base, gaps, strict=True)]
-    seconds = (1.0,) * len(base)
-    return compare_losses(
-        make_run("linen", losses=[round(v, 3) for v in base], seconds=seconds),
-        make_run("nnx", losses=[round(v, 3) for v in moved], seconds=seconds),
-    )
-
-
-def test_a_growing_gap_is_told_with_its_slope(make_run: MakeRun) -> None:
-    found = gaps_of(make_run, [0.0, 0.0, *(0.002 * n for n in range(1, 19))])
-    assert "the gap grows" in found.parity.trend
-    assert "Theil–Sen +0.002 per step" in found.parity.trend
-    # 8 blocks in perfect order: 2 of 8! orders are as extreme
-    chance = re.search(r"p = (\S+),", found.parity.trend)
-    assert chance is not None
-    assert float(chance[1]) == pytest.approx(2 / factorial(8), rel=0.05)
-
-
-@pytest.mark.parametrize("memory", [0.0, 0.8, 0.95])
-def test_gaps_that_only_remember_themselves_do_not_grow(memory: float) -> None:
-    """Noise whose neighbours are alike wanders; with a chance of 1 % to each side, 6 of 200 are far too many."""
-    random = np.random.default_rng(7)
-    grown = 0
-    for _ in range(200):
-        noise = random.normal(size=200)
-        for step in range(1, 200):
-            noise[step] += memory * noise[step - 1]
-        grown += "the gap grows" in describe_trend(np.arange(200), np.abs(noise))
-    assert grown <= 6
-
-
-def test_gaps_without_a_direction_or_too_few(make_run: MakeRun) -> None:
-    assert "the gap shrinks" in gaps_of(make_run, [0.05 / (n + 1) for n in range(12)]).parity.trend
-    assert "neither grows nor shrinks" in gaps_of(make_run, [0.003, 0.001] * 8).parity.trend
-    assert "stays the same" in gaps_of(make_run, [0.001] * 10).parity.trend
-    assert "too few to tell" in gaps_of(make_run, [0.0] * 8 + [0.001, 0.002]).parity.trend
-
-
-def test_a_million_steps_are_put_into_blocks() -> None:
-    steps = np.arange(1_000_000)
-    grows = describe_trend(steps, 1e-6 * steps.astype(float))
-    assert grows.startswith("the gap grows")
-    assert "+1e-06 per step" in grows
 
 
 # ---------------------------------------------------------------- other values

@@ -305,7 +305,7 @@ def test_the_cell_shows_the_geometric_mean_of_the_repeats(make_run: MakeRun, com
     record = compare(repeats(make_run, "linen", (1.0, 1.2)), repeats(make_run, "nnx", (1.0, 5.0, 1.2)))
     row = row_of(record, "step_time_s")
     assert (row.baseline, row.candidate) == pytest.approx((1.2**0.5, 6 ** (1 / 3)))
-    assert row.baseline_text == "1.0954 (spread 0.000)"
+    assert row.baseline_text == "1.0954 ± 0.0000"
 
 
 SLOW = (9.0, 2.0, 2.0, 2.0, 2.0, 2.0)
