@@ -1,9 +1,9 @@
 """Finds out whether the two arms ran the code that they were meant to run."""
 
+from tasks.diff.floors import TRAINERS
 from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
-from tasks.diff.silent_floors import TRAINERS
 from tasks.diff.software import software_differs, trainers_differ
 from tasks.records import Evidence
 from tasks.resolve.identify import SOURCE
