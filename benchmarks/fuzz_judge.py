@@ -33,9 +33,9 @@ from typing import Any
 from benchmarks.fuzz_specs import TIES, Numbers, Spec, Written, token_of, value_of
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
-from tasks.scrape.step_line import column_name
-from tasks.scrape.unwrap import unwrap
+from tasks.scrape.dialects.maxtext.rows import column_name
 from tasks.scrape.window import slices
+from tasks.scrape.wrappings import unwrap
 
 _GOES_ON = re.compile(r"[\d_.]|,\d|e[-+]?\d", re.IGNORECASE)  # what stands behind a number that is not whole
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from tasks.launch.backend import CAUSE_PATTERN
 from tasks.launch.jobset import CAUSE_KINDS
 from tasks.records import LogError, Source
-from tasks.scrape.causes import classify
-from tasks.scrape.prefix import ABSL
+from tasks.scrape.death.causes import classify
+from tasks.scrape.prefixes import ABSL
 
 CHUNK = 1 << 22
 MOST_LINES = 20

@@ -1,20 +1,17 @@
 """Turns a log that is still growing into events, as its bytes arrive."""
 
-import re
-
-import polars as pl
+from typing import Any
 
 from configs.schema import Frozen
 from tasks.records import LogError
-from tasks.scrape.anchors import find_anchors
-from tasks.scrape.death import DeathLog
-from tasks.scrape.dialects import Dialect, open_reader, recognise
-from tasks.scrape.live import LiveText
-from tasks.scrape.maxtext import FORMAT as MAXTEXT
-from tasks.scrape.prefix import PREFIX, prefix_of_step
-from tasks.scrape.step_line import LOOSE, StepLine, parse_step
+from tasks.scrape.builder import RunBuilder
+from tasks.scrape.dialects import DIALECTS, recognise
+from tasks.scrape.dialects.dialect import Match
+from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import CONTEXT, Window
+from tasks.scrape.wrappings.clean import LiveText
 
+UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
 LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
 
 
@@ -67,22 +64,18 @@ type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died |
 class LogFollower:
     """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half.
 
-    Lines and offsets are those of the text without what is taken off it (see `live`), as in a reading.
+    Lines and offsets are those of the text without what is taken off it (see `LiveText`), as in a reading.
     """
 
     def __init__(self) -> None:
         self._data = b""
-        self._base = 0
-        self._line = 1
+        self._base, self._line = 0, 1
+        self._looked = 0  # up to where a dialect was looked for
         self._done = 0  # everything before this position was reported
-        self._before: StepLine | None = None
-        self._saving: set[int] = set()  # steps whose save was announced and not yet committed
-        self._death = DeathLog()
-        self._last_step = -1
-        self._ordered = False  # the step lines have the logger's prefix
+        self._saving: set[int] = set()  # steps whose save was announced
         self._ended = False
         self._live = LiveText()
-        self._dialect: Dialect | None = None  # of other trainers than MaxText
+        self._builder: RunBuilder | None = None
 
     def feed(self, data: bytes) -> list[LogEvent]:
         """Take in what the log gained; returns what happened in it, in order."""
@@ -93,9 +86,8 @@ class LogFollower:
         """The log gains nothing more: what its last, unfinished line and a missing end tell."""
         self._data += self._live.close()
         events = self._advance(len(self._data), last=True)
-        if not self._ended:
-            window = Window(self._data, self._base, self._line, self._done, self._done, last=True)
-            events += self._died(window)
+        if self._builder is not None and not self._ended:
+            events += self._died(Window(self._data, self._base, self._line, self._done, self._done, last=True))
         return events
 
     def _find_end(self) -> int:
@@ -106,65 +98,25 @@ class LogFollower:
         return end
 
     def _advance(self, end: int, *, last: bool) -> list[LogEvent]:
-        if end <= self._done:
+        if end <= max(self._done, self._looked) and not (last and self._builder is None):
             return []
-        window = Window(self._data, self._base, self._line, self._done, end, last=last)
+        if self._builder is None:
+            dialect = recognise(self._data[self._looked : end]) or (DIALECTS[-1] if last else None)
+            self._builder = None if dialect is None else RunBuilder(dialect, live=True)
+            self._looked = end
+        if self._builder is None and len(self._data) <= UNKNOWN_MOST:
+            return []
         found: list[tuple[int, list[LogEvent]]] = []
-        for match in LOOSE.finditer(self._data, self._done, end):
-            found.append((match.start(), self._take_step(window, match.start(), last=last)))
-        for name, match in find_anchors(window, self._done, end):
-            found.append((match.start(), self._take_anchor(name, match, window)))
-        found += self._read_rows(end)
+        if self._builder is not None:
+            window = Window(self._data[:end], self._base, self._line, self._done, end, last=last)
+            found = [(match.start(), self._event(name, match, window)) for name, match in self._builder.take(window)]
+            found += [(row["offset"] - self._base, [_completed(row)]) for row in self._builder.table.single]
         found.sort(key=lambda hit: hit[0])
-        self._death.settle(window)
         self._forget(end)
         return [event for _, events in found for event in events]
 
-    def _take_step(self, window: Window, position: int, *, last: bool) -> list[LogEvent]:
-        # the line to hold it against may itself be the damaged one
-        line = parse_step(window.data, position, last=last, before=self._before) or parse_step(
-            window.data, position, last=last, before=None
-        )
-        if line is None:
-            return []
-        self._before = line
-        source = window.source(position)
-        self._last_step = source.offset
-        self._ordered |= prefix_of_step(window.data, line.start) is not None
-        values = {field.key: field.value for field in line.fields}
-        seconds, loss = (value if isinstance(value := values.get(key), float) else None for key in ("seconds", "loss"))
-        text = window.data[line.start : line.end].decode("utf-8", "replace")
-        return [
-            StepCompleted(step=line.step, seconds=seconds, loss=loss, text=text, line=source.line, offset=source.offset)
-        ]
-
-    def _read_rows(self, end: int) -> list[tuple[int, list[LogEvent]]]:
-        """The steps and checkpoints of other dialects: their readers read what is new, with the lines before it."""
-        dialect = recognise(self._data[self._done : end]) if self._dialect is None and self._before is None else None
-        if dialect is not None and dialect.format != MAXTEXT:
-            self._dialect = dialect
-        if self._dialect is None:
-            return []
-        begin = self._data.rfind(b"\n", 0, max(0, self._done - CONTEXT)) + 1
-        line = self._line + self._data.count(b"\n", 0, begin)
-        reader = open_reader(self._dialect)
-        reader.feed(Window(self._data[begin:end], self._base + begin, line, 0, end - begin, last=True))
-        run = reader.finish(name="", span=(begin, end))
-        found: list[tuple[int, list[LogEvent]]] = []
-        for row in run.steps.filter(pl.col("offset") >= self._base + self._done).iter_rows(named=True):
-            position = row["offset"] - self._base
-            self._last_step = row["offset"]
-            text = self._data[position : position + LONGEST_TEXT].split(b"\n")[0].decode("utf-8", "replace").rstrip()
-            event = StepCompleted(
-                step=row["step"], seconds=row["seconds"], loss=row["loss"], text=text, line=row["line"],
-                offset=row["offset"],
-            )  # fmt: skip
-            found.append((position, [event]))
-        return found
-
-    def _take_anchor(self, name: str, match: re.Match[bytes], window: Window) -> list[LogEvent]:
+    def _event(self, name: str, match: Match, window: Window) -> list[LogEvent]:
         source = window.source(match.start())
-        self._death.take(name, match, window)
         match name:
             case "save_path" | "save_announced":
                 step = int(match[2] if name == "save_path" else match[1])
@@ -186,18 +138,25 @@ class LogFollower:
 
     def _died(self, window: Window) -> list[LogEvent]:
         """The cause of death, if there is one. Tracebacks are read only now that they are whole."""
-        self._death.settle(window, last=True)
-        error = self._death.cause(last_step=self._last_step, ordered=self._ordered)
+        error = self._builder.cause(window) if self._builder is not None else None
         return [] if error is None else [Died(error=error)]
 
     def _forget(self, end: int) -> None:
         """Drop what was reported, but for what stands before the next line and for a traceback under way."""
-        self._done = end
+        self._done = self._looked = end
         keep = end - CONTEXT
-        if self._death.pending:
-            keep = min(keep, self._death.pending[0] - self._base - CONTEXT)
+        if self._builder is not None and (pending := self._builder.told.death.pending):
+            keep = min(keep, pending[0] - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)
             self._base += keep
             self._data = self._data[keep:]
-            self._done -= keep
+            self._done = self._looked = self._done - keep
+
+
+def _completed(row: dict[str, Any]) -> StepCompleted:
+    seconds, loss = (value if isinstance(value := row.get(key), float) else None for key in ("seconds", "loss"))
+    text = row["_text"][:LONGEST_TEXT]
+    return StepCompleted(
+        step=row["step"], seconds=seconds, loss=loss, text=text, line=row["line"], offset=row["offset"]
+    )

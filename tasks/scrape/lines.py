@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from tasks.scrape.exceptions import read_exception
-from tasks.scrape.prefix import ABSL, PREFIX
+from tasks.scrape.death.exceptions import read_exception
+from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import CHUNK
 
 LONGEST = 1 << 20  # bytes of a line that is read whole; a longer one is taken record by record

@@ -3,22 +3,26 @@
 import re
 import shlex
 import stat
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from tasks.records import LogReading, RunReading
-from tasks.scrape.clean import CleanText
-from tasks.scrape.dialects import DIALECTS, Dialect, open_reader, recognise
-from tasks.scrape.entries import count_steps
+from tasks.scrape.builder import RunBuilder
+from tasks.scrape.dialects import DIALECTS, recognise
+from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.errors import LogFormatError
-from tasks.scrape.guide import is_guide, split_excerpts
-from tasks.scrape.page import is_page, read_page
-from tasks.scrape.recode import UTF16
-from tasks.scrape.unpack import GZIP, ZSTD
-from tasks.scrape.unwrap import Chunks, unpack, unwrap
-from tasks.scrape.window import FileText, slices, windows
+from tasks.scrape.window import FileText, Window, slices, windows
+from tasks.scrape.wrappings import Chunks, unpack, unwrap
+from tasks.scrape.wrappings.clean import CleanText
+from tasks.scrape.wrappings.entries import count_steps
+from tasks.scrape.wrappings.guide import is_guide, split_excerpts
+from tasks.scrape.wrappings.page import is_page, read_page
+from tasks.scrape.wrappings.recode import UTF16
+from tasks.scrape.wrappings.unpack import GZIP, ZSTD
 
 HEAD = 1 << 20  # bytes in which a log must show what it is
 # what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
@@ -122,7 +126,7 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
     with unwrap(raw, name) as found:
         for source, text in found.logs.items():
             try:
-                runs.append(_read_chunks(text, source or stem, name, is_export=len(found.logs) > 1))
+                runs += _read_chunks(text, source or stem, name, is_export=len(found.logs) > 1)
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
                 if steps := sum(count_steps(chunk.decode("utf-8", "replace")) for chunk in text()):
@@ -148,24 +152,46 @@ def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
     return tuple(runs)
 
 
-def _read_chunks(text: CleanText, run_name: str, name: str, *, is_export: bool) -> RunReading:
+def _read_chunks(text: CleanText, run_name: str, name: str, *, is_export: bool) -> list[RunReading]:
     if not is_export:  # in which damage may have put anything, but no binary file
         _check_text(next(text.text(), b"")[:HEAD], name)
-    reader = open_reader(_find_dialect(text(), name))
-    length = 0
-    for window in text.windows():
-        reader.feed(window)
-        length = window.base + len(window.data)
-    return reader.finish(name=run_name, span=(0, length))
+    return _read_windows(text.windows(), _find_dialect(text(), name), run_name)
 
 
 def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
     begin, end = span
-    dialect = _find_dialect(slices(data, begin, end), name)
-    reader = open_reader(dialect)
+    builder = RunBuilder(_find_dialect(slices(data, begin, end), name))
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
-        reader.feed(window)
-    return reader.finish(name=run_name, span=span)
+        deque(builder.take(window), maxlen=0)
+    return builder.finish(run_name, span)
+
+
+def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
+    """Where one of these texts stands in a window, ascending."""
+    found = []
+    for mark in marks:
+        position = window.start - 1
+        while (position := window.data.find(mark, position + 1, window.limit)) >= 0:
+            found.append(position)
+    return sorted(found)
+
+
+def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> list[RunReading]:
+    """The runs of a log: a new one begins where its trainer starts again after the one before ended well."""
+    builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
+    for window in text:
+        first, end = window.start, window.base + len(window.data)
+        for start in _starts(window, dialect.afresh):
+            if (cut := window.data.rfind(b"\n", first, start) + 1) <= first:
+                continue
+            deque(builder.take(replace(window, start=first, limit=cut, data=window.data[:cut], last=False)), maxlen=0)
+            first = cut
+            if builder.told.ended_well:
+                runs.append(builder.finish(f"{run_name} (run {len(runs) + 1})", (begin, window.base + cut)))
+                builder, begin = RunBuilder(dialect), window.base + cut
+        deque(builder.take(replace(window, start=first)), maxlen=0)
+    last = builder.finish(f"{run_name} (run {len(runs) + 1})" if runs else run_name, (begin, end))
+    return [*runs, last]
 
 
 def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
@@ -184,7 +210,7 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
         lines += chunk.count(b"\n")
     raise LogFormatError(
         f"{name}: there is no training log in it: none of its {lines + 1} lines is one that a known trainer prints "
-        f"({'; '.join(f'{dialect.format}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
+        f"({'; '.join(f'{dialect.name}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
         "trainer's standard output and error"
     )
 

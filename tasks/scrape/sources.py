@@ -10,8 +10,8 @@ from tasks.records import LogReading
 from tasks.scrape.buckets import SCHEME, list_logs, open_log
 from tasks.scrape.errors import LogFormatError
 from tasks.scrape.read import WHOLE_UP_TO, scrape, scrape_chunks, scrape_text
-from tasks.scrape.unwrap import unwrap
 from tasks.scrape.window import FileText
+from tasks.scrape.wrappings import unwrap
 
 STREAM = "-"
 PIECE = 1 << 20

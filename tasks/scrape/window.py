@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,9 @@ from tasks.records import Source
 CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
 FIRST = 1 << 20  # of those, where a file is looked at
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
+TOGETHER_FROM = 64  # stretches
 COUNTED = 128 << 10  # bytes that are counted at a time, in the cache
+SHORT = 4096  # bytes below which it pays to look for any of the literals first
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
 
 
@@ -42,6 +45,41 @@ class Window:
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
+
+
+class Patterns:
+    """What is looked for in windows, by name. `hints`: texts of which one stands in each match of a name, found a
+    hundred times faster; `literals`: a pattern that stands in all of them."""
+
+    def __init__(self, patterns: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]], literals: bytes) -> None:
+        self.of = {name: re.compile(pattern) for name, pattern in patterns.items()}
+        self._hints, self._any = hints, re.compile(literals)
+
+    def __getitem__(self, name: str) -> re.Pattern[bytes]:
+        return self.of[name]
+
+    def find(self, window: Window, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, re.Match[bytes]]]:
+        """(name, match) of all that starts in these stretches and before the window's limit, ascending.
+
+        Between many rows the stretches are looked through as one: no row holds what is looked for.
+        """
+        if len(spans) > TOGETHER_FROM and 2 * sum(end - begin for begin, end in spans) > spans[-1][1] - spans[0][0]:
+            spans = [(spans[0][0], spans[-1][1])]
+        for begin, end in spans:
+            if begin < window.limit and (end - begin > SHORT or self._any.search(window.data, begin, end)):
+                yield from self._find(window, begin, end)
+
+    def _find(self, window: Window, begin: int, end: int) -> Iterator[tuple[str, re.Match[bytes]]]:
+        hits = [
+            (match.start(), name, match)
+            for name, pattern in self.of.items()
+            if name not in self._hints or any(window.data.find(text, begin, end) >= 0 for text in self._hints[name])
+            for match in pattern.finditer(window.data, begin, end)
+            if match.start() < window.limit
+        ]
+        hits.sort(key=lambda hit: hit[:2])
+        for _, name, match in hits:
+            yield name, match
 
 
 @dataclass(frozen=True)

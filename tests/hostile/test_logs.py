@@ -23,7 +23,7 @@ from tasks.publish.site import publish_comparison
 from tasks.publish.terminal import render_terminal
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.unpack import unzstd
+from tasks.scrape.wrappings.unpack import unzstd
 from tasks.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")

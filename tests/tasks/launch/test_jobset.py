@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.launch.jobset import CAUSE_KINDS, seconds_between, view_job
-from tasks.scrape.causes import classify
+from tasks.scrape.death.causes import classify
 
 T = "2026-11-21T05:00:{:02d}Z"
 

@@ -52,19 +52,6 @@ def test_a_run_that_died_at_once_is_a_log(logs: Any, tmp_path: Path) -> None:
     assert (run.exit_code, run.steps.height) == (2, 0)
 
 
-@pytest.mark.parametrize("torn", ["total: 0.111, total_weights", "Tokdnsevice: 12.127, total_weights"])
-@pytest.mark.parametrize("copies", [1, 2])
-def test_fields_behind_a_key_of_pieces_are_another_rows(logs: Any, torn: str, copies: int) -> None:
-    """What stands before such a key and what stands behind it was written at different steps."""
-    first, odd, *rest = logs.steps(3)
-    odd = "\n".join([odd.replace("total_weights", torn)] * copies)
-    for lines in ([first, odd, *rest], [first, odd], [odd, first]):
-        run = scrape_text(logs.framed(*lines), name="x").runs[0]
-        assert run.steps["step"].to_list() == [0, 2][: len(lines) - 1]
-        assert (run.coverage.complete, run.coverage.unknown_keys) == (False, ())
-        assert [line.text.split(",")[0] for line in run.coverage.unread] == ["completed step: 1"] * copies
-
-
 def test_a_key_of_its_own_is_kept(logs: Any) -> None:
     """A field that one line has alone is no damage if its key is nothing like those of the others."""
     lines = logs.steps(4)

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.records import DEATH_WORDS, DeathKind, LogError, RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.causes import CAUSES, classify
+from tasks.scrape.death.causes import CAUSES, classify
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/{file}", line 3, in f\n    g()\n{error}'
 HBM = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. "

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import scrape_text
-from tasks.scrape.cri import written_lines
+from tasks.scrape.wrappings.prefixes import written_lines
 
 
 def entry(text: str, tag: str = "F", stream: str = "stdout", second: int = 0) -> str:
@@ -38,12 +38,3 @@ def test_what_is_none_stays_and_what_does_not_end_is_given() -> None:
     lines = entry("a", "P") + "no entry\n" + entry("b") + entry("c", "P") + entry("", "F", "stderr")
     assert b"".join(written_lines([lines.encode()])) == b"no entry\nab\n\nc\n"
     assert b"".join(written_lines([entry("x").encode(), entry("y").encode().rstrip(b"\n")])) == b"x\ny"
-
-
-@pytest.mark.parametrize("clock", ["2026-04-x\u00bd8T00:00:01.123456789Z", "2026-04-18T00:00:2026-02.1Z", ""])
-@pytest.mark.parametrize("blank", [" ", "\u00a0"])
-def test_a_part_whose_time_is_damaged_is_one_nevertheless(clock: str, blank: str) -> None:
-    """Left where it stands, it would leave the head of one line to the end of another."""
-    damaged = f"{clock} stdout P and so on, ".replace(" ", blank, 3)
-    lines = entry("one ", "P") + f"{damaged}\n" + entry("whole") + entry("another")
-    assert b"".join(written_lines([lines.encode()])) == b"one and so on, whole\nanother\n"

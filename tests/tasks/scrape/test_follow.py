@@ -18,9 +18,8 @@ from tasks.scrape import (
     StepCompleted,
     scrape_text,
 )
-from tasks.scrape.live import LiveText
-from tasks.scrape.unwrap import unwrap
-from tasks.scrape.window import OVERLAP
+from tasks.scrape.wrappings import unwrap
+from tasks.scrape.wrappings.clean import LiveText
 
 SAVE = (
     "[process=0] Saving checkpoint at step 0",
@@ -128,23 +127,6 @@ def test_nothing_is_told_before_it_is_whole(logs: Any) -> None:
     assert follower.feed(b"EXIT_CODE=1") == []  # it may become 137
     ended = follower.feed(b"37\n")
     assert [event.exit_code for event in ended if isinstance(event, Ended)] == [137]
-
-
-def test_a_traceback_that_waits_for_its_end_is_not_asked_again_for_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = 0
-
-    class Counted(int):
-        def __le__(self, other: int) -> bool:
-            nonlocal asked
-            asked += 1
-            return int.__le__(self, other)
-
-    monkeypatch.setattr("tasks.scrape.death.OVERLAP", Counted(OVERLAP))
-    lines, follower = 6_000, LogFollower()  # three times as many as wait at once
-    for text in itertools.batched(itertools.repeat(b"Traceback (most recent call last):\n", lines), 500):
-        follower.feed(b"".join(text))
-    assert lines <= asked <= 4 * lines
-    follower.close()
 
 
 def test_a_log_that_just_stops(logs: Any) -> None:

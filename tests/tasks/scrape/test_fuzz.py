@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.scrape import LogFollower, LogFormatError, display_lines, scrape_text, to_json
-from tasks.scrape.unwrap import unwrap
+from tasks.scrape.wrappings import unwrap
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\nValueError: shapes'
 

@@ -10,7 +10,8 @@ from polars.testing import assert_frame_equal
 
 from tasks.records import RunReading
 from tasks.scrape import scrape_text
-from tasks.scrape.megatron_table import RowTable
+from tasks.scrape.dialects import megatron
+from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import windows
 
 # microsoft/Megatron-DeepSpeed before 2.0 and NVIDIA's first versions: no colons, no samples
@@ -117,7 +118,6 @@ def test_a_skipped_iteration_is_a_form_of_its_own() -> None:
         ("lm loss: 1.038769E+01", "lm loss: 1.038769E+801"),
         ("lm loss: 1.038769E+01 | loss scale", "lm lo scale"),
         ("         480 |", "         40 |"),
-        ("rate: 9.000000E-05 |", "rate:  9.000000E-05 |"),  # what follows may be of another row
         ("      30/    1000", "      3/    1000"),
         ("    1000 | consumed", "    100 | consumed"),
         ("| lm loss: 1.038769E+01 ", ""),
@@ -371,8 +371,8 @@ def test_rows_read_together_are_those_read_one_by_one(line: str) -> None:
     ]
     text = "".join(f"{line}\n" for line in lines).encode()
     frames = []
-    for template_from in (100, 10**9):
-        table = RowTable(template_from=template_from)
+    for live in (False, True):
+        table = StepTable(megatron.DIALECT, live=live)
         for window in windows([text[:50_000], text[50_000:]]):
             table.add(window)
         frames.append(table.frame())
@@ -397,7 +397,7 @@ def test_what_stands_before_a_row_on_its_line_is_read_too() -> None:
     rows = [BERT.replace("  20/", f"{number:4d}/") for number in range(5, 131)]
     run = read(rows[0] + rows[1], *rows[2:])
     assert run.steps["step"].to_list() == [*range(5, 131)]
-    table = RowTable(template_from=2)
+    table = StepTable(megatron.DIALECT)
     marks = [f"rank {number} forward start tensor 1 {row}" for number, row in enumerate(rows)]
     (window,) = windows(["".join(f"{line}\n" for line in marks).encode()])
     gaps = table.add(window)
@@ -414,52 +414,6 @@ def test_a_row_that_lost_its_head_and_both_its_ends_is_told(broken: str) -> None
     run = read(*rows)
     assert run.steps["step"].to_list() == [5, 7, 8]
     assert (run.coverage.step_lines_seen, [line.line for line in run.coverage.unread]) == (4, [2])
-
-
-def test_the_only_row_of_a_log_with_a_misspelt_key() -> None:
-    """Its numbers are held against nothing but what Megatron prints, and here it printed something else."""
-    assert read(CORE).steps.height == 1
-    assert read(CORE.replace("consumed samples", "cofsumed samples")).steps.height == 0
-    assert read(CORE.replace("consumed samples", "mtp_2 loss")).steps.height == 1
-    assert read(CORE.replace("consumed samples", "samples seen")).steps.height == 1
-    assert read(CORE.replace("consumed samples", "consumed samr of nan iterations")).steps.height == 0
-    assert (
-        read(CORE.replace("consumed samples", "tokens per second")).steps.height == 1
-    )  # of two keys, but of whole words
-    assert read(CORE.replace("15800.0", "15800").replace("consumed", "seen")).steps.height == 0
-
-
-@pytest.mark.parametrize(
-    ("whole", "damaged"),
-    [
-        ("size:  2048 |", "size: 0 |"),  # the other numbers of this row fill their columns
-        ("iteration (ms): 15800.0 |", "iteration (s): 15800.0 |"),  # who prints seconds prints more decimals
-        ("iteration (ms): 15800.0 |", "iteration (ms):  415800.0 |"),  # no known column of such numbers is padded
-        ("| loss scale: 1.0 | grad norm: 2.870 |", "| loss scale:  nan |"),
-    ],
-)
-def test_the_only_row_of_a_log_with_a_number_that_nobody_prints_so(whole: str, damaged: str) -> None:
-    row = CORE.replace("num zeros: 1174412544.0 | params norm: 8660.607 | ", "").replace(
-        "throughput per GPU (TFLOP/s/GPU): 490.0 | ", ""
-    )
-    assert whole in row
-    assert read(row).steps.height == 1
-    run = read(row.replace(whole, damaged))
-    assert (run.steps.height, run.coverage.step_lines_seen) == (0, 1)
-    run = read(row.replace(whole, damaged), row.replace(" 5/", " 6/"))  # neither came twice
-    assert (run.steps["step"].to_list(), run.coverage.step_lines_seen) == ([6], 2)
-
-
-def test_a_number_that_is_damaged_in_the_same_way_again_and_again() -> None:
-    """A compressed log holds a piece once, so that damage to it stands in every row that has the piece."""
-    rows = [CORE.replace(" 5/", f"{number:3d}/") for number in range(5, 305)]
-    odd = [number for number in range(300) if number % 7 == 3]
-    for number in odd:
-        rows[number] = rows[number].replace("4.134000E-07", "4.1340002397")
-    run = read(*rows)
-    assert run.steps["step"].to_list() == [number + 5 for number in range(300) if number not in odd]
-    assert run.coverage.step_lines_seen - run.coverage.step_lines_parsed == len(odd)
-    assert read(*(rows[number] for number in odd)).steps.height == len(odd)  # where all are so, it is the trainer's
 
 
 def test_an_event_with_a_number_that_nobody_prints() -> None:

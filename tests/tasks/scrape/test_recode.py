@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
-from tasks.scrape.clean import COLOURS, RETURNS, ZEROS, clean
-from tasks.scrape.recode import from_utf16, without_no_breaks
+from tasks.scrape.wrappings.clean import COLOURS, RETURNS, ZEROS, clean
+from tasks.scrape.wrappings.recode import from_utf16, without_no_breaks
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ import pytest
 import zstandard
 
 from tasks.records import RunReading
-from tasks.scrape import LogFormatError, json_blocks, ordered, scrape, scrape_text, window
-from tasks.scrape import entries as entries_module
-from tasks.scrape.unwrap import unwrap
+from tasks.scrape import LogFormatError, scrape, scrape_text, window
+from tasks.scrape.wrappings import entries as entries_module
+from tasks.scrape.wrappings import ordered, unwrap
 
 TRACEBACK = """Traceback (most recent call last):
   File "/deps/src/maxtext/train.py", line 744, in <module>
@@ -183,37 +183,6 @@ def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, lo
     assert not run.coverage.complete
 
 
-def test_an_entry_whose_text_stands_deeper_under_another_key_is_told(log: bytes) -> None:
-    entries: list[dict[str, Any]] = [
-        {"insertId": f"{n:06d}", "jsonPayload": {"message": line}} for n, line in enumerate(log.decode().splitlines())
-    ]
-    assert scrape_text("\n".join(map(json.dumps, entries)).encode(), name="log").runs[0].coverage.complete
-    (place,) = (n for n, entry in enumerate(entries) if "completed step: 0," in entry["jsonPayload"]["message"])
-    entries[place]["jsonPayloload"] = entries[place].pop("jsonPayload")
-    (run,) = scrape_text("\n".join(map(json.dumps, entries)).encode(), name="log").runs
-    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed) == (40, 39)
-    assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("text_last", [False, True])
-@pytest.mark.parametrize("key", ["timestamp", "insertId"])
-def test_two_entries_that_became_one_are_told(key: str, text_last: bool, indent: int | None, log: bytes) -> None:
-    """The text of the second stands in a value of the first: the second's own replaces it, or there is no text."""
-    entries = [
-        {"insertId": f"{n:06d}", "textPayload": line, "timestamp": f"2026-04-18T00:00:{n:02d}Z"}
-        for n, line in enumerate(log.decode().splitlines()[:50])
-    ]
-    names = ("timestamp", "insertId", "textPayload") if text_last else ("textPayload", "insertId", "timestamp")
-    entries = [{name: entry[name] for name in names} for entry in entries]
-    text = json.dumps(entries, indent=indent) if indent else "\n".join(map(json.dumps, entries))
-    end = text.index("completed step: 7,") + len("completed step: 7,")
-    begin = text.rindex(f'"{key}": "', 0, text.rindex('"textPayload"', 0, end)) + len(f'"{key}": "') + 4
-    (run,) = scrape_text((text[:begin] + text[end:]).encode(), name="log").runs
-    assert run.coverage.unwrapped == ("JSON export", "1 damaged entry left out")
-    assert not run.coverage.complete
-
-
 def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
     lines = as_csv(log).split(b"\r\n")
     assert scrape_text(b"\r\n".join(lines), name="log").runs[0].coverage.unwrapped == ("CSV export",)
@@ -221,19 +190,6 @@ def test_a_row_of_a_csv_that_is_none_is_told(log: bytes) -> None:
     (run,) = scrape_text(b"\r\n".join(lines), name="log").runs
     assert run.coverage.unwrapped == ("CSV export", "1 damaged entry left out")
     assert not run.coverage.complete
-
-
-def test_a_row_of_a_csv_whose_text_was_cut_into_several_is_told(log: bytes) -> None:
-    """Where the cells are too few, the text may stand in the first of them, and the time in the second."""
-    rows = as_csv(log).split(b"\r\n")
-    (place,) = (n for n, row in enumerate(rows) if b"completed step: 7," in row)
-    for rest in (b"completed step: 7,", b"seconds"):  # all of the line without its begin, and a piece of it
-        row = rows[place]
-        cut = row[: row.index(b"completed step")] + b"\r\n" + row[row.index(rest) + len(rest) :].replace(b'"', b"")
-        (run,) = scrape_text(b"\r\n".join([*rows[:place], cut, *rows[place + 1 :]]), name="log").runs
-        assert 7 not in run.steps["step"].to_list()
-        assert not run.coverage.complete
-        assert run.coverage.step_lines_seen > run.coverage.step_lines_parsed
 
 
 def test_a_step_line_of_a_source_that_shows_nothing_else_is_told(logs: Any) -> None:
@@ -270,7 +226,6 @@ def test_a_pod_whose_name_is_no_text(logs: Any) -> None:
 
 
 def test_more_entries_than_fit_in_memory(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_blocks, "BLOCK_BYTES", 2000)
     monkeypatch.setattr(entries_module, "BLOCK", 3)
     monkeypatch.setattr(ordered, "IN_MEMORY", 5000)
     monkeypatch.setattr(ordered, "MERGED_ROWS", 8)
@@ -336,40 +291,6 @@ def test_what_is_no_log(data: bytes, message: str) -> None:
         scrape_text(data, name="log")
 
 
-@pytest.mark.parametrize("form", ["lines", "array", "pretty"])
-def test_what_polars_reads_otherwise_is_read_with_care(form: str) -> None:
-    """Numbers and objects instead of texts, lone halves of surrogate pairs, texts in several entries."""
-    entries: list[dict[str, Any]] = [
-        {"textPayload": "XPK Start: Sat Apr 18 00:00:00 UTC 2026", "insertId": "a"},
-        {"textPayload": "", "jsonPayload": {"message": "lone \ud83d half"}, "insertId": "b"},
-        {"textPayload": 3, "insertId": "c"},
-        {"jsonPayload": {"message": {"nested": 1}, "log": "from log"}, "insertId": "d"},
-        {"textPayload": "one ", "split": {"uid": "e", "index": 0, "totalSplits": 2}, "insertId": "x"},
-        {"textPayload": "text\n", "split": {"uid": "e", "index": 1, "totalSplits": 2}, "insertId": "w"},
-        {"textPayload": "EXIT_CODE=0", "insertId": "f", "timestamp": "2026-04-18T02:00:01.000+02:00"},
-    ]
-    for entry in entries:
-        entry.setdefault("timestamp", "2026-04-18T00:00:00Z")
-    kept = entries[:1] + entries[3:] if form == "array" else entries  # one of the objects asks for care alone
-    text = {
-        "lines": "\n".join(map(json.dumps, kept)),
-        "array": json.dumps(kept),
-        "pretty": json.dumps(kept, indent=1),
-    }[form]
-    with unwrap(lambda: iter([text.encode()]), "x") as found:
-        (chunks,) = found.logs.values()
-        lines = b"".join(chunks()).decode().split("\n")
-    expected = [
-        "XPK Start: Sat Apr 18 00:00:00 UTC 2026",
-        "lone \ufffd half",
-        "from log",
-        "one text",
-        "EXIT_CODE=0",
-        "",
-    ]
-    assert lines == [line for line in expected if form != "array" or "half" not in line]
-
-
 def test_a_part_of_a_text_whose_number_is_none() -> None:
     split: dict[str, Any] = {"uid": "e", "index": "x1", "totalSplits": float("inf")}
     entries: list[dict[str, Any]] = [{"textPayload": "XPK Start: ", "split": split}, {"textPayload": "EXIT_CODE=0"}]
@@ -427,17 +348,3 @@ def test_a_pod_that_is_refused_is_told_if_it_holds_step_lines(logs: Any) -> None
         (run,) = scrape_text(data.encode(), name="x").runs
         assert (run.name, run.coverage.complete) == ("a-0/main", complete)
         assert run.coverage.step_lines_seen == 3 - complete
-
-
-@pytest.mark.parametrize("damage", [(b'"\r\n', b'"'), (b',"', b","), (b"timestamp", b"timestamp,"), (b"T00", b",T00")])
-def test_a_step_line_in_another_column_of_a_csv_is_told(damage: tuple[bytes, bytes]) -> None:
-    """A quote or a line break was lost, or a comma is one too many."""
-    step = b"completed step: %d, seconds: 1.000, TFLOP/s/device: 2.000, Tokens/s/device: 3.000, total_weights: 4, loss: 5.000"
-    lines = [b"insertId,textPayload,timestamp", b"0,XPK Start: Sat Apr 18 00:00:00 UTC 2026,2026-04-18T00:00:00Z"]
-    lines += [b'%d,"%s",2026-04-18T00:00:0%dZ' % (n + 1, step % n, n) for n in range(3)]
-    text = b"\r\n".join([*lines, b""])
-    whole, _, rest = text.rpartition(b'2,"completed')
-    damaged = whole + (b'2,"completed' + rest).replace(*damage, 1)
-    run = scrape_text(damaged, name="log").runs[0]
-    assert set(run.steps["step"].to_list()) <= {0, 1, 2}
-    assert run.steps.height == 3 or not run.coverage.complete

@@ -15,7 +15,7 @@ def step(number: int, second: float, source: str = "metric_logger.py:196") -> st
     return line(
         second,
         source,
-        f"completed step: {number}, seconds: 0.100, TFLOP/s/device: 8.000, total_weights: 4096, loss: 8.0",
+        f"completed step: {number}, seconds: 0.100, TFLOP/s/device: 8.000, total_weights: 4096, loss: 8.000",
     )
 
 

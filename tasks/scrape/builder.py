@@ -1,0 +1,64 @@
+"""The one builder: the windows of a log, of a file or as it grows, become events as they come and at the end a
+`RunReading`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tasks.records import Coverage, LogError, RunReading
+from tasks.scrape.dialects.dialect import Dialect, Match
+from tasks.scrape.table.steps import StepTable, gaps_between
+from tasks.scrape.window import Window
+
+UNREAD_SHOWN = 20
+
+
+class RunBuilder:
+    """Builds one run. `live`: its rows are asked for as they come."""
+
+    def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
+        self.dialect, self.table, self.told = dialect, StepTable(dialect, live=live), dialect.told()
+        self._begun = False
+
+    def take(self, window: Window) -> Iterator[tuple[str, Match]]:
+        """Take in the next window; what else than rows was found, by name, as it is found."""
+        if not self._begun:
+            self.told.death.begin(window)
+            self._begun = True
+        spans = self.table.add(window)
+        if self.told.death.ranks:
+            self.told.death.forget(self.table.last_offset)
+        for name, match in self.dialect.find(window, spans):
+            self.told.take(name, match, window, self.table)
+            yield name, match
+        self.told.death.settle(window)
+        self.told.settle(window, self.table)
+        if self.told.death.ranks:  # a row came after it
+            self.told.death.forget(self.table.last_offset)
+
+    def cause(self, window: Window) -> LogError | None:
+        """What ended the run, as far as its log tells; `window`: what was taken in last."""
+        self.told.death.settle(window, last=True)
+        return self.told.cause(self.table)
+
+    def finish(self, name: str, span: tuple[int, int]) -> RunReading:
+        """The reading of the log that filled the byte range `span` of its file."""
+        table = self.table
+        records = self.told.records(table.frame(), table)
+        steps = records["steps"]
+        ended, cut = records.pop("is_ended"), records.pop("is_cut")
+        unread = sorted((*table.unread, *records.pop("unread", ())), key=lambda line: line.offset)
+        glued: Any = table.glued if self.dialect.glued is None else {*table.glued, *records.pop("glued", ())}
+        numbers = steps["step"].to_numpy()
+        gaps = records.pop("gaps", None)
+        interval = records.pop("interval", None) if self.dialect.glued is not None else 1
+        if gaps is None:
+            gaps = gaps_between(numbers.tolist(), interval) if (np.diff(numbers) != 1).any() else ()
+        coverage = Coverage(
+            step_lines_seen=table.seen, step_lines_parsed=table.parsed, gaps=gaps,
+            rewinds=int(np.count_nonzero(np.diff(numbers) <= 0)), glued_lines=len(glued), truncated=cut,
+            unknown_keys=table.forms.unknown, complete=ended and not unread and not cut,
+            unread=tuple(unread[:UNREAD_SHOWN]),
+        )  # fmt: skip
+        return RunReading(name=name, format=self.dialect.name, span=span, coverage=coverage, **records)

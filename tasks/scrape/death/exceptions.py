@@ -1,0 +1,217 @@
+"""Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tasks.scrape.death.marks import NO_MARK, Mark, all_lines, lines_above, lines_below, marks_of
+from tasks.scrape.prefixes import ABSL, PREFIX
+from tasks.scrape.window import OVERLAP
+
+# with line breaks: indented lines, then `Type: message` where the indentation ends
+_HEADER = b"Traceback (most recent call last)"
+_HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
+_LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
+# Ray: the exception of a worker follows, with its own frames and without a header
+_REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
+# in a group of exceptions a margin stands before every line
+_MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
+_IN_MARGIN = re.compile(rb"[ \t]*\| ?")
+# without them: the first name of an exception after the last frame
+_NOTEBOOK = re.compile(rb"[ \t]*([A-Za-z_]\w{2,80}) {2,}")
+_FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
+_NAMED = re.compile(
+    rb"(?<=\s)((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|StopTraining|Group))"
+    rb"(?:: ([^\n]*)|(?=\s*\Z))"
+)
+_STOP = re.compile(
+    rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
+    rb"XPK End:|EXIT_CODE=|%s" % ABSL
+)
+# what ends the lines below a message: JAX's own rule too
+_BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
+LINES_BELOW = 12
+BYTES_BELOW = 2000
+
+_CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
+# what stands before a traceback that ended no process, and how to call it
+_WEAK = (
+    (re.compile(rb"Error in atexit\._run_exitfuncs:\s*\Z"), "at exit"),
+    (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
+    (re.compile(rb"exception was never retrieved\n(?:future: [^\n]*\n)?\s*\Z"), "in a task that nobody waited for"),
+    (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
+)
+# the interpreter's clean-up complains in the same form
+_IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
+_LOGGED_AS = re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z")
+LOOK_BACK = 600
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that a log shows, and where its own line begins and ends in the searched bytes."""
+
+    type: str
+    message: str
+    position: int
+    end: int
+    detail: str = ""  # the lines below the message
+    file: str = ""  # where it was raised, without folders
+    mark: bytes = b""  # what its writer's lines begin with
+    before: bytes = b""  # what its writer put before the traceback
+    margin: bytes | None = None  # what stands before the header in a group of exceptions
+
+    @property
+    def text(self) -> str:
+        """What its class is found by."""
+        return "\n".join(part for part in (self.head, self.detail, self.file and f"in {self.file}") if part)
+
+    @property
+    def head(self) -> str:
+        """`Type: message`."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+def read_exception(data: bytes, position: int) -> Raised | None:
+    """The exception of the traceback that starts at a position, in either wrapping.
+
+    None if it is not there yet, or if the interpreter says that it ignored it.
+    """
+    limit = min(len(data), position + OVERLAP)
+    margin, marks = _margin(data, position), marks_of(data, position, limit)
+    before = lines_above(data, position, max(0, position - LOOK_BACK), marks[0] if margin is None else NO_MARK)
+    if _IGNORED.search(before):
+        return None
+    if data.startswith(b":", position + len(_HEADER)):
+        grouped = margin is not None
+        raised = _read_lines(data, position, limit, marks, grouped=grouped) or _read_joined(data, position)
+    else:
+        raised = _read_notebook(data, position)
+    return raised and replace(raised, before=before, margin=margin)
+
+
+def read_headless(data: bytes) -> Raised | None:
+    """The exception of the traceback in whose frames a text begins: of some logs only the last lines are kept."""
+    header = data.find(_HEADER, 0, OVERLAP)
+    end = min(len(data), OVERLAP) if header < 0 else header
+    begin = len(data) - len(data.lstrip(b"\r\n"))
+    if begin >= end or not data[begin : begin + 1].isspace() or not _FRAME.search(data, begin, end):
+        return None
+    raised = _read_last(all_lines(data, begin, end), b"")
+    return raised if raised is not None and raised.file else None
+
+
+def is_chained(raised: Raised) -> bool:
+    """Whether an exception came of the one before it."""
+    grouped = raised.margin is not None and not raised.margin.endswith(b"Group ")
+    return grouped or bool(_CHAINED.search(raised.before))
+
+
+def weakness(raised: Raised) -> str:
+    """Why an exception need not have ended its process, in words; empty if nothing says so."""
+    for pattern, words in _WEAK:
+        if pattern.search(raised.before):
+            return words
+    # a record that starts right before it, on its own line: somebody logged the traceback's text
+    records = list(PREFIX.finditer(raised.before))
+    if records and not raised.before[records[-1].end() :].strip():
+        return "logged"
+    return "logged" if _LOGGED_AS.search(raised.before) else ""
+
+
+def is_followed(data: bytes, raised: Raised, position: int) -> bool:
+    """Whether the program went on to log after the traceback at a position."""
+    return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
+
+
+def _margin(data: bytes, position: int) -> bytes | None:
+    """What stands before a traceback's header on its line if that is the margin of a group of exceptions."""
+    begin = data.rfind(b"\n", max(0, position - 200), position) + 1
+    match = _MARGIN.fullmatch(data, begin, position) if begin else None
+    return match[0] if match else None
+
+
+def _read_lines(data: bytes, position: int, limit: int, marks: list[Mark], *, grouped: bool) -> Raised | None:
+    if _HEADER_LINE.match(data, position) is None:
+        return None
+    if grouped and (raised := _read_grouped(data, position, limit)) is not None:
+        return raised
+    read = (_read_last(lines_below(data, position, limit, mark), mark.name) for mark in marks)
+    return next((raised for raised in read if raised is not None), None)
+
+
+def _read_grouped(data: bytes, position: int, limit: int) -> Raised | None:
+    lines = []
+    for start, line in lines_below(data, position, limit, NO_MARK):
+        margin = _IN_MARGIN.match(line)
+        if margin is None:
+            return None
+        lines.append((start + margin.end(), line[margin.end() :]))
+        if lines[-1][1].strip() and not lines[-1][1][:1].isspace():
+            break
+    return _read_last(iter(lines), b"")
+
+
+def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
+    """The exception that frames end with, which its lines begin with."""
+    file = b""
+    for start, text in lines:
+        line = text.rstrip()
+        # other threads may log between the lines
+        if line and not line[:1].isspace() and not PREFIX.match(line) and not _REMOTE.match(line):
+            last = _LAST_LINE.fullmatch(line)
+            if last is None:
+                return None
+            return _raised(last[1], last[2], start, start + len(line), _below(lines), file, mark)
+        if frame := _FRAME.search(line):
+            file = frame[1]
+    return None
+
+
+def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
+    """The lines that a message of several lines goes on with."""
+    below: list[bytes] = []
+    size = 0
+    for _, text in lines:
+        line = text.rstrip()
+        size += len(text)
+        if not line or PREFIX.match(line) or _STOP.search(line) or _BELOW.match(line) or size > BYTES_BELOW:
+            break
+        below.append(line)
+        if len(below) == LINES_BELOW:
+            break
+    return b"\n".join(below)
+
+
+def _read_notebook(data: bytes, position: int) -> Raised | None:
+    """`XlaRuntimeError   Traceback (most recent call last)`: the exception's line is the next that begins so."""
+    begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
+    named = _NOTEBOOK.fullmatch(data, begin, position)
+    if named is None:
+        return None
+    line = re.compile(rb"(?m)^((?:\w+\.)*%s)(?:: ([^\n]*?))?[ \t]*\r?$" % re.escape(named[1]))
+    last = line.search(data, position, position + OVERLAP)
+    return _raised(last[1], last[2], last.start(), last.end(), b"", b"", b"") if last else None
+
+
+def _read_joined(data: bytes, position: int) -> Raised | None:
+    stop = _STOP.search(data, position + 9, position + OVERLAP)
+    end = stop.start() if stop else min(len(data), position + OVERLAP)
+    frames = list(_FRAME.finditer(data, position, end))
+    named = _NAMED.search(data, frames[-1].end() if frames else position + 9, end)
+    file = frames[-1][1] if frames else b""
+    return _raised(named[1], named[2], named.start(), named.end(), b"", file, b"") if named else None
+
+
+def _raised(
+    kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
+) -> Raised:
+    return Raised(
+        type=kind.decode("utf-8", "replace"),
+        message=(message or b"").decode("utf-8", "replace").strip(),
+        position=position,
+        end=end,
+        detail=below.decode("utf-8", "replace"),
+        file=file.decode("utf-8", "replace").replace("\\", "/").rsplit("/", 1)[-1],
+        mark=mark,
+    )

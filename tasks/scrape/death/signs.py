@@ -1,0 +1,120 @@
+"""What in a log may have ended its run: patterns of the lines in which programs and machines die, and their names."""
+
+import re
+import signal
+from contextlib import suppress
+
+from tasks.scrape.prefixes import NEXT
+
+_END = rb"(?=\s*(?:%s))" % NEXT
+_SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
+_SIGNAL = rb"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)"
+
+# of every trainer
+DEATHS = {
+    # a notebook prints the exception's name before it, and no colon
+    "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
+    "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
+    "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
+    rb"[\w./-]{1,100}: error: ([^\n]*?)%s" % (_END, _END),
+    "signal": rb"\*\*\* (SIG[A-Z]+)(?: \(@0x[\da-f]+\))?(?:, see \S{1,80})? received by PID \d+[^\n]{0,200}|"
+    rb"\bline \d+: +\d+ (%s)\b|(?m:^)(%s)(?: \(core dumped\))?[ \t]*(?m:\r?$)|"
+    # SLURM; PALS and MPICH; Open MPI
+    rb"%s(%s)\b|\brank \d{1,9} died from signal (\d{1,2})\b|\bexited on signal (\d{1,2}) \([A-Z]|"
+    rb"\bCommand (?:terminated|killed) by signal (\d{1,2})\b" % (_SIGNAL, _SIGNAL, _SRUN, _SIGNAL),
+    # kubectl, the runners of GitHub and GitLab, docker compose
+    "exited": rb"(?:command terminated with|Process completed with|Job failed:|exited with) (?:exit )?code "
+    rb"(\d{1,3})(?!\d)",
+    "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
+    rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
+    rb"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|low on resource: (?:memory|ephemeral-storage)|"
+    rb"ephemeral local storage usage exceeds|terminated in response to imminent node shutdown|SLICE_FAILURE_\w+|"
+    rb"[Kk]illed due to (?:memory pressure|the node running low on memory)|A worker died or was killed while executing|"
+    rb"active (?:on the node )?longer than (?:the )?specified deadline|"
+    rb"[Mm]aintenance [Ee]vent|\b[Pp]reemption (?:notice|signal|event)|DUE TO (?:PREEMPTION|TIME LIMIT|JOB REQUEUE|"
+    rb"NODE FAILURE)|%sOut Of Memory|"
+    rb"\b(?:[Ii]nstance|[Nn]ode|VM|[Ww]orker|TPU|[Pp]od|[Jj]ob|[Ww]orkload) "
+    rb"(?:was|has been|got) (?:preempted|evicted))[^\n]*?" % _SRUN + _END,
+    # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
+    "watchdog": rb"(?:Watchdog caught collective operation timeout: |watchdog thread terminated with exception: |"
+    rb"Some NCCL operations have failed or timed out)[^\n]{0,400}",
+    # ROCm's runtime (core/runtime/runtime.cpp)
+    "memory_fault": rb"(Memory access fault by GPU node-\d+[^\n]{0,400})",
+    # an exception whose traceback somebody left out
+    "raised": rb"(?m:^)(?:\[?rank ?\d+\]?: ?)?((?:\w+\.)*[A-Z]\w*(?:Error|Exception))(?:: ([^\n]*))?(?m:\r?$)",
+}
+# of JAX's programs
+JAX_DEATHS = {
+    "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
+    # absl, and absl before it knows the time zone
+    "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
+    # TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/pjrt/distributed/client.h:80] …`
+    "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + _END,
+    "fatal_cpp": rb"(terminate called (?:after throwing an instance of '[^'\n]{1,200}'|without an active exception)|"
+    rb"LLVM ERROR: [^\n]{1,400})",
+    "stopped": rb"Training stopped: ([^\n]*?)" + _END,
+}
+# of many ranks under a launcher
+RANK_DEATHS = {
+    # SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`
+    "slurm": rb"(?:slurmstepd: error: (?=[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT))|\] error: "
+    rb"(?=\*\*\* [^\n]{0,300}CANCELLED))([^\n]{1,600})",
+    "slurm_exit": rb"srun: error: ([^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3})",
+    "terminated": rb"terminate called after throwing an instance of '([^'\n]{1,100})'\s{1,9}what\(\): +([^\n]{0,400})",
+    # torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's
+    # line; deepspeed/launcher/launch.py: `exits with return code = -9`
+    "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
+    rb"(?: \(pid: \d{1,12}\))?",
+}
+# what cannot be there without one of these is not searched for
+DEATH_HINTS: dict[str, tuple[bytes, ...]] = {
+    "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
+    "fatal_python": (b"Fatal Python",),
+    "fatal_tsl": (b": F ",),
+    "usage": (b": error: ", b"FATAL Flags"),
+    "signal": (
+        b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error", b"from signal ",
+        b"on signal ", b" by signal ",
+    ),
+    "exited": (b" code ",),
+    "watchdog": (b"atchdog ", b"Some NCCL"),
+    "raised": (b"Error", b"Exception"),
+    "slurm": (b"] error: ", b"slurmstepd: "),
+    "slurm_exit": (b"srun: error: ",),
+    "child": (b"exitcode", b"exits with"),
+    "event": (
+        b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
+        b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",
+        b"illed due to ", b"A worker died",
+        b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
+        b"DUE TO ", b"TerminationBy", b": Out Of Memory",
+    ),
+}  # fmt: skip
+# one of these stands in everything that means a death
+DEATH_LITERALS = (
+    rb"Traceback|Aborting|\bF\d{4} |\d: F |Fatal Python|terminate called|LLVM ERROR|Training stopped|error: |FATAL F|"
+    rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
+    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |by signal |"
+    rb": Out Of Mem|Kill process|local storage|imminent node|specified dead|illed due to|A worker died|atchdog |"
+    rb"Some NCCL|Memory access|Error|Exception|exit|Job failed|command term|Process comp"
+)
+
+SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
+           15: "SIGTERM"}  # fmt: skip
+_SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
+         "Bus error": "SIGBUS"}  # fmt: skip
+_NAME_ENDS = re.compile(r"[:;(*]| in session")
+
+
+def event_name(text: str) -> str:
+    """What happened, without whom to and why: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …` by its first word."""
+    return _NAME_ENDS.split(text, maxsplit=1)[0].strip()
+
+
+def signal_name(said: str) -> str:
+    """`Killed` or `9` as `SIGKILL`; what is no known word or number stays as it is."""
+    if said.isascii() and said.isdigit():
+        with suppress(ValueError):  # a number that is no signal here
+            return signal.Signals(int(said)).name
+        return f"signal {said}"
+    return _SAID.get(said, said)

@@ -1,0 +1,14 @@
+"""The dialects, in the order in which they are looked for: a Megatron run may stand in an XPK frame too."""
+
+from tasks.scrape.dialects import maxtext, megatron, torchtitan
+from tasks.scrape.dialects.dialect import Dialect
+
+DIALECTS: tuple[Dialect, ...] = (megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
+
+
+def recognise(text: bytes) -> Dialect | None:
+    """The dialect of a piece of text; None if it shows no marks of any."""
+    for dialect in DIALECTS:
+        if any(hint in text for hint in dialect.hints) and dialect.marks.search(text):
+            return dialect
+    return None

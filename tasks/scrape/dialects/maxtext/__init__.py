@@ -1,0 +1,33 @@
+"""MaxText's dialect, and our own trainer's: ` completed step: 12, seconds: 0.409, TFLOP/s/device: 33.186, …`."""
+
+import re
+
+from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, first, parse
+from tasks.scrape.dialects.maxtext.told import Told, find
+
+DIALECT = Dialect(
+    name="maxtext",
+    example="'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
+    marks=re.compile(
+        rb"completed step: \d|System Information: Jax |XPK Start: |XPK End: |EXIT_CODE=\d|Config param \w+:|"
+        rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
+        rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
+    ),
+    hints=(
+        b"ompleted ", b"System Information: ", b"XPK ", b"EXIT_CODE=", b"Config param ", b"number parameters: ",
+        b"Num_devices: ", b".py:", b'.py"',
+    ),
+    row=b"completed step: ",
+    head=HEAD,
+    parse=parse,
+    first=first,
+    find=find,
+    told=Told,
+    # between the prefix and a step may stand `[Rampup Batch Size Phase], `
+    time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
+    record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
+    known=KNOWN,
+    body=BODY,
+    afresh=(b"XPK Start: ", b"System Information: Jax Version: "),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""Finds the lines of MaxText's dialect that are no step lines: a table of patterns, whatever the white space between.
+
+No pattern relies on line breaks, because some logs have lost them: a value ends where the next record starts.
+"""
+
+import re
+
+from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, JAX_DEATHS
+from tasks.scrape.prefixes import NEXT
+from tasks.scrape.window import Patterns
+
+_END = rb"(?=\s*(?:%s))" % NEXT
+_NUMBER = rb"(\d+(?:\.\d+)?)"
+_PATH = rb"[^\s\]][^\n\]]{0,2000}?"
+_DATE = rb"(\w{3} \w{3} +\d+ \d\d:\d\d:\d\d(?: [AP]M)? \w+ \d{4})"
+
+_PATTERNS = {
+    "start": rb"XPK Start: " + _DATE,
+    "end": rb"XPK End: " + _DATE,
+    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
+    "jax": rb"System Information: Jax Version: (\S+)",
+    "jaxlib": rb"System Information: Jaxlib Version: (\S+)",
+    "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % NEXT,
+    "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
+    "libtpu": rb"Built on (\w{3} +\d{1,2} \d{4}) \d\d:\d\d:\d\d \(\d{1,15}\) (cl/\d{1,15})",
+    "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]{0,1000}?\)(?=\s|\Z)|"
+    rb"\{[^}\n]{0,1000}\})",
+    "process": rb"\[process=(\d+)\]",
+    "memory": rb"Total (?:estimated )?memory size: %s GB, (?:estimated )?[Oo]utput size: %s GB, "
+    rb"(?:estimated )?[Tt]emp size: %s GB, (?:estimated )?[Aa]rgument size: %s GB"
+    rb"(?:, (?:[Ee]stimated )?[Hh]ost temp size: %s GB)?" % ((_NUMBER,) * 5),
+    "device_memory": rb"Using \(GB\) %s / %s \(%s%%\) on ([^\s(]+)" % ((_NUMBER,) * 3),
+    "no_memory": rb"Memstats unavailable, error: ([^\n]*?)" + _END,
+    "parameters": rb"number parameters: (%s (billion|million|thousand|trillion))" % _NUMBER,
+    "array": rb"Shape:\s+(\w+)\[([\d,]*)\]\S*(?:\s+Logical:\s+([^\n]{1,400}?))?\s+Physical:\s+"
+    rb"(\((?:[^()\n]|\([^()\n]*\))*\)|\S+)",
+    "flops": rb"Per train step:\s+Total TFLOPs: %s(?:\s+split as %s%% learnable weight flops)?"
+    rb"(?:\s+and %s%% attention flops)?" % ((_NUMBER,) * 3),
+    "config": rb"Config param (\w+): ?([^\n]*?)" + _END,
+    "saving": rb"Saving checkpoint at step (\d+)",
+    "primary_host": rb"CheckpointManager created, +primary_host=(\d+|None)\b",
+    "save_announced": rb"(?:Started an asynchronous checkpoint save for|[Ss]aved a checkpoint at) step (\d+)",
+    "save_path": rb"(?:Started (?:async saving checkpoint to|saving checkpoint to|save checkpoint @)|"
+    rb"Async saving checkpoint to|Saving (?:item|checkpoint) to) (%s/(\d+))\.(?=\s|\Z)" % _PATH,
+    "save_blocked": rb"Finished blocking save(?: in %s seconds\. Continuing (?:save @|to save asynchronously to)|"
+    rb"\. Time taken: %ss\. Continuing background save to) %s/(\d+)\.(?=\s|\Z)" % (_NUMBER, _NUMBER, _PATH),
+    "save_event": rb"\{'step': (\d+), 'event_type': 'save', 'directory': '([^'\n\]]*)'",
+    "save_arrays": rb"Scheduling D2H of (\d+) prioritized jax\.Array",
+    "save_background": rb"Background save thread done\.(?: Time taken: %ss\.)?|"
+    rb"Commit thread error check finished successfully()" % _NUMBER,
+    "save_total": rb"Finished (?:(?:save|asynchronous save) \(blocking \+ background\) in %s seconds (?:@|to) "
+    rb"%s/(\d+)(?=\.?(?:\s|\Z))|async_save \(blocking \+ background\)\. Time taken: %ss\. directory="
+    rb"%s/(\d+)(?=\s|\Z))" % (_NUMBER, _PATH, _NUMBER, _PATH),
+    "save_synchronous": rb"(?:\[sync\] Finished save in %s seconds @|Finished synchronous save in %s seconds to) "
+    rb"%s/(\d+)(?=\.?(?:\s|\Z))" % (_NUMBER, _NUMBER, _PATH),
+    "save_committed": rb"Finished saving checkpoint (?:\(finalized tmp dir\) )?to `([^`\n\]]*/(\d+))`",
+    "save_hosts": rb"Validated ArrayMetadata from all (\d+) hosts",
+    "save_finalized": rb"\[step=(\d+)\] CheckpointManager Save Finalize is done on all hosts",
+    "save_failed": rb"in background save thread, directory: %s/(\d+)(?=\s|\Z)" % _PATH,
+    "save_waited": rb"Waiting for previous save to complete took %s seconds" % _NUMBER,
+    "wait_begins": rb"\[wait_until_finished\] Waiting for Save Finalize thread",
+    "wait_ends": rb"\[wait_until_finished\] Done waiting for Save Finalize thread",
+    "restore_asked": rb"restoring from this run's directory step (\d+)|Restoring at step (\d+)\.|"
+    rb"restoring step=(\d+) from (local|persistent) checkpoint",
+    "restore_from": rb"(restoring params from|Loading full state from path:|restoring full state from) (%s)(?=\s|\Z)"
+    % _PATH,
+    "restore_path": rb"(?:Restoring (?:checkpoint|item) from|Started (?:load|restore) checkpoint @) (%s)"
+    rb"\.(?=\s|\Z)" % _PATH,
+    "restore_done": rb"Finished (?:restoring checkpoint in %s seconds from (%s)\.|(?:load|restore) in %s seconds @ "
+    rb"(%s)|restoring checkpoint from (%s)\.)(?=\s|\Z)" % (_NUMBER, _PATH, _NUMBER, _PATH, _PATH),
+    "restore_event": rb"\{'step': (\d+), 'event_type': 'restore', 'directory': '([^'\n\]]*)'",
+    "profiler": rb"Profiler session (?:started|collecting data|tear down)\.",
+    "eval_start": rb"Starting eval after train step (\d+)",
+    "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
+    "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
+    rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
+    **DEATHS,
+    **JAX_DEATHS,
+}
+# one of these stands in everything that an anchor matches
+_LITERALS = (
+    rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
+    rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
+    rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
+    + DEATH_LITERALS
+)
+# what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
+# much as ten that begin alike
+_ONLY_WITH: dict[str, tuple[bytes, ...]] = {
+    "save_path": (b"Started async sav", b"Started sav", b"Async saving", b"Saving item to", b"Saving checkpoint to"),
+    "save_announced": (b"asynchronous checkpoint save", b"aved a checkpoint at"),
+    "save_background": (b"save thread done", b"Commit thread error"),
+    "save_synchronous": (b"[sync] Finished", b"synchronous save in"),
+    "restore_asked": (b"estoring from this run", b"Restoring at step", b"restoring step="),
+    "restore_from": (b"restoring params", b"full state from"),
+    "restore_path": (b"Restoring ", b"Started load", b"Started restore"),
+    "eval": (b"Completed eval after", b"eval metrics after", b"verage loss after"),
+    **DEATH_HINTS,
+}  # fmt: skip
+ANCHORS = Patterns(_PATTERNS, _ONLY_WITH, _LITERALS)
+
+# what `print_non_trivial_mesh_axis` prints; only before the first step, where nothing else looks like it
+MESH_AXIS = re.compile(
+    rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
+    rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
+)
+# a whole date, for logs that no XPK frame dates; it begins with letters, which are found without trying every place
+_WHOLE_DATE = re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
+
+
+def find_date(data: bytes, begin: int, end: int) -> bytes | None:
+    """The first whole date in data[begin:end]."""
+    for match in _WHOLE_DATE.finditer(data, begin, end):
+        if not data[max(0, match.start() - 1) : match.start()].isdigit():
+            return match[0]
+    return None

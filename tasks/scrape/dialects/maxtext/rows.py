@@ -1,0 +1,153 @@
+"""The grammar of MaxText's step line: `completed step: 3, seconds: 0.148, …, loss: 9.734` to its values or nothing."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from tasks.scrape.prefixes import ABSL
+from tasks.scrape.table.rows import Field, Row, Shape, Value, shape_of
+
+# whatever looks like a step line; MaxText prints profiler steps without their times
+HEAD = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
+# what stands in every step line behind its head
+BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d|perplexity:\s{1,9}\d")
+_STEP = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
+NUMBER = rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
+_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+# what ends a value for certain, or what was glued to it
+_FIELD = re.compile(
+    rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]"
+    rb"(%s|[^\s,]+?)(?=[,\s\x1b]|\Z|%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % (NUMBER, ABSL),
+    re.IGNORECASE,
+)
+TAIL = rb"(?=[ \t\r\n]|\Z)"
+_COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
+# printed with three decimals by every version of MaxText; relatives show their own number in several lines, or in all
+# numbers of one
+_THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
+_KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
+                   "indexer_loss", "live slice count"}  # fmt: skip
+_OURS = frozenset({"step", "time", "line", "offset"})
+AGREEING, TRUSTED_FROM = 3, 3  # numbers of one line; lines of other decimals than MaxText's
+
+
+def column_name(key: str) -> str:
+    """The name of a field's column: its own key, unless the records have a name for it or need the key themselves."""
+    return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
+
+
+KNOWN = frozenset(map(column_name, _KNOWN))
+
+
+def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
+    """The step line at a position; None if it is damaged, or if its last number may have been cut."""
+    row = _split(line, position)
+    if row is None or not _is_usual(row, like):
+        return None
+    return row if _is_whole(line, row, like, is_end=is_end) else None
+
+
+def first(lines: Sequence[tuple[bytes, int]]) -> Row | None:
+    """How a log prints its step lines: the most common form of its first lines, one with MaxText's decimals before
+    others; those count only if several lines have them and no terminal cut them at one width."""
+    rows = [(line, row) for line, position in lines if (row := _split(line, position)) is not None]
+    forms = Counter(form for form, _ in {(row.form, row.step) for _, row in rows})
+    if not forms:
+        return None
+    example = {row.form: row for _, row in rows}
+    usual = max(forms, key=lambda form: (forms[form], _is_regular(example[form])))
+    if not _is_regular(example[usual]):
+        same = [len(line) for line, row in rows if row.form == usual and not line[row.end :].strip()]
+        if forms[usual] < TRUSTED_FROM or len(set(same)) == 1:
+            return None  # it may have lost a digit: it shows nothing
+    return example[usual]
+
+
+def _split(line: bytes, position: int) -> Row | None:
+    """The step line at a position taken apart, whether or not it can be believed."""
+    head = _STEP.match(line, position)
+    if head is None:
+        return None
+    fields, end = [Field("step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "step")], head.end()
+    keys: set[str] = set()
+    while line[end : end + 1] == b",":
+        found = _FIELD.match(line, end)
+        one = _read(found) if found else None
+        if found is None or one is None or one.key in keys:
+            return None
+        keys.add(one.key)
+        fields.append(one)
+        end = found.end()
+    last = fields[-1]
+    profiler = line.startswith(b"completed profiler", position)
+    return Row(
+        step=int(head[1]), fields=tuple(fields), begin=position, end=end,
+        certain=last.key in _THREE and last.shape[0] in ("fixed", "open"),
+        excused=profiler or line[position - 3 : position] == b"], ", tail=TAIL,
+    )  # fmt: skip
+
+
+def _read(found: re.Match[bytes]) -> Field | None:
+    key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end(2)
+    # no trainer's key; or the rest of this line was lost, with the beginning of the next
+    if not key.isprintable() or "\ufffd" in key or HEAD.search(found[1]):
+        return None
+    shape = shape_of(text) if _NUMBER.fullmatch(text) else ("word", 0)
+    value: Value
+    if key == "total_weights":  # a count, however it is printed
+        whole = text.removesuffix(b".0")
+        if not whole.isdigit() or int(whole) >= 1 << 63:
+            return None
+        value, shape, end = int(whole), ("whole", 0), found.start(2) + len(whole)
+    elif shape[0] == "word":
+        if key in _KNOWN:
+            return None
+        value = text.decode("utf-8", "replace")
+    else:
+        value = float(text)
+        shape = shape if key in _THREE or shape[0] == "open" else ("free", 0)
+    return Field(column_name(key), value, found.start(2), end, shape, key)
+
+
+def _is_usual(row: Row, like: Row | None) -> bool:
+    """Whether the numbers are printed as they always are; one with other decimals was put together from two."""
+    if like is None:
+        return _is_regular(row)
+    before = {one.key: one.shape for one in like.fields if one.shape[0] == "fixed" and one.shape[1]}
+    usual = {shape for key, shape in before.items() if key in _THREE} or {("fixed", 3)}
+    return all(one.shape == before[one.key] if one.key in before else one.shape in usual for one in row.fields
+               if one.key in _THREE and one.shape[0] != "open")  # fmt: skip
+
+
+def _is_regular(row: Row) -> bool:
+    """Whether a line's numbers have three decimals, as every version prints them, or agree on another count."""
+    shapes = [one.shape for one in row.fields if one.key in _THREE and one.shape[0] != "open"]
+    return set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
+
+
+def _is_whole(line: bytes, row: Row, like: Row | None, *, is_end: bool) -> bool:
+    """Whether the line's last value cannot have been cut."""
+    if len(row.fields) == 1:  # only MaxText's profiler steps have no value at all
+        return (
+            row.excused and line.startswith(b"completed profiler", row.begin) and line[row.end : row.end + 1].isspace()
+        )
+    last, following = row.fields[-1], line[row.end : row.end + 1]
+    if last.key == "total_weights":  # every version prints the loss behind it, and a count shows no cut
+        return False
+    if not following:  # cut here, or a file without a final line break
+        return is_end and like is not None and like.columns == row.columns and _is_certain(last, like)
+    before = like.columns if like is not None else ()
+    ends_early = before != row.columns and before[: len(row.columns)] == row.columns
+    if ends_early or last.key in _THREE or following not in b" \t\r\n\x1b":
+        return _is_certain(last, like)
+    return True
+
+
+def _is_certain(last: Field, like: Row | None) -> bool:
+    """Whether the last number has the decimals that its key has elsewhere: one that was cut has fewer."""
+    kind, decimals = last.shape
+    if kind == "open":
+        return True
+    before: dict[str, Shape] = {one.key: one.shape for one in like.fields} if like is not None else {}
+    usual = before.get(last.key, ("fixed", 3))
+    return kind == "fixed" and decimals > 0 and last.shape == (usual if usual[0] == "fixed" else ("fixed", 3))

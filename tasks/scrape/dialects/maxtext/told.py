@@ -1,0 +1,133 @@
+"""What a MaxText log says beside its step lines, and its records."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+
+from tasks.records import LogError, RunFate
+from tasks.scrape.death.log import DeathLog
+from tasks.scrape.dialects.dialect import Match, Spans
+from tasks.scrape.dialects.maxtext.anchors import ANCHORS, MESH_AXIS, find_date
+from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog
+from tasks.scrape.dialects.maxtext.evals import EvalLog
+from tasks.scrape.dialects.maxtext.facts import Facts
+from tasks.scrape.dialects.maxtext.restores import RestoreLog
+from tasks.scrape.dialects.maxtext.waits import WaitLog
+from tasks.scrape.prefixes import PREFIX
+from tasks.scrape.table.stalls import find_stalls, is_deferred
+from tasks.scrape.table.steps import StepTable
+from tasks.scrape.window import Window
+
+PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the next one is under way
+DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
+
+
+def find(window: Window, spans: Spans) -> Iterator[tuple[str, Match]]:
+    """Everything but step lines."""
+    yield from ANCHORS.find(window, spans)
+
+
+class Told:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        self.facts, self.checkpoints, self.restores = Facts(), CheckpointLog(), RestoreLog()
+        self.evals, self.waits, self.death = EvalLog(), WaitLog(), DeathLog()
+        self._parts = (self.facts, self.checkpoints, self.restores, self.evals, self.waits, self.death)
+        self._written: datetime | None = None  # the first whole date in the text
+        self._stepped = self._cut = False
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the log showed a good end."""
+        return self.facts.exit_code == 0
+
+    def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
+        """Note one anchor."""
+        del table
+        for part in self._parts:
+            part.take(name, match, window)
+
+    def settle(self, window: Window, table: StepTable) -> None:
+        """What else stands before the first step; and whether the text ends in the middle of a line."""
+        if not self._stepped:
+            first = table.first_offset - window.base if table.parsed else len(window.data)
+            for match in MESH_AXIS.finditer(window.data, window.start, first):
+                self.facts.take("mesh_axis", match, window)
+            if self.facts.start is None and self._written is None:
+                date = find_date(window.data, window.start, window.start + DATED_WITHIN)
+                self._written = datetime.fromisoformat(date.decode()) if date else None
+        self._stepped = table.parsed > 0
+        if window.last:
+            self._cut = bool(window.data) and not window.data.endswith(b"\n")
+
+    def cause(self, table: StepTable) -> LogError | None:
+        """What ended the run, as far as is known."""
+        return self.death.cause(last_step=table.last_offset, ordered=PREFIX.search(table.before) is not None)
+
+    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+        """The fields of the reading."""
+        facts, day = self.facts, self.facts.start or self._written
+        steps = steps.with_columns(_iso_times(day))
+        last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
+        prefix = PREFIX.search(table.before)
+        source_file = prefix[2].decode() if prefix else None
+        error = self.death.cause(last_step=last_step, ordered=source_file is not None)
+        ended = facts.exit_code is not None or facts.end is not None
+        truncated = table.cut or (self._cut and not ended)
+        environment = facts.environment()
+        begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
+        deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
+        for step, path, source in self.restores.found:
+            self.checkpoints.restored(step, path, source)
+        return {
+            "steps": steps, "exit_code": facts.exit_code, "fate": self._fate(error, steps, truncated=truncated),
+            "started": day.isoformat() if day else None, "ended": facts.end.isoformat() if facts.end else None,
+            "error": error, "evals": self.evals.table(day), "environment": environment, "memory": facts.memory(),
+            "parameters": facts.parameters(), "flops": facts.flops(),
+            "checkpoints": self.checkpoints.events(
+                first_day=day, process=environment.process_index, ended=ended or error is not None
+            ),
+            "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
+            "waits": self.waits.beside(steps, self.checkpoints, self.evals, deferred=deferred, first_day=day),
+            "deferred": deferred, "config": facts.config, "sources": facts.sources, "source_file": source_file,
+            "printers": facts.printers, "is_ended": ended, "is_cut": truncated,
+        }  # fmt: skip
+
+    def _stalls(self, steps: pl.DataFrame, *, deferred: bool) -> Any:
+        if steps.is_empty():
+            return ()
+        begin = int(steps["offset"][0])
+        # the profiler's own steps are printed without their time, and the one after them bears what is left
+        untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
+        return find_stalls(
+            steps, saving=self.checkpoints.in_flight, eval_offsets=self.evals.offsets,
+            profiler_offsets=self.facts.profiling,
+            profiled_steps=self.facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
+            starts=[offset for offset in self.facts.starts if offset > begin], deferred=deferred,
+        )  # fmt: skip
+
+    def _fate(self, error: LogError | None, steps: pl.DataFrame, *, truncated: bool) -> RunFate:
+        """How the run ended. Without an exit code, that all steps are there is taken for a good end."""
+        if error is not None:
+            return error.kind
+        facts = self.facts
+        if facts.exit_code is not None:
+            return "finished" if facts.exit_code == 0 else "other"
+        planned = facts.planned_steps
+        if planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1:
+            return "finished"
+        begun = facts.start is not None and facts.end is None
+        return "cut_off" if begun or truncated or planned is not None else "unknown"
+
+
+def _iso_times(first_day: datetime | None) -> pl.Expr:
+    """`MMDD hh:mm:ss.ffffff` to ISO 8601, in the year that is nearest to the first day (see `iso_time`)."""
+    if first_day is None:
+        return pl.lit(None, pl.String).alias("time")
+    raw = pl.col("time")
+    apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
+    year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
+    return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5)).alias("time")

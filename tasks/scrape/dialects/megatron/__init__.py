@@ -1,0 +1,30 @@
+"""The dialect of Megatron-LM and its relatives (Megatron-DeepSpeed, MegatronDPP, Primus): ` iteration 1/ 20 | … |`."""
+
+import re
+
+from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
+from tasks.scrape.dialects.megatron.told import Told, find
+from tasks.scrape.prefixes import TIME, is_glued
+
+DIALECT = Dialect(
+    name="megatron",
+    example="' iteration 1/ 20 | consumed samples: …'",
+    marks=re.compile(
+        rb"iteration[ =] *\d+ */ *(?:\d+|infinity) *\||elapsed time per iteration \(m?s\)|"
+        rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
+    ),
+    hints=(
+        b"iteration ", b"iteration=", b"elapsed time per", b"using world size", b" arguments -", b"model parallel rank",
+    ),
+    row=b"elapsed time per iteration",
+    head=HEAD,
+    parse=parse,
+    find=find,
+    told=Told,
+    time=TIME,
+    known=KNOWN,
+    body=BODY,
+    glued=is_glued,
+    afresh=(b"----- arguments -----",),
+)  # fmt: skip

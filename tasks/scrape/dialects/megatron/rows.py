@@ -1,0 +1,123 @@
+"""The grammar of Megatron's rows: ` iteration 1/ 20 | key: value | … |` to its values and the way they are printed."""
+
+import math
+import re
+
+from tasks.scrape.table.rows import Field, Row, Value, shape_of
+
+# `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`, Argonne's `iteration=       1/  317892 |`
+HEAD = re.compile(rb"(?<![A-Za-z0-9_-])iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")
+_HEAD = re.compile(rb"iteration[ =]( {0,40})(0|[1-9]\d{0,14}) {0,40}/ {0,40}(\d{1,15}|infinity) {0,40}\|")
+# `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a head is none
+_FIELD = re.compile(
+    rb" {0,40}(?!iteration[ =] {0,40}\d+ {0,40}/)([A-Za-z\[][^|\n:=]{0,79}?)(?:: |=| )"
+    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|"
+)
+# what stands in every row behind its head: without a head, it is a row that lost one
+_ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
+BODY = re.compile(
+    rb"elapsed[\s_]time[\s_]per[\s_]iteration(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
+    rb"number of (?:nan|skipped) iterations:\s{0,40}\d|learning rate:%sglobal batch size:|loss scale:%s(?:grad|num)"
+    % (_ONE, _ONE)
+)
+# C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`, and
+# none that would make infinity of a number
+_EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
+NUMBER = rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)"
+_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+# what may stand behind a whole row: the end of the line, or what another rank or the next line glued to it
+_AFTER = re.compile(
+    rb"[ \t]*(?:\r?\n|\[|rank \d|Number of |Total number|Theoretical |\(min, max\)|time \(ms\)|-{5,}|saving check|"
+    rb"iteration +\d|validation |WARNING|INFO|Step Time |\w+: iteration)"
+)
+_NAMED = {
+    "lm loss": "loss", "lm-loss": "loss", "lm_loss": "loss", "loss": "loss",
+    "throughput per GPU (TFLOP/s/GPU)": "tflops_per_device", "TFLOPs": "tflops_per_device",
+    "compute per GPU (TFLOP/s/GPU)": "tflops_per_device",
+    "tokens per GPU (tokens/s/GPU)": "tokens_per_s_per_device",
+    "tokens/s/GPU": "tokens_per_s_per_device", "tokens/sec/gpu": "tokens_per_s_per_device",
+    "Tokens per second per GPU (Tok/s/GPU)": "tokens_per_s_per_device",
+    "tokens per gpu per second (tgs)": "tokens_per_s_per_device",
+    "tokens_per_gpu_per_second_tgs": "tokens_per_s_per_device", "[LM]-TFLOPs": "tflops_per_device",
+    "[LM]TFLOPs": "tflops_per_device",
+}  # fmt: skip
+_ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration(?: \((ms|s)\)|_(ms))")
+_COUNT = re.compile(r"number[ _]of[ _]")  # of iterations: digits alone
+# printed with as many decimals as the number happens to have
+_FREE = frozenset({"num zeros", "learning_rate"})
+_KNOWN = frozenset(_NAMED) | {
+    "elapsed time per iteration (ms)", "elapsed time per iteration (s)", "consumed samples", "consumed tokens",
+    "skipped samples", "learning rate", "decoupled learning rate", "global batch size", "loss scale", "grad norm",
+    "num zeros", "params norm", "number of skipped iterations", "number of nan iterations", "samples per second",
+    "load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss", "mtp_1 loss", "sop loss",
+    "energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)", "hip mem usage/free/total/usage_ratio", "mem usages",
+    "actual seqlen", "curriculum seqlen", "seqlen", "consumed_samples", "consumed_tokens", "learning_rate",
+    "global_batch_size", "loss_scale", "grad_norm", "actual_seqlen", "number_of_skipped_iterations",
+    "number_of_nan_iterations", "samples_per_second", "elapsed_time_per_iteration_ms", "[DS]-TFLOPs", "[DS]TFLOPs",
+}  # fmt: skip
+_AVERAGE = "{} (average)"
+_FINAL = frozenset({"number of nan iterations", "number_of_nan_iterations"})
+_MAY_MISS = ("number of skipped iterations", "number_of_skipped_iterations", *_FINAL)
+TAIL = rb"(?=[ \t]*\r?$)"
+
+
+def name_of(key: str) -> str:
+    """The name of a key's column."""
+    return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
+
+
+KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key in _KNOWN}
+
+
+def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
+    """The row at a position; None if it is damaged or cut: every field ends with a bar, so none is read by half."""
+    head = _HEAD.match(line, position)
+    if head is None:
+        return None
+    end, total = head.end(), int(head[3]) if head[3].isdigit() else None
+    width = len(head[1]) + len(head[2])
+    fields = [Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")]
+    taken = {"step"}
+    while found := _FIELD.match(line, end):
+        read = _read(found)
+        # two losses, by whatever names, are those of two rows
+        if read is None or not taken.isdisjoint(one.column for one in read):
+            return None
+        taken.update(one.column for one in read)
+        fields += read
+        end = found.end()
+    if "seconds" not in taken:  # every one of them prints it
+        return None
+    values = {one.key: one.value for one in fields}
+    norm = values.get("grad norm", values.get("grad_norm"))
+    excused = any(values.get(key) for key in _MAY_MISS) or (isinstance(norm, float) and not math.isfinite(norm))
+    row = Row(int(head[2]), tuple(fields), position, end, excused=excused, total=total, tail=TAIL)
+    if line[end : end + 200].strip(b" \t\r"):
+        return row if _AFTER.match(line, end) else None
+    last = fields[-1].key  # the text ends with the row: has it all fields?
+    return row if is_end and (last == like.fields[-1].key if like is not None else last in _FINAL) else None
+
+
+def _read(found: re.Match[bytes]) -> list[Field] | None:
+    """A match of `_FIELD` as one field, or as two: `instantaneous/average`; None if a number in it is damaged."""
+    key, text, at = found[1].decode("utf-8", "replace").strip(), found[3], found.start(3)
+    elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
+    parts = text.decode("utf-8", "replace").split("/")
+    if not 1 <= len(parts) <= 2 or not all(_NUMBER.fullmatch(part) for part in parts):
+        if name != key or (key in _KNOWN and len(parts) == 1):
+            return None
+        return [Field(name, "/".join(parts), at, found.end(3), ("word", 0), key)]
+    if _COUNT.match(key) and not text.isdigit():
+        return None
+    fields = []
+    for part, column in zip(parts, (name, _AVERAGE.format(name)), strict=False):
+        alone = len(parts) == 1
+        shape = shape_of(part.encode(), len(part) + len(found[2]) if alone else 0)
+        shape = ("free", 0) if key in _FREE and shape[0] != "whole" else shape
+        milli = elapsed is not None and elapsed[1] != "s"
+        value: Value = int(part) if shape[0] == "whole" and not elapsed and name == key else float(part)
+        if milli:  # the digits as they are printed, with the point moved
+            value = float(part + "e-3") if part.replace(".", "").isdigit() else float(part) / 1000
+        fields.append(Field(column, value, at, at + len(part), shape, key, milli))
+        at += len(part) + 1
+    return fields

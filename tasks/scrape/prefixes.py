@@ -1,0 +1,119 @@
+"""Reads what loggers and launchers put before a line: absl's `I0418 00:55:39.221671 1351… metric_logger.py:196] `, and
+of each rank `[default3]:`, `[node:3]:`, `1:`, `[time][rank-3/8]…`; and their dates."""
+
+import re
+from datetime import UTC, datetime
+
+import polars as pl
+
+from configs.schema import Frozen
+from tasks.scrape.window import Window
+
+# severity, MMDD, time of day, thread, source file and line; the year is nowhere in it
+ABSL = rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?"
+PREFIX = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?")
+# where free text ends: at a line break, at the next record, at a line that has no prefix
+NEXT = (
+    rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
+    rb"Traceback \(most |Per train step:" % ABSL
+)
+_PREFIX_OF_TEXT = re.compile(rb".*[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?[^\n]*\Z", re.DOTALL)
+# longer than any prefix with its thread, file name and phase
+LOOK_BACK = 200
+
+
+class LinePrefix(Frozen):
+    """A logger's prefix: `MMDD hh:mm:ss.ffffff`, and `file.py:line`."""
+
+    time: str
+    source: str
+
+
+def prefix_of_text(data: bytes, position: int) -> LinePrefix | None:
+    """The last prefix before a position, on the same line and not far from it."""
+    match = _PREFIX_OF_TEXT.match(data, max(0, position - LOOK_BACK), position)
+    return LinePrefix(time=match[1].decode(), source=match[2].decode()) if match else None
+
+
+def parse_date(text: str) -> datetime | None:
+    """A date as `date` prints it in an XPK pod (`Sat Apr 18 00:54:24 UTC 2026`); None if it is in another form."""
+    words = text.split()
+    if len(words) == 7:  # 12-hour clock: Sat Apr 18 00:54:24 AM UTC 2026
+        zone, form, joined = words[5], "%a %b %d %I:%M:%S %p %Y", " ".join([*words[:5], words[6]])
+    elif len(words) == 6:
+        zone, form, joined = words[4], "%a %b %d %H:%M:%S %Y", " ".join([*words[:4], words[5]])
+    else:
+        return None
+    try:
+        moment = datetime.strptime(joined, form)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if zone in ("UTC", "GMT") else moment
+
+
+def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
+    """`0418 00:55:39.221671` as ISO 8601, in the year that is nearest to `first_day`; None without a year."""
+    if raw is None or first_day is None:
+        return None
+    apart = int(raw[:2]) - first_day.month  # no run takes half a year, but some see a new one
+    year = first_day.year + (apart < -6) - (apart > 6)
+    return f"{year}-{raw[:2]}-{raw[2:4]}T{raw[5:]}"
+
+
+DATE = rb"\d{4}-?\d\d-?\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
+# torchrun `[default3]:` and `[rank3]:`; SLURM's `srun -l` `1: `; Primus `[20250528 09:03:28][rank-31/32][INFO ] : `;
+# DeepSpeed's launcher `node1: ` and logger `[2024-06-21 10:50:42,168] [INFO] [logging.py:96:log_dist] [Rank 0] `;
+# Argonne's `[2024-06-21 10:50:42][INFO][training:1609] - `; nemo-run `ain_fp8_mx/0 `;
+# torchtitan `[titan] 2025-06-01 10:00:00,123 - root - INFO - `
+_PART = (
+    rb"\[(?:default|rank|Rank |node|titan|%s|[\w.-]+:\d+|rank-\d+/\d+|[A-Z]+ *|-*[\w.-]+\.py:\d+(?::\w+)?)\d*\]"
+    rb"(?: - (?=[ \[i])|:? ?)|%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)|"
+    rb"[\w.-]{1,60}/\d{1,6} (?= )" % (DATE, DATE)
+)
+_LAUNCHED = re.compile(rb"(?:%s)*" % _PART)
+TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
+# a number alone is a rank only before a blank: `grep -n` puts none there
+RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
+_DATE = re.compile(DATE)
+LINE_WITHIN = 400
+
+
+def line_before(data: bytes, position: int) -> bytes:
+    """What stands before a position on its line, as far as it is looked for."""
+    first = max(0, position - LINE_WITHIN)
+    return data[max(first, data.rfind(b"\n", first, position) + 1) : position]
+
+
+def is_glued(before: bytes) -> bool:
+    """Whether what follows this text on its line was written behind another record."""
+    found = _LAUNCHED.match(before)
+    rest = before[found.end() :] if found else before
+    return bool(rest) and not rest[-1:].isspace()
+
+
+def is_plain(before: bytes) -> bool:
+    """Whether a row has nothing before it on its line but what a launcher or a logger puts there."""
+    if PREFIX.match(before):
+        return True
+    found = _LAUNCHED.match(before)
+    return not re.search(rb"\w", _DATE.sub(b"", before[found.end() :] if found else before))
+
+
+def time_before(window: Window, position: int) -> str | None:
+    """The last date in brackets before a position on its line, as ISO 8601."""
+    found = TIME.findall(line_before(window.data, position))
+    return iso_of(found[-1]) if found else None
+
+
+def iso_of(date: bytes) -> str:
+    """`20250528 09:03:28` and `2025-05-28 09:03:28,123` as ISO 8601."""
+    text = date.decode().replace(",", ".")
+    if text[4] != "-":
+        text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
+    return text[:10] + "T" + text[11:]
+
+
+def iso_times() -> pl.Expr:
+    """The column of `time` as `iso_of` makes it."""
+    plain = pl.col("time").str.replace(",", ".", literal=True).str.replace(r"^(\d{4})(\d\d)(\d\d)", "$1-$2-$3")
+    return (plain.str.slice(0, 10) + "T" + plain.str.slice(11)).alias("time")

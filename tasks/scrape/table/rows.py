@@ -1,0 +1,162 @@
+"""One row of numbers, and the many that are printed like it: a row that a grammar has read becomes a strict pattern.
+
+Every dialect shares this: its grammar gives a `Row`, `layout_of` makes a pattern of it, `read_layout` reads a stretch.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import polars as pl
+
+_DIGITS = re.compile(rb"\d+")
+_SEPARATOR = b"\x1f"
+_OPEN = (b"nan", b"inf", b"infinity")
+_EXPONENT = rb"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
+_PATTERNS = {
+    "fixed": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
+    "exponent": rb"[-+]?\d%s" + _EXPONENT,
+    "thousands": rb"(?:[1-9]\d{0,2}(?:,\d{3}){1,4}|0|[1-9]\d{0,2})%s",
+    "open": rb"(?i:[-+]?(?:nan|inf(?:inity)?))",
+    "free": rb"(?i:[-+]?(?:(?:0|[1-9]\d{0,14})(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?|nan|inf(?:inity)?))",
+}
+
+type Shape = tuple[str, int]
+type Value = float | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One value of a row. `begin` and `end` are where its text stands; `shape` is how it is printed: ("whole", the
+    width of its column or 0), ("fixed" or "exponent" or "thousands", decimals); ("free", 0): as the number happens to
+    be; ("open", 0): no finite number, ("word", 0)."""
+
+    column: str
+    value: Value
+    begin: int
+    end: int
+    shape: Shape
+    key: str = ""  # as it is printed
+    milli: bool = False  # its column holds a thousandth of the number
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that was read whole. `begin`: where its head stands."""
+
+    step: int
+    fields: tuple[Field, ...]  # the first is the step
+    begin: int
+    end: int
+    certain: bool = True  # its last number shows itself that it is whole
+    excused: bool = False  # it says by itself why it lacks fields that others have
+    total: int | None = None  # steps that the run will make
+    tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # what may stand behind rows that are printed like this one
+
+    @property
+    def form(self) -> tuple[int | None, tuple[tuple[str, Shape], ...]]:
+        """What rows that are printed alike have in common."""
+        return self.total, tuple((one.column, one.shape) for one in self.fields)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(one.column for one in self.fields)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The pattern of the rows that are like one: a group for the time before it, one where it begins, one per field."""
+
+    pattern: re.Pattern[bytes]
+    row: Row
+    timed: bool
+    plain: bool  # nothing else is to be looked for in what stands before it
+
+
+def shape_of(text: bytes, width: int = 0) -> Shape:
+    """How a number is printed; `width`: with the blanks before it, where it may stand in a column."""
+    plain = text.lstrip(b"+-")
+    if plain.isdigit():
+        return "whole", width if width > len(text) else 0
+    mantissa, _, exponent = plain.lower().partition(b"e")
+    whole, point, decimals = mantissa.partition(b".")
+    if whole.isdigit() and (decimals.isdigit() or not point) and (not exponent or exponent.lstrip(b"+-").isdigit()):
+        return ("exponent" if exponent else "fixed"), len(decimals)
+    return ("open" if plain.lower() in _OPEN else "word"), 0
+
+
+def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes, *, plain: bool) -> Layout | None:
+    """The layout of a row on its line; None if a value is a word. `start`: what its pattern begins with."""
+    if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
+        return None
+    before = line[: row.begin]
+    stamp = next(iter(list(time.finditer(before))[-1:]), None)
+    first, stop = stamp.span(1) if stamp else (0, 0)
+    parts = [start, _likely(before[:first]), b"(", _likely(before[first:stop]), b")", _likely(before[stop:]), b"()"]
+    at = row.begin
+    for one in row.fields:
+        parts += [_literal(line[at : one.begin], one), b"(" + _number(one.shape) + b")"]
+        at = one.end
+    parts += [re.escape(line[at : row.end]), row.tail]
+    return Layout(re.compile(b"(?m)" + b"".join(parts)), row, stamp is not None, plain)
+
+
+def _literal(text: bytes, one: Field) -> bytes:
+    plain = text.rstrip(b" ")
+    kind, width = one.shape
+    if kind == "whole" and width:
+        blanks = width - (one.end - one.begin)
+        return re.escape(text[: len(text) - blanks]) + rb"(?=[ \d]{%d}(?!\d)) *" % width
+    return re.escape(plain) + (b" " if text[len(plain) :] == b" " else b" +" if text.endswith(b" ") else b"")
+
+
+def _likely(text: bytes) -> bytes:
+    """A pattern of what stands before a row, in which the numbers may be others."""
+    return _DIGITS.sub(lambda found: rb"\d{%d,%d}" % _few(len(found[0])), re.escape(text))
+
+
+def _few(count: int) -> tuple[int, int]:
+    return (count, count) if count in (2, 3, 4, 6, 8) else (1, max(9, count))
+
+
+def _number(shape: Shape) -> bytes:
+    kind, digits = shape
+    if kind == "whole":
+        return rb"0|[1-9]\d{0,17}"
+    pattern = _PATTERNS[kind]
+    return pattern % (rb"\.\d{%d}" % digits if digits else b"") if b"%s" in pattern else pattern
+
+
+def read_layout(
+    layout: Layout, data: bytes, begin: int, end: int
+) -> tuple[list[tuple[int, int]], list[int], pl.DataFrame]:
+    """(begin and end, head) of the rows of a layout in data[begin:end], and their table without places."""
+    found = list(layout.pattern.finditer(data, begin, end))
+    text = b"\n".join([_SEPARATOR.join(match.groups()) for match in found])
+    fields = {one.column: one for one in layout.row.fields}
+    kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
+    if not found:
+        return [], [], pl.DataFrame(schema=kinds)
+    frame = pl.read_csv(
+        text, separator="\x1f", has_header=False, quote_char=None, new_columns=list(kinds), schema_overrides=kinds,
+        encoding="utf8-lossy",
+    ).drop("_")  # fmt: skip
+    texts = [pl.col(name).str.replace_all(",", "").cast(pl.Float64) for name, one in fields.items()
+             if one.shape[0] == "thousands"]  # fmt: skip
+    # the digits as they are printed, with the point moved
+    texts += [(pl.col(name) + "e-3").cast(pl.Float64) for name, one in fields.items() if _is_moved(one)]
+    texts += [pl.col(name).str.to_lowercase().cast(pl.Float64) for name, one in fields.items()
+              if one.shape[0] in ("open", "free") and not _is_moved(one)]  # fmt: skip
+    if not layout.timed:
+        texts.append(pl.lit(None, pl.String).alias("time"))
+    spans = [(match.start(0 if layout.plain else 2), match.end()) for match in found]
+    return spans, [match.start(2) for match in found], frame.with_columns(texts)
+
+
+def _is_moved(one: Field) -> bool:
+    return one.milli and one.shape[0] in ("whole", "fixed")
+
+
+def _kind(one: Field) -> pl.DataType | type[pl.DataType]:
+    if one.shape[0] in ("thousands", "open", "free") or _is_moved(one):
+        return pl.String
+    return pl.Int64 if isinstance(one.value, int) else pl.Float64
