@@ -16,7 +16,7 @@ from tasks.records import Source
 CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
 FIRST = 1 << 20  # of those, where a file is looked at
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
-TOGETHER_FROM = 64  # stretches
+TOGETHER_FROM, TOGETHER_WITHIN = 64, 2000  # stretches, and bytes from one to the next
 COUNTED = 128 << 10  # bytes that are counted at a time, in the cache
 SHORT = 4096  # bytes below which it pays to look for any of the literals first
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
@@ -63,7 +63,7 @@ class Patterns:
 
         Between many rows the stretches are looked through as one: no row holds what is looked for.
         """
-        if len(spans) > TOGETHER_FROM and 2 * sum(end - begin for begin, end in spans) > spans[-1][1] - spans[0][0]:
+        if len(spans) > max(TOGETHER_FROM, (spans[-1][1] - spans[0][0]) // TOGETHER_WITHIN):
             spans = [(spans[0][0], spans[-1][1])]
         for begin, end in spans:
             if begin < window.limit and (end - begin > SHORT or self._any.search(window.data, begin, end)):

@@ -131,11 +131,11 @@ def read_layout(
 ) -> tuple[list[tuple[int, int]], list[int], pl.DataFrame]:
     """(begin and end, head) of the rows of a layout in data[begin:end], and their table without places."""
     found = list(layout.pattern.finditer(data, begin, end))
+    if not found:
+        return [], [], pl.DataFrame()
     text = b"\n".join([_SEPARATOR.join(match.groups()) for match in found])
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
-    if not found:
-        return [], [], pl.DataFrame(schema=kinds)
     frame = pl.read_csv(
         text, separator="\x1f", has_header=False, quote_char=None, new_columns=list(kinds), schema_overrides=kinds,
         encoding="utf8-lossy",
