@@ -29,7 +29,7 @@ class RunBuilder:
         spans = self.table.add(window)
         if self.told.death.ranks:
             self.told.death.forget(self.table.last_offset)
-        for name, match in self.dialect.find(window, spans):
+        for name, match in self.dialect.patterns.find(window, spans):
             self.told.take(name, match, window, self.table)
             yield name, match
         self.told.death.settle(window)

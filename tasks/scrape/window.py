@@ -63,7 +63,7 @@ class Patterns:
 
         Between many rows the stretches are looked through as one: no row holds what is looked for.
         """
-        if len(spans) > max(TOGETHER_FROM, (spans[-1][1] - spans[0][0]) // TOGETHER_WITHIN):
+        if spans and len(spans) > max(TOGETHER_FROM, (spans[-1][1] - spans[0][0]) // TOGETHER_WITHIN):
             spans = [(spans[0][0], spans[-1][1])]
         for begin, end in spans:
             if begin < window.limit and (end - begin > SHORT or self._any.search(window.data, begin, end)):

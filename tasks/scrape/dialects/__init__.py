@@ -1,9 +1,10 @@
-"""The dialects, in the order in which they are looked for: a Megatron run may stand in an XPK frame too."""
+"""The dialects, in the order in which they are looked for: NeMo's rows hold what looks like Megatron's, and any run may
+stand in an XPK frame."""
 
-from tasks.scrape.dialects import maxtext, megatron, torchtitan
+from tasks.scrape.dialects import maxtext, megatron, nemo, torchtitan
 from tasks.scrape.dialects.dialect import Dialect
 
-DIALECTS: tuple[Dialect, ...] = (megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
+DIALECTS: tuple[Dialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
 
 
 def recognise(text: bytes) -> Dialect | None:

@@ -1,43 +1,91 @@
 """What a dialect is: a row of the table in `dialects/__init__.py`. A new one is one module with one of these."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
 from tasks.records import LogError
 from tasks.scrape.death.log import DeathLog
+from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, RANK_DEATHS
+from tasks.scrape.prefixes import iso_times
 from tasks.scrape.table.rows import Row
+from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.steps import StepTable
-from tasks.scrape.window import Window
+from tasks.scrape.window import Patterns, Window
 
-type Spans = Sequence[tuple[int, int]]
 type Match = re.Match[bytes]
 
 
-class Told(Protocol):
-    """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records."""
+class Told:
+    """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records.
 
-    def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note what was found, under its name in the dialect's patterns."""
+    This is all that a trainer needs whose log has rows, an end and deaths: "finished" is the trainer's word that it is
+    done, "exit_code" that of a frame around it. Others add what they find to `take` and `records`.
+    """
 
-    def settle(self, window: Window, table: StepTable) -> None:
-        """Everything of a window was taken."""
+    ranks = True  # many ranks under one launcher may write it
 
-    def cause(self, table: StepTable) -> LogError | None:
-        """What ended the run, as far as is known."""
-
-    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
-        "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
-
-    death: DeathLog
+    def __init__(self) -> None:
+        self.death = DeathLog(self.ranks)
+        self.exit_code: int | None = None
+        self.finished_at: int | None = None  # the offset of the trainer's word that it is done
+        self.is_open = False  # the text ends in the middle of a line
 
     @property
     def ended_well(self) -> bool:
         """Whether the log showed a good end, behind which another run may begin."""
+        return self.exit_code == 0 or (self.exit_code is None and self.finished_at is not None)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the trainer or the frame around it showed an end."""
+        return self.exit_code is not None or self.finished_at is not None
+
+    def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
+        """Note what was found, under its name in the dialect's patterns."""
+        del table
+        self.death.take(name, match, window)
+        if name == "exit_code":
+            self.exit_code = int(match[1])
+        elif name == "finished":
+            self.finished_at = self.finished_at or window.base + match.start()
+
+    def settle(self, window: Window, table: StepTable) -> None:
+        """Everything of a window was taken."""
+        del table
+        if window.last:
+            self.is_open = bool(window.data) and not window.data.endswith(b"\n")
+
+    def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
+        """What ended the run, as far as is known; `last_step`: the offset of the last row that counts."""
+        last_step = table.last_offset if last_step is None else last_step
+        return self.death.cause(last_step=last_step, finished=self.finished_at)
+
+    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+        """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
+        "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
+        error = self.cause(table)
+        ended = self.has_ended or error is not None
+        return {
+            "steps": steps.with_columns(iso_times()), "exit_code": self.exit_code, "error": error,
+            "stalls": find_stalls(steps, saving=lambda _begin, _end: False, eval_offsets=()),
+            "is_ended": ended, "is_cut": not ended and (self.is_open or table.cut),
+        }  # fmt: skip
+
+
+def patterns(
+    own: Mapping[str, bytes], literals: bytes, hints: Mapping[str, tuple[bytes, ...]] | None = None
+) -> Patterns:
+    """What a dialect of many ranks looks for: its own patterns, and those of deaths. `literals`: a pattern that stands
+    in each of its own; `hints`: texts of which one does, of those that are slow to search for."""
+    end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
+    return Patterns(
+        {**own, **end, **DEATHS, **RANK_DEATHS}, {**(hints or {}), **DEATH_HINTS},
+        literals + b"|EXIT_CODE|" + DEATH_LITERALS,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +99,7 @@ class Dialect:
     row: bytes  # stands in each row: where it is in a text, what another trainer printed before counts less
     head: re.Pattern[bytes]  # whatever looks like a row begins so: what is counted as seen
     parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, one like it, is it the log's end)
-    find: Callable[[Window, Spans], Iterator[tuple[str, Match]]]  # what else its logs say, in these stretches
+    patterns: Patterns  # what else its logs say
     told: Callable[[], Told]
     time: re.Pattern[bytes]  # a time, its group 1, in what stands before a row; the last counts
     known: frozenset[str] = frozenset()  # the columns that some version prints

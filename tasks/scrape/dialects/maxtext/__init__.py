@@ -3,8 +3,9 @@
 import re
 
 from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, first, parse
-from tasks.scrape.dialects.maxtext.told import Told, find
+from tasks.scrape.dialects.maxtext.told import MaxTextTold
 
 DIALECT = Dialect(
     name="maxtext",
@@ -22,8 +23,8 @@ DIALECT = Dialect(
     head=HEAD,
     parse=parse,
     first=first,
-    find=find,
-    told=Told,
+    patterns=ANCHORS,
+    told=MaxTextTold,
     # between the prefix and a step may stand `[Rampup Batch Size Phase], `
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),

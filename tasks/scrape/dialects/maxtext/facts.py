@@ -16,7 +16,7 @@ _WORDS = re.compile(r"[\w.-]+")
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "devices": "num_devices", "process": "process_index", "flops": "flops", "start": "started"}  # fmt: skip
 # messages that are MaxText's own, not those of a library, which may be of another version
-OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "config", "save_announced",
+OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _SIZES = re.compile(r"'(\w+)': (\d+)")
 
@@ -57,8 +57,12 @@ class Facts:
         """Note one anchor; anchors that are no facts are ignored."""
         texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
         first = texts[0] if texts and texts[0] is not None else ""
-        if name in OWN and name not in self.printers and (prefix := prefix_of_text(window.data, match.start())):
-            self.printers[name] = prefix.source
+        if name in OWN and name not in self.printers:
+            begin = match.start()
+            if name == "array" and (path := _PATH.search(window.data, max(0, begin - 1000), begin)):
+                begin = path.start()  # the array's path stands before it, perhaps on the line above
+            prefix = prefix_of_text(window.data, begin)
+            self.printers |= {} if prefix is None else {name: prefix.source}
         if name == "config":
             self.sources.setdefault(f"config.{first}", window.source(match.start()))
         elif name in PLACED:

@@ -1,15 +1,13 @@
 """What a MaxText log says beside its step lines, and its records."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from tasks.records import LogError, RunFate
-from tasks.scrape.death.log import DeathLog
-from tasks.scrape.dialects.dialect import Match, Spans
-from tasks.scrape.dialects.maxtext.anchors import ANCHORS, MESH_AXIS, find_date
+from tasks.scrape.dialects.dialect import Match, Told
+from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, find_date
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog
 from tasks.scrape.dialects.maxtext.facts import Facts
@@ -24,20 +22,18 @@ PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the n
 DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
 
 
-def find(window: Window, spans: Spans) -> Iterator[tuple[str, Match]]:
-    """Everything but step lines."""
-    yield from ANCHORS.find(window, spans)
-
-
-class Told:
+class MaxTextTold(Told):
     """What was found so far."""
 
+    ranks = False
+
     def __init__(self) -> None:
+        super().__init__()
         self.facts, self.checkpoints, self.restores = Facts(), CheckpointLog(), RestoreLog()
-        self.evals, self.waits, self.death = EvalLog(), WaitLog(), DeathLog()
+        self.evals, self.waits = EvalLog(), WaitLog()
         self._parts = (self.facts, self.checkpoints, self.restores, self.evals, self.waits, self.death)
         self._written: datetime | None = None  # the first whole date in the text
-        self._stepped = self._cut = False
+        self._stepped = False
 
     @property
     def ended_well(self) -> bool:
@@ -60,12 +56,12 @@ class Told:
                 date = find_date(window.data, window.start, window.start + DATED_WITHIN)
                 self._written = datetime.fromisoformat(date.decode()) if date else None
         self._stepped = table.parsed > 0
-        if window.last:
-            self._cut = bool(window.data) and not window.data.endswith(b"\n")
+        super().settle(window, table)
 
-    def cause(self, table: StepTable) -> LogError | None:
+    def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
         """What ended the run, as far as is known."""
-        return self.death.cause(last_step=table.last_offset, ordered=PREFIX.search(table.before) is not None)
+        ordered = PREFIX.search(table.before) is not None
+        return self.death.cause(last_step=table.last_offset if last_step is None else last_step, ordered=ordered)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """The fields of the reading."""
@@ -74,9 +70,9 @@ class Told:
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
-        error = self.death.cause(last_step=last_step, ordered=source_file is not None)
+        error = self.cause(table, last_step)
         ended = facts.exit_code is not None or facts.end is not None
-        truncated = table.cut or (self._cut and not ended)
+        truncated = table.cut or (self.is_open and not ended)
         environment = facts.environment()
         begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)

@@ -3,8 +3,9 @@
 import re
 
 from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.megatron.facts import ANCHORS
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
-from tasks.scrape.dialects.megatron.told import Told, find
+from tasks.scrape.dialects.megatron.told import MegatronTold
 from tasks.scrape.prefixes import TIME, is_glued
 
 DIALECT = Dialect(
@@ -20,8 +21,8 @@ DIALECT = Dialect(
     row=b"elapsed time per iteration",
     head=HEAD,
     parse=parse,
-    find=find,
-    told=Told,
+    patterns=ANCHORS,
+    told=MegatronTold,
     time=TIME,
     known=KNOWN,
     body=BODY,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.records import CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, RANK_DEATHS
+from tasks.scrape.dialects.dialect import patterns
 from tasks.scrape.dialects.megatron.columns import MemoryColumns, TimerColumns
 from tasks.scrape.prefixes import iso_of
-from tasks.scrape.window import Patterns, Window
+from tasks.scrape.window import Window
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -41,17 +41,14 @@ _PATTERNS = {
     "loaded": rb"successfully loaded checkpoint from (\S{1,2000})(?: \[[^\]\n]{0,80}\])? {1,40}at iteration "
     rb"(\d{1,15})(?!\d)",
     "not_found": rb"could not find the metadata file (\S{1,2000})(?=\s)",
+    "finished": rb"(?=exiting program (?:at|after) [^\n]{1,80})|(?=\[after training is done\] datetime: )",
     "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,
-    "exiting": rb"exiting program (?:at|after) [^\n]{1,80}",
-    "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
-    **DEATHS,
-    **RANK_DEATHS,
 }
-_LITERALS = (
+ANCHORS = patterns(
+    _PATTERNS,
     rb" arguments|using world|parallel|vocab|number of|Theoretical|memory |\.\.: |time \(ms\)|Step Time|checkpoint|"
-    rb"metadata file|datetime|exiting|EXIT_CODE|" + DEATH_LITERALS
+    rb"metadata file|datetime|exiting",
 )
-ANCHORS = Patterns(_PATTERNS, DEATH_HINTS, _LITERALS)
 _ARGUMENT = re.compile(
     # the dots fill up to 48 characters, and are missing behind longer names
     rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
@@ -82,9 +79,6 @@ class MegatronFacts:
     total: Parameters = field(default_factory=Parameters)
     started: str | None = None
     ended: str | None = None
-    exit_code: int | None = None
-    finished_at: int | None = None  # the offset of the trainer's word that it is done
-    finished: bool = False
     saves: dict[int, CheckpointEvent] = field(default_factory=dict)
     _table: int | None = None  # where the table of arguments begins, as long as its end is not there
 
@@ -169,11 +163,6 @@ class MegatronFacts:
                 self.started = self.started or date
                 if match[1].startswith(b"after training is done"):
                     self.ended = date
-                    self._finish(source)
-            case "exiting":
-                self._finish(source)
-            case "exit_code":
-                self.exit_code, self.finished = int(match[1]), True
             case "saving" | "saved" | "scheduled":
                 self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
             case "loaded":
@@ -187,9 +176,6 @@ class MegatronFacts:
             f"{_memory_name(key.decode())}_{unit.decode().lower()}": float(value) for key, value in _MEMORY.findall(row)
         }
         self.memory.add(values, rank=rank, iterations=int(iterations), **place)
-
-    def _finish(self, source: Source) -> None:
-        self.finished, self.finished_at = True, self.finished_at or source.offset
 
     def _fact(self, key: str, value: Any, place: dict[str, int]) -> None:
         self.facts.setdefault(key, {"value": value, **place})

@@ -1,15 +1,13 @@
 """What a log of Megatron-LM and its relatives says beside its rows, and its records."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from tasks.records import CheckpointEvent, LogError
-from tasks.scrape.death.log import DeathLog
-from tasks.scrape.dialects.dialect import Match, Spans
-from tasks.scrape.dialects.megatron.facts import ANCHORS, MegatronFacts
+from tasks.records import CheckpointEvent
+from tasks.scrape.dialects.dialect import Match, Told
+from tasks.scrape.dialects.megatron.facts import MegatronFacts
 from tasks.scrape.dialects.megatron.schedule import ScheduleLog
 from tasks.scrape.dialects.megatron.validation import ValidationRows
 from tasks.scrape.prefixes import iso_times
@@ -18,55 +16,38 @@ from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import Window
 
 
-def find(window: Window, spans: Spans) -> Iterator[tuple[str, Match]]:
-    """Everything but rows, validation rows and schedule events."""
-    yield from ANCHORS.find(window, spans)
-
-
-class Told:
+class MegatronTold(Told):
     """What was found so far."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.facts, self.schedule, self.validation = MegatronFacts(), ScheduleLog(), ValidationRows()
-        self.death = DeathLog(ranks=True)
-        self._cut = False
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether the log showed a good end."""
-        return self.facts.finished and self.facts.exit_code in (None, 0)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         """Note one anchor."""
-        del table
+        super().take(name, match, window, table)
         self.facts.take(name, match, window)
-        self.death.take(name, match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Read what is looked for in a whole window."""
         self.facts.settle(window)
         self.validation.take(window, table.step_before)
         self.schedule.take(window, table.step_before)
-        if window.last:
-            self._cut |= bool(window.data) and not window.data.endswith(b"\n")
-
-    def cause(self, table: StepTable) -> LogError | None:
-        """What ended the run, as far as is known; nothing that a step was printed after did."""
-        return self.death.cause(last_step=table.last_offset, finished=self.facts.finished_at)
+        super().settle(window, table)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """The fields of the reading."""
         facts = self.facts
         steps = _with_step_times(steps.with_columns(iso_times()), facts.step_times)
         last_offset = int(steps["offset"][-1]) if steps.height else -1
-        error = self.death.cause(last_step=last_offset, finished=facts.finished_at)
-        ended = facts.finished or error is not None or (steps.height > 0 and steps["step"][-1] == table.total)
+        error = self.cause(table, last_offset)
+        ended = self.has_ended or error is not None or (steps.height > 0 and steps["step"][-1] == table.total)
         summaries = self.schedule.by_rank()
         in_flight = any(summary["in_flight"] for summary in summaries.values())
-        cut = self._cut or table.cut or self.validation.cut or self.schedule.cut
+        cut = self.is_open or table.cut or self.validation.cut or self.schedule.cut
         every = facts.config.get("log_interval", "")
         return {
-            "steps": steps, "exit_code": facts.exit_code, "started": facts.started, "ended": facts.ended,
+            "steps": steps, "exit_code": self.exit_code, "started": facts.started, "ended": facts.ended,
             "error": error, "evals": tuple(self.validation.rows), "environment": facts.environment(),
             "parameters": facts.total,
             "checkpoints": self._checkpoints(ended=ended),

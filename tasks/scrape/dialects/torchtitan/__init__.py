@@ -4,7 +4,7 @@ import re
 
 from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.dialects.torchtitan.rows import BODY, HEAD, KNOWN, UNFINISHED, parse
-from tasks.scrape.dialects.torchtitan.told import Told, find
+from tasks.scrape.dialects.torchtitan.told import ANCHORS, TorchtitanTold
 from tasks.scrape.prefixes import RANK, TIME, is_glued
 
 DIALECT = Dialect(
@@ -15,8 +15,8 @@ DIALECT = Dialect(
     row=b"  loss: ",
     head=HEAD,
     parse=parse,
-    find=find,
-    told=Told,
+    patterns=ANCHORS,
+    told=TorchtitanTold,
     time=TIME,
     known=KNOWN,
     unfinished=UNFINISHED,

@@ -1,22 +1,19 @@
 """What a torchtitan log says beside its rows, and its records; of the rows that its ranks print, those of one."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
-from tasks.records import CheckpointEvent, Environment, LogError, Parameters, UnreadLine
-from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, RANK_DEATHS
-from tasks.scrape.dialects.dialect import Match, Spans
+from tasks.records import CheckpointEvent, Environment, Parameters, UnreadLine
+from tasks.scrape.dialects.dialect import Match, Told, patterns
 from tasks.scrape.dialects.torchtitan.rows import VALIDATE, parse
 from tasks.scrape.prefixes import iso_of, iso_times, time_before
 from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.steps import StepTable, gaps_between, usual_jump
-from tasks.scrape.window import Patterns, Window
+from tasks.scrape.window import Window
 
-_ANCHORS = Patterns(
+ANCHORS = patterns(
     {
         "validate": VALIDATE.pattern,
         "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
@@ -28,49 +25,34 @@ _ANCHORS = Patterns(
         "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
         "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
         "begun": rb"Training starts at step:? (\d+)",
-        "completed": rb"Training completed\b",
-        "exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)",
-        **DEATHS,
-        **RANK_DEATHS,
+        "finished": rb"Training completed\b",
     },
-    {"capacity": (b"capacity: ",), **DEATH_HINTS},
-    rb"validate|parameters|capacity|mesh|checkpoint|Training|EXIT_CODE|" + DEATH_LITERALS,
+    rb"validate|parameters|capacity|mesh|checkpoint|Training",
+    {"capacity": (b"capacity: ",)},
 )
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
 
-def find(window: Window, spans: Spans) -> Iterator[tuple[str, Match]]:
-    """Everything but rows."""
-    yield from _ANCHORS.find(window, spans)
-
-
-class Told:
+class TorchtitanTold(Told):
     """What was found so far."""
 
     def __init__(self) -> None:
-        self.death = DeathLog(ranks=True)
+        super().__init__()
         self.facts: dict[str, Any] = {}
         self.checkpoints: list[CheckpointEvent] = []
         self.parameters, self.environment = Parameters(), Environment()
         self.evals: list[dict[str, Any]] = []
         self.unread: list[UnreadLine] = []
         self._started: str | None = None
-        self._exit_code: int | None = None
-        self._ended = self._cut = False
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether the log showed a good end."""
-        return self._ended and self._exit_code in (None, 0)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         """Note one anchor."""
-        self.death.take(name, match, window)
+        super().take(name, match, window, table)
         source = window.source(match.start())
         place = {"line": source.line, "offset": source.offset}
         match name:
             case "validate":
-                self._validate(match, window)
+                self._validate(match, window, table)
             case "parameters":
                 text = match[1].decode()
                 self.parameters = Parameters(count=int(text.replace(",", "")), printed=text, source=source)
@@ -98,15 +80,11 @@ class Told:
                 self.facts.setdefault("restored_from", {"value": match[1].decode("utf-8", "replace"), **place})
             case "begun":
                 self.facts.setdefault("first_step", {"value": int(match[1]), **place})
-            case "completed":
-                self._ended = True
-            case "exit_code":
-                self._exit_code, self._ended = int(match[1]), True
 
     def _update_last(self, **update: Any) -> None:
         self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)
 
-    def _validate(self, match: Match, window: Window) -> None:
+    def _validate(self, match: Match, window: Window, table: StepTable) -> None:
         source = window.source(match.start())
         stop = window.data.find(b"\n", match.start()) + 1 or len(window.data)
         line = window.data[match.start() : stop]
@@ -114,35 +92,29 @@ class Told:
         if row is None:
             text = line[:200].decode("utf-8", "replace").rstrip("\n")
             self.unread.append(UnreadLine(line=source.line, offset=source.offset, text=text))
-            self._cut |= window.last and window.is_last_line(match.start())
+            table.cut |= window.last and window.is_last_line(match.start())
             return
         place = {"time": time_before(window, match.start()), "line": source.line, "offset": source.offset}
         self.evals.append({**{one.column: one.value for one in row.fields}, **place})
 
     def settle(self, window: Window, table: StepTable) -> None:
         """When the log begins, and whether its text ends in the middle of a line."""
-        del table
+        super().settle(window, table)
         if self._started is None and (date := _DATE.search(window.data, window.start)):
             self._started = iso_of(date[1])
-        if window.last:
-            self._cut |= bool(window.data) and not window.data.endswith(b"\n")
-
-    def cause(self, table: StepTable) -> LogError | None:
-        """What ended the run, as far as is known; nothing that a step was printed after did."""
-        return self.death.cause(last_step=table.last_offset)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """The fields of the reading."""
         steps = steps.with_columns(iso_times())
         chosen, ranks = _choose(steps)
         error = self.cause(table)
-        ended = self._ended or error is not None
+        ended = self.has_ended or error is not None
         return {
-            "steps": chosen, "exit_code": self._exit_code, "started": self._started, "error": error,
+            "steps": chosen, "exit_code": self.exit_code, "started": self._started, "error": error,
             "evals": tuple(self.evals), "environment": self.environment, "parameters": self.parameters,
             "checkpoints": tuple(self.checkpoints),
             "stalls": find_stalls(chosen, saving=self._saving, eval_offsets=[row["offset"] for row in self.evals]),
-            "ranks": ranks, "facts": self.facts, "is_ended": ended, "is_cut": not ended and (self._cut or table.cut),
+            "ranks": ranks, "facts": self.facts, "is_ended": ended, "is_cut": not ended and (self.is_open or table.cut),
             "unread": tuple(self.unread), "gaps": _gaps(chosen["step"].to_list(), set(steps["step"].to_list())),
         }  # fmt: skip
 

@@ -1,0 +1,61 @@
+"""NeMo's dialect: `Training epoch 0, iteration 12/99 | lr: 3e-05 | global_step: 12 | reduced_train_loss: 1.2 | …`."""
+
+import re
+
+from tasks.scrape.dialects.dialect import Dialect, Told, patterns
+from tasks.scrape.prefixes import TIME, is_glued
+from tasks.scrape.table.rows import Field, Row, Value, shape_of
+
+# nemo/lightning/pytorch/callbacks/progress_printer.py; numbers have four digits, so one at the end may have been cut
+_HEAD = re.compile(rb"Training epoch \d{1,9}, iteration (0|[1-9]\d{0,14})/(\d{1,15})(?= \|)")
+_FIELD = re.compile(rb" \| ([A-Za-z][^|:\n]{0,79}): ([^\s|]{1,40})(?= \||\s|\Z)")
+_NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|nan|inf)")
+_NAMED = {"global_step": "step", "reduced_train_loss": "loss", "train_step_timing in s": "seconds"}
+_KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "grad_norm", *_NAMED})
+
+
+def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
+    """The row at a position; None if it is damaged or cut. Its step is `global_step`: iterations start anew with each
+    epoch."""
+    head = _HEAD.match(line, position)
+    if head is None:
+        return None
+    fields: dict[str, Field] = {}
+    end = head.end()
+    while found := _FIELD.match(line, end):
+        key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end()
+        if not _NUMBER.fullmatch(text) or _NAMED.get(key, key) in fields:
+            return None
+        whole = shape_of(text) == ("whole", 0) and _NAMED.get(key) in (None, "step")
+        value: Value = int(text) if whole else float(text)
+        kind = "whole" if whole else "open" if shape_of(text)[0] == "open" else "free"
+        fields[_NAMED.get(key, key)] = Field(_NAMED.get(key, key), value, found.start(2), found.end(2), (kind, 0), key)
+    ended_early = like is not None and len(fields) < len(like.fields) - 1 and _starts_like(fields, like)
+    if line[end:].strip() or "loss" not in fields or ended_early or (is_end and end == len(line)):
+        return None
+    step = fields.get("step")
+    first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
+    number = int(step.value) if step else int(head[1])
+    return Row(number, (first, *fields.values()), position, end, certain=False)
+
+
+def _starts_like(fields: dict[str, Field], like: Row) -> bool:
+    keys = tuple(one.column for one in like.fields[1:])
+    return keys[: len(fields)] == tuple(fields)
+
+
+DIALECT = Dialect(
+    name="nemo",
+    example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
+    marks=_HEAD,
+    hints=(b"Training epoch ",),
+    row=b"reduced_train_loss: ",
+    head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
+    parse=parse,
+    patterns=patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}, rb"stopped: "),
+    told=Told,
+    time=TIME,
+    known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},
+    body=re.compile(rb"\| reduced_train_loss: "),
+    glued=is_glued,
+)
