@@ -36,7 +36,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     step = fields.get("step")
     first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
     number = int(step.value) if step else int(head[1])
-    return Row(number, (first, *fields.values()), position, end, certain=False)
+    return Row(number, (first, *fields.values()), position, end, certain=False, excused=True)
 
 
 def _starts_like(fields: dict[str, Field], like: Row) -> bool:
