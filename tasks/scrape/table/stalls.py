@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import polars as pl
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tasks.records import Stall
@@ -34,7 +33,6 @@ TIMES = 3.0
 SECONDS_MORE = 0.1
 NEIGHBOURS = 21
 PAID_BACK = 0.5
-AT_A_TIME = 20_000  # steps whose neighbours are sorted at once
 _NEEDED = {"step", "seconds", "line", "offset", "total_weights"}
 LATE = 2  # lines by which a deferred step line is behind its time
 
@@ -48,12 +46,10 @@ def find_stalls(
     profiled_steps: Collection[int] = (),
     starts: Sequence[int] = (),
     deferred: bool = False,
-    in_order: bool = False,
 ) -> tuple[Stall, ...]:
     """The stalls of a run. `saving(begin, end)`: whether a save was under way between two offsets of the log.
 
-    starts: where processes of the run started. deferred: whether step lines are printed one iteration late. in_order:
-    whether it is known that each step is the one after that before it.
+    starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
     """
     timed = steps.select(key for key in steps.columns if key in _NEEDED)
     finite = timed["seconds"].is_finite()
@@ -64,15 +60,13 @@ def find_stalls(
     seconds = timed["seconds"].to_numpy()
     first = np.zeros(len(seconds), np.bool_)
     first[0] = True
-    if not in_order:
-        np.less_equal(np.diff(timed["step"].to_numpy()), 0, out=first[1:])
+    np.less_equal(np.diff(timed["step"].to_numpy()), 0, out=first[1:])
     if starts:
         begun = np.searchsorted(timed["offset"].to_numpy(), np.asarray(starts, dtype=np.int64), side="right")
         first[begun[begun < len(first)]] = True
-    maybe = _maybe_long(seconds, first)
-    medians = _usual_at(seconds, first, maybe)
-    long = seconds[maybe] > np.maximum(TIMES * medians, medians + SECONDS_MORE)
-    if not long.any():
+    medians = _usual(seconds, first)
+    long = np.flatnonzero(seconds > np.maximum(TIMES * medians, medians + SECONDS_MORE))
+    if not long.size:
         return ()
     step = timed["step"].to_numpy()
     evals, profiles = (np.asarray(sorted(found), dtype=np.int64) for found in (eval_offsets, profiler_offsets))
@@ -80,7 +74,7 @@ def find_stalls(
     resized = _resized(timed)
     lines, offsets = timed["line"], timed["offset"].to_numpy()
     stalls = []
-    for index, usual in zip(maybe[long].tolist(), medians[long].tolist(), strict=True):
+    for index, usual in zip(long.tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
         # what is over can only explain the time that it was in; a save goes on in the background
@@ -136,75 +130,11 @@ def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
-def _maybe_long(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The steps that are long against the least of those around them: the median is never less than that."""
-    starts = np.arange(0, len(seconds), NEIGHBOURS)
-    least = np.pad(np.minimum.reduceat(seconds, starts), 1, constant_values=np.nan)
-    others = np.unique(np.flatnonzero(first) // NEIGHBOURS)  # blocks in which not all steps count
-    least[others + 1] = np.fmin.reduce(_calm(seconds, first, others * NEIGHBOURS, NEIGHBOURS), axis=1)
-    around = np.fmin(np.fmin(least[:-2], least[1:-1]), least[2:])  # of a block's steps and of both its neighbours
-    blocks = np.flatnonzero(np.maximum.reduceat(seconds, starts) > _limit(around))
-    found = []
-    for begin in range(0, len(blocks), AT_A_TIME):
-        some = blocks[begin : begin + AT_A_TIME]
-        limits = _limit(_least_usual(seconds, first, some, around[some]))
-        inside = some[:, None] * NEIGHBOURS + np.arange(NEIGHBOURS)
-        long = (inside < len(seconds)) & (seconds[np.minimum(inside, len(seconds) - 1)] > limits[:, None])
-        found.append(inside[long])
-    return np.concatenate([np.empty(0, np.int64), *found])
-
-
-def _limit(usual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What takes longer than this is long where that is usual; nothing is where it is not known."""
-    return np.nan_to_num(np.maximum(TIMES * usual, usual + SECONDS_MORE), nan=np.inf)
-
-
-def _least_usual(
-    seconds: NDArray[np.float64], first: NDArray[np.bool_], blocks: NDArray[np.int64], least: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """What the median around a step of these blocks is not less than; `least`: the least of them and their neighbours.
-
-    What stands around it lies in two blocks. A value that so many of those steps are not greater than as the median
-    has below it and is itself is not greater than the median of some of them.
-    """
-    three = _calm(seconds, first, (blocks - 1) * NEIGHBOURS, 3 * NEIGHBOURS)
-    middle = NEIGHBOURS // 2
-    two = [np.partition(part, middle, axis=1)[:, middle] for part in (three[:, :-NEIGHBOURS], three[:, NEIGHBOURS:])]
-    return np.where(np.isnan(three).any(axis=1), least, np.minimum(*two))
-
-
-def _usual_at(
-    seconds: NDArray[np.float64], first: NDArray[np.bool_], indexes: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """What these steps would have taken: the median around each, without the first step of each process."""
-    usual = np.full(len(indexes), math.inf)
-    for begin in range(0, len(indexes), AT_A_TIME):
-        part = slice(begin, begin + AT_A_TIME)
-        # what is not known comes last
-        ascending = np.sort(_calm(seconds, first, indexes[part] - NEIGHBOURS // 2, NEIGHBOURS), axis=1)
-        count = np.count_nonzero(~np.isnan(ascending), axis=1)
-        rows, known = np.arange(len(count)), count > 0
-        middle = (ascending[rows, (count - 1) // 2] + ascending[rows, count // 2]) / 2
-        usual[part][known] = middle[known]
-    return usual
-
-
-def _calm(
-    seconds: NDArray[np.float64], first: NDArray[np.bool_], begins: NDArray[np.int64], count: int
-) -> NDArray[np.float64]:
-    """(begins, count): so many steps from each index on; NaN where there is none, or the first of a process."""
-    within = np.clip(begins, 0, max(len(seconds) - count, 0))
-    if len(seconds) >= count:  # rows are copied at once, steps one by one
-        calm = sliding_window_view(seconds, count)[within]
-        calm[sliding_window_view(first, count)[within]] = np.nan
-    else:
-        calm = np.empty((len(begins), count))
-        within = begins - 1  # none of them is
-    edges = np.flatnonzero(within != begins)
-    index = begins[edges, None] + np.arange(count)
-    inside = np.clip(index, 0, len(seconds) - 1)
-    calm[edges] = np.where((index == inside) & ~first[inside], seconds[inside], np.nan)
-    return calm
+def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What each step would have taken: the median around it, without the first step of each process."""
+    calm = pl.Series(seconds).set(pl.Series(first), None)
+    median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
+    return median.fill_null(math.inf).to_numpy()
 
 
 def _is_paid_back(seconds: NDArray[np.float64], usual: float, index: int) -> bool:
