@@ -4,11 +4,14 @@ import itertools
 import re
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasks.scrape import LogFollower, LogFormatError, display_lines, scrape_text, to_json
 from tasks.scrape.wrappings import unwrap
+
+pytestmark = pytest.mark.long
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\nValueError: shapes'
 

@@ -27,6 +27,7 @@ def fuzzing() -> Iterator[Any]:
 
 # the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;
 # hypothesis draws every choice of `draw`, so that a failure shrinks to a short log with little damage
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", range(4))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=UNHURRIED)
 @given(draw=st.randoms(use_true_random=False))
@@ -36,6 +37,7 @@ def test_damage_is_survived_and_never_invents(dialect: int, draw: random.Random,
     assert not wrong, f"{fuzzing.SPECS[dialect].name}: {wrong[0]}\n{example.data!r}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialect", range(4))
 def test_longer_logs(dialect: int, fuzzing: Any) -> None:
     for seed in range(200):
