@@ -15,22 +15,19 @@ A number is right if it was written in the row of its step. What else is excused
 - a row that is nowhere told as missing, where all of its numbers were read: what stood between the head of one row and
   the fields of the other is gone, and what is left is a row like any other;
 - blanks between a key of the config and its value, more of them or none: they are no part of the value; and tabs
-  where the trainer prints blanks: whoever changed them did not change the digits.
+  where the trainer prints blanks: whoever changed them did not change the digits;
+- a number that damage inside its line made another number, printed as the trainer prints it: nothing else tells.
 
-Not excused are, in a MaxText log of twelve rows or more, numbers that the rows around contradict (`_missed`): a step
-out of its order, unless the whole row was doubled or moved, and seconds, rates and perplexities that are off by a tenth
-or more where both neighbours are right. Nor is anything that other lines are said to hold and do not (`_not_said`).
+Not excused is anything that other lines are said to hold and do not (`_not_said`).
 """
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from typing import Any
 
-from benchmarks.fuzz_specs import TIES, Numbers, Spec, Written, token_of, value_of
+from benchmarks.fuzz_specs import Numbers, Spec, Written, token_of, value_of
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
 from tasks.scrape.dialects.maxtext.rows import column_name
@@ -91,7 +88,6 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     offsets = [offset for offset, _ in display_lines(text, (0, len(text)))]
     if offsets != sorted(set(offsets)):
         yield "the lines for display overlap"
-    yield from _missed(written, run)
     yield from _not_said(text, run)
     unknown = {column_name(key) for key in coverage.unknown_keys}
     for row in run.steps.iter_rows(named=True):
@@ -141,38 +137,6 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
         form = rb"%s:(?:[ \t\r\v\f]|\xc2\xa0)*%s" % (re.escape(key.encode()), re.escape(value.strip().encode()))
         if run.format == "maxtext" and not re.search(form, text) and "\ufffd" not in said:
             yield f"{said!r} stands nowhere"
-
-
-def _missed(written: Written, run: RunReading) -> Iterator[str]:
-    """Numbers that stand whole in the text, but that the rows around them tell to be others."""
-    rows = run.steps.to_dicts()
-    if run.format != "maxtext" or len(rows) < 12 or len({step for step, _, _ in written.rows}) < len(written.rows):
-        return
-    wrong = [_contradicted(written, row, before["step"] + 1) for before, row in pairwise(rows)]
-    wrong = [[], *wrong]
-    if sum(map(bool, wrong)) > 1:
-        return  # more than one in so few: the rows that are right may be too few to tell
-    for index in range(1, len(rows) - 1):
-        before, row, after = rows[index - 1 : index + 2]
-        right = not wrong[index - 1] and not wrong[index + 1] and after["step"] == before["step"] + 2
-        if wrong[index] and right:
-            yield f"{wrong[index]} of {row} contradict the rows around it"
-
-
-def _contradicted(written: Written, row: Mapping[str, Any], step: int) -> list[str]:
-    """The numbers of a row that are not those written at this step, by more than rounding hides."""
-    printed = next((numbers for number, numbers, _ in written.rows if number == step), {})
-    moved = any(number == row["step"] and all(_same(row.get(key), value) for key, value in numbers.items())
-                for number, numbers, _ in written.rows)  # fmt: skip
-    wrong = [] if row["step"] == step or not printed or moved else ["step"]
-    if not printed:
-        return wrong
-    for key, tie in TIES.items():
-        values = [float(row[each]) for each in key if row.get(each) is not None]
-        if len(values) == len(key) and min(printed.get(each, 0) for each in key) > 0.05:
-            right = tie(*(printed[each] for each in key))
-            wrong += [" and ".join(key)] if abs(tie(*values) - right) > 0.1 * right else []
-    return wrong
 
 
 def _was_written(written: Written, numbers: Numbers, alone: bool, place: str) -> bool:

@@ -107,12 +107,6 @@ _NEWER = (
     Printed("lm_loss: ", "lm_loss", ".3f", 1, 12, open=True),
     Printed("perplexity: ", "perplexity", ".3f", 1, 1, tied=lambda values, _: math.exp(values["lm_loss"])),
 )
-# what is the same in every row of a MaxText log
-TIES: Mapping[tuple[str, str], Callable[[float, float], float]] = {
-    ("seconds", "tflops_per_device"): lambda seconds, rate: seconds * rate,
-    ("seconds", "tokens_per_s_per_device"): lambda seconds, rate: seconds * rate,
-    ("lm_loss", "perplexity"): lambda loss, perplexity: perplexity * math.exp(-loss),
-}
 
 
 def _maxtext_facts(draw: random.Random) -> Sequence[str]:
