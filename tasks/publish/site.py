@@ -1,14 +1,14 @@
 """Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.publish.index import PAGE, add_comparison
-from tasks.publish.index_page import link_home, update_index
+from tasks.publish.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
-from tasks.records import ArmSummary, ComparisonRecord
+from tasks.records import ArmSummary, ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
 
@@ -30,7 +30,7 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
     """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them."""
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
-    lines = {}
+    lines, runs = {}, read_runs(record, store)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
@@ -39,21 +39,32 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
         record,
         directory.path,
         log_lines=lines,
-        schedules=draw_schedules(record, store),
-        assets=store.path / "assets",
+        runs=runs,
+        schedules=draw_schedules(record, runs),
+        neighbours=f"../../{NEIGHBOURS}",
         home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
     )
-    store.push(store.path / "assets")
     store.push(directory.path)
-    update_index(store, add_comparison(record))
+    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
     return page
 
 
-def draw_schedules(record: ComparisonRecord, store: Store) -> dict[str, str]:
+def read_runs(record: ComparisonRecord, store: Store) -> dict[str, RunRecord]:
+    """The records of the runs, by `arm/run name`; a run whose folder is gone is left out."""
+    found = {}
+    for arm in (record.baseline, record.candidate):
+        for run, log in zip(arm.runs, arm.logs, strict=True):
+            read = store.run_of_log(log).read_record()
+            if read is not None:
+                found[f"{arm.name}/{run}"] = read
+    return found
+
+
+def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
     """The pipeline schedule of each arm's first run as SVG text, by arm name; no arm whose log shows none."""
     found = {}
     for arm in (record.baseline, record.candidate):
-        run = store.run_of_log(arm.logs[0]).read_record()
+        run = runs.get(f"{arm.name}/{arm.runs[0]}")
         picture = None if run is None else draw_schedule(run.reading)
         if picture is not None:
             found[arm.name] = picture
