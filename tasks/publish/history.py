@@ -67,7 +67,7 @@ def _shown(number: int, item: Judged, pages: dict[str, str]) -> dict[str, Any]:
         "id": f"series-{number}",
         "series": series,
         "when": show_time(latest),
-        "values": " → ".join("—" if value is None else f"{value:.4g}" for value in shown),
+        "medians": " → ".join("—" if value is None else f"{value:.4g}" for value in shown),
         "page": pages.get(f"comparisons/{series.comparison}/{series.case}/{latest.comparison_id}/index.html"),
         "events": [(_word(event), show_event(event, series)) for event in item.events],
         "lines": list(_lines(item)),

@@ -32,6 +32,7 @@ def write_page(
     schedules: Mapping[str, str] | None = None,
     home: str = "",
     neighbours: str = "",
+    stamp: str = "",
 ) -> Path:
     """Writes `directory/index.html`, `directory/logs/` and `directory/curves/`, and returns the page's path.
 
@@ -39,7 +40,8 @@ def write_page(
     `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
     is shown without its log. `runs`: the records, by `arm/run name`; without them there are no differences of the
     settings. `schedules`: SVG text by arm name, shown as images. `home` leads to the index of all pages, `neighbours`
-    to the file that knows the other cases. Raises StoreError when something cannot be written.
+    to the file that knows the other cases; `stamp` tells later whether the page is up to date. Raises StoreError when
+    something cannot be written.
     """
     folder = Path(directory)
     known = runs or {}
@@ -69,6 +71,7 @@ def write_page(
             logs=logs,
             home=home,
             neighbours=neighbours,
+            stamp=stamp,
             again=command_again(record, *first),
             differences=list_differences(*first),
             commits=_commits(record),

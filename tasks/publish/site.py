@@ -8,6 +8,7 @@ from tasks.publish.index import PAGE, add_comparison
 from tasks.publish.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
+from tasks.publish.stamp import make_stamp
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
@@ -30,6 +31,14 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
     """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them."""
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
+    page = write_comparison_page(record, store)
+    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
+    return page
+
+
+def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
+    """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
+    directory = store.comparison(record.comparison, record.case, record.id)
     lines, runs = {}, read_runs(record, store)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
@@ -43,9 +52,9 @@ def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
         schedules=draw_schedules(record, runs),
         neighbours=f"../../{NEIGHBOURS}",
         home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        stamp=make_stamp(directory.comparison.read_bytes()),
     )
     store.push(directory.path)
-    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
     return page
 
 
