@@ -10,14 +10,15 @@ from tasks.history.judge import judge
 from tasks.history.series import find_series
 from tasks.ingest.compare_logs import UNTITLED, archive, compare_pair
 from tasks.ingest.example_logs import ExamplePair, example_pairs
-from tasks.ingest.given_logs import LoggedArms, read_pair
+from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.history import write_history_page
 from tasks.publish.index import PAGE, add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
-from tasks.store import Store, open_store
+from tasks.scrape import LogFormatError
+from tasks.store import Store, open_store, safe_name
 
 TARGET = "example"  # where nothing ever ran
 QUESTION = "An example: these logs are made up."
@@ -29,9 +30,10 @@ def make_demo(documents: Sequence[str], out: str) -> str:
     if next(store.files.entries(), None) is not None:
         raise ValueError(f"{store.address}: is not empty; name another folder with --out: an example replaces nothing")
     assert TARGET not in list_names("targets"), "an example must not pass for a place where runs were"
-    for document in documents:
-        arms = read_pair([Path(document)])
-        publish_comparison(compare_pair(archive(arms, store), case=arms.case or UNTITLED, aa=False), store)
+    read = [_read_document(Path(document)) for document in documents]  # all, before anything is written
+    for arms, alone in read:
+        case = arms.case or (safe_name(arms.baseline[0].file.stem) if alone else UNTITLED)
+        publish_comparison(compare_pair(archive(arms, store), case=case, aa=alone), store)
     nights: dict[int, list[ComparisonRecord]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for pair in example_pairs():
@@ -41,6 +43,18 @@ def make_demo(documents: Sequence[str], out: str) -> str:
     judged = [judge(series) for series in find_series(load_history(store.files))]
     write_history_page(judged, store)
     return store.address_of(store.path / PAGE)
+
+
+def _read_document(document: Path) -> tuple[LoggedArms, bool]:
+    """The two runs of a document; or the one that it holds, on both sides, and that it is alone. Raises ValueError."""
+    try:
+        return read_pair([document]), False
+    except LogFormatError as error:
+        try:
+            run = read_arms([(document, True)], [(document, True)])
+        except LogFormatError:
+            raise error from None
+        return run, True
 
 
 def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:

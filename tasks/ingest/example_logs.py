@@ -40,11 +40,10 @@ def example_pairs() -> Iterator[ExamplePair]:
             host = (comparison, case) == (MAIN_VS_BRANCH, "03_dropout") and night == NIGHTS - 1
             dies = (comparison, case) == (MAIN_VS_BRANCH, "10_shardy_true") and night >= DIED_ON
             logs = (
-                _log(f"{night} {case} {names[0]}", start, commit=f"{0xA11CE00 + night:x}"),
+                _log(f"{night} {case} {names[0]}", start),
                 _log(
                     f"{night} {case} {names[1]}",
                     start + timedelta(minutes=5),
-                    commit=f"{(0xA11CE00 if comparison == LINEN_VS_NNX else 0xB0B5000) + night:x}",
                     slower=slower,
                     host=host,
                     dies=dies,
@@ -60,9 +59,7 @@ def example_pairs() -> Iterator[ExamplePair]:
             )
 
 
-def _log(
-    seed: str, start: datetime, *, commit: str, slower: float = 1.0, host: bool = False, dies: bool = False
-) -> str:
+def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
     """One log as MaxText prints it. `host`: every fourth step waits for its batch; `dies`: at step 30."""
     draw = random.Random(seed)
     now = start
@@ -74,7 +71,8 @@ def _log(
     now += timedelta(seconds=20)
     say("System Information: Jax Version: 0.9.2", "max_utils.py:800")
     say("System Information: Jaxlib Version: 0.9.2", "max_utils.py:801")
-    say(f"Git commit: {commit}", "max_utils.py:802")
+    say("System Information: Jax Backend: PJRT C API", "max_utils.py:802")
+    lines.append("TFRT TPU v6 lite")
     say("number parameters: 0.001 billion", "max_utils.py:194")
     for step in range(STEPS):
         if dies and step == 30:

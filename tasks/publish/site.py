@@ -9,7 +9,7 @@ from tasks.publish.index_page import NEIGHBOURS, link_home, update_index, write_
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
 from tasks.publish.stamp import make_stamp
-from tasks.records import ArmSummary, ComparisonRecord, RunRecord
+from tasks.records import ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
 
@@ -43,7 +43,6 @@ def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
-        lines[arm.name] = first_lines(arm, store)
     page = write_page(
         record,
         directory.path,
@@ -78,11 +77,6 @@ def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> d
         if picture is not None:
             found[arm.name] = picture
     return found
-
-
-def first_lines(arm: ArmSummary, store: Store) -> Iterator[tuple[int, str]]:
-    """The lines of the arm's first run."""
-    return read_lines(store.run_of_log(arm.logs[0]).log, arm.spans[0])
 
 
 def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
