@@ -60,7 +60,7 @@ def example_pairs() -> Iterator[ExamplePair]:
 
 
 def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
-    """One log as MaxText prints it. `host`: every fourth step waits for its batch; `dies`: at step 30."""
+    """One log as MaxText prints it. `host`: every second step waits for its batch; `dies`: at step 30."""
     draw = random.Random(seed)
     now = start
     lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
@@ -87,7 +87,7 @@ def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False,
             ]
             return "\n".join(lines) + "\n"
         seconds = 0.080 * slower * (1 + 0.006 * draw.gauss(0, 1))
-        seconds += 9.0 if step == 0 else 0.030 if host and step % 4 == 0 else 0.0
+        seconds += 9.0 if step == 0 else 0.020 if host and step % 2 == 0 else 0.0
         now += timedelta(seconds=seconds)
         loss = 10.9 - 4.2 * (1 - 0.96**step)
         say(

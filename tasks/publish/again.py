@@ -16,7 +16,8 @@ def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidat
     if len(plans) < 2:
         sides = [list(arm.logs) for arm in (record.baseline, record.candidate)]
         words = [*sides[0], *sides[1]] if len(sides[0]) == len(sides[1]) == 1 else _several(sides)
-        return shlex.join(["maxview", "ingest", *words, "--case", record.case, *(["--aa"] if record.aa else [])])
+        words += ["--case", record.case, *(["--target", record.target] if " " not in record.target else [])]
+        return shlex.join(["maxview", "ingest", *words, *(["--aa"] if record.aa else [])])
     words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", record.target]
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]

@@ -32,6 +32,7 @@ def write_page(
     schedules: Mapping[str, str] | None = None,
     home: str = "",
     neighbours: str = "",
+    flow_run: str = "",
     stamp: str = "",
 ) -> Path:
     """Writes `directory/index.html`, `directory/logs/` and `directory/curves/`, and returns the page's path.
@@ -40,8 +41,8 @@ def write_page(
     `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
     is shown without its log. `runs`: the records, by `arm/run name`; without them there are no differences of the
     settings. `schedules`: SVG text by arm name, shown as images. `home` leads to the index of all pages, `neighbours`
-    to the file that knows the other cases; `stamp` tells later whether the page is up to date. Raises StoreError when
-    something cannot be written.
+    to the file that knows the other cases, `flow_run` to Prefect's page of the flow run; `stamp` tells later whether
+    the page is up to date. Raises StoreError when something cannot be written.
     """
     folder = Path(directory)
     known = runs or {}
@@ -71,6 +72,7 @@ def write_page(
             logs=logs,
             home=home,
             neighbours=neighbours,
+            flow_run=flow_run if flow_run.startswith(("http://", "https://")) else "",
             stamp=stamp,
             again=command_again(record, *first),
             differences=list_differences(*first),

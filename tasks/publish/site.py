@@ -13,6 +13,8 @@ from tasks.records import ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
 
+FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
+
 
 class PublishedPage(Frozen):
     """Where a page is: on this machine, what people call it, and what opens it in a browser."""
@@ -27,10 +29,15 @@ def find_page(path: Path, store: Store) -> PublishedPage:
     return PublishedPage(path=path, address=store.address_of(path), link=store.link_to(path))
 
 
-def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
-    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them."""
+def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str = "") -> Path:
+    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them.
+
+    `flow_run`: the address of the flow run that made it, for the page to lead back to.
+    """
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
+    if flow_run:
+        directory.write_file(FLOW_RUN, flow_run)
     page = write_comparison_page(record, store)
     write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
     return page
@@ -51,6 +58,7 @@ def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
         schedules=draw_schedules(record, runs),
         neighbours=f"../../{NEIGHBOURS}",
         home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        flow_run=known.read_text().strip() if (known := directory.file(FLOW_RUN)).is_file() else "",
         stamp=make_stamp(directory.comparison.read_bytes()),
     )
     store.push(directory.path)

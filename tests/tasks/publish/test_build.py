@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tasks.publish.build import build_site
 from tasks.publish.index import PAGE, parse_index
+from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
 
@@ -52,3 +53,15 @@ def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, 
     built = build_site(store)
     assert (built.written, len(built.unread)) == (1, 1)
     assert str(broken) in built.unread[0]
+
+
+def test_a_page_leads_back_to_its_flow_run(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = open_store(tmp_path / "out")
+    address = "http://127.0.0.1:4200/runs/flow-run/abc"
+    page = publish_comparison(without_logs(record_002), store, flow_run=address)
+    assert f'<a href="{address}">this flow run</a>' in page.read_text()
+    page.unlink()
+    build_site(store)
+    assert f'<a href="{address}">this flow run</a>' in page.read_text()
+    publish_comparison(without_logs(record_002), store, flow_run="javascript:alert(1)")
+    assert "javascript:" not in page.read_text()
