@@ -20,6 +20,7 @@ from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
@@ -165,7 +166,9 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
 )
 def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     """The page, the rows of the history, and the artifacts that both Prefect UIs show."""
-    page = find_page(publish_comparison(comparison, store), store)
+    # an embedded server is gone when the page is read
+    address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
+    page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
     append_comparison(comparison, store)
     name = (comparison.comparison, comparison.case)
     summary, description = summary_markdown(comparison), summary_description(comparison)

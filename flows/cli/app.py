@@ -15,6 +15,7 @@ from flows.cli.commands.ingest import ingest
 from flows.cli.commands.nightly import nightly
 from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
+from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
 from flows.cli.commands.words import check_words
 from flows.cli.start import INTERRUPTED, say_interrupted
@@ -31,6 +32,7 @@ app = cyclopts.App(
 for command in (compare, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
     app.command(command)
 app.command(resolve_command, name="resolve")
+app.command(site)
 
 
 def call(argv: Sequence[str] | None = None) -> int:

@@ -90,14 +90,15 @@ def _explain_nothing(
 
 def print_history(judged: Sequence[Judged], console: Console) -> None:
     """One line per series: its nights, last values and trend; below it what changed and what is to be known."""
-    group = None
+    group: tuple[str, ...] | None = None
     table = Table(box=None, pad_edge=False)
     for item in judged:
         series = item.series
-        if group != (series.comparison, series.case, series.target):
+        here = (series.comparison, *([series.pair] if series.pair else []), series.case, series.target)
+        if group != here:
             if group is not None:
                 console.print(table)
-            group = (series.comparison, series.case, series.target)
+            group = here
             console.print(f"\n[bold]{escape(' · '.join(group))}[/]", highlight=False)
             table = Table(box=None, pad_edge=False)
             for column in ("metric", series.baseline_arm, series.candidate_arm, "ratio, oldest to newest"):

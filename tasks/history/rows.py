@@ -13,7 +13,7 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.arms import cpu_seconds, timed_steps
+from tasks.diff.arms import cpu_seconds, has_died, timed_steps
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
@@ -46,6 +46,7 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "verdict": pl.String,  # of the comparison's row; null where there is none
     "same_program": pl.Boolean,  # the comparison proved that both arms run one program from one source
     "jax": pl.String,
+    "pair": pl.String,  # "main → feat/x": the refs or arms of both sides, without their commits
     "alike": pl.String,  # of ingested runs: those with one word should be equal; null: those of one arm at one commit
 }
 
@@ -66,7 +67,10 @@ class Value(Frozen):
 def history_rows(
     record: ComparisonRecord, runs: Sequence[RunRecord], *, commit_time: CommitTime = lambda commit: None
 ) -> pl.DataFrame:
-    """One row per run of the comparison and metric that the run has a number for, in HISTORY_SCHEMA."""
+    """One row per run of the comparison and metric that the run has a number for, in HISTORY_SCHEMA.
+
+    What a run did until it died says nothing of a trend: it has no row.
+    """
     verdicts = {row.metric: row.verdict for row in record.rows}
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
@@ -74,6 +78,8 @@ def history_rows(
     sides: tuple[tuple[Role, ArmSummary], ...] = (("baseline", record.baseline), ("candidate", record.candidate))
     for role, arm in sides:
         for repeat, run in enumerate(run for run in runs if run.arm == arm.name):
+            if has_died(run):
+                continue
             common = {
                 "comparison_id": record.id,
                 "created": created,
@@ -84,6 +90,7 @@ def history_rows(
                 "repeat": run.plan.repeat if run.plan else repeat,
                 "same_program": same_program,
                 "alike": alike_word(run, record, role),
+                "pair": f"{record.baseline.ref} → {record.candidate.ref}",
             }
             rows += [row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, commit_time)]
     return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
@@ -112,8 +119,9 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
-    """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none."""
-    if run.plan is None:
+    """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none, and for
+    one that died."""
+    if run.plan is None or has_died(run):
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {
@@ -127,6 +135,7 @@ def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: No
         "same_program": False,
         "verdict": None,
         "alike": None,
+        "pair": None,
     }
     return pl.DataFrame(list(_run_rows(run, common, commit_time)), schema=HISTORY_SCHEMA)
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from configs.schema import Frozen
 
-KEYS = ("comparison", "case", "target", "metric")
+KEYS = ("comparison", "pair", "case", "target", "metric")
 
 
 class Night(Frozen):
@@ -35,9 +35,10 @@ class Night(Frozen):
 
 
 class Series(Frozen):
-    """Every night of one metric of one comparison, case and target, oldest first."""
+    """Every night of one metric of one comparison, pair of refs, case and target, oldest first."""
 
     comparison: str
+    pair: str = ""  # "main → feat/x"; empty in rows that were written before it was kept
     case: str
     target: str
     metric: str
@@ -56,11 +57,12 @@ def find_series(
     target: str | None = None,
     since: datetime | None = None,
 ) -> list[Series]:
-    """The series of the history that are asked for, by comparison, case, target and metric.
+    """The series of the history that are asked for, by comparison, pair of refs, case, target and metric.
 
     Runs that no comparison holds are left out: they have no other side.
     """
     chosen = history.filter(~pl.col("comparison_id").str.starts_with("run-"), pl.col("value").is_finite())
+    chosen = chosen.with_columns(pl.col("pair").fill_null(""))
     if case is not None:
         chosen = chosen.filter(pl.col("case") == case)
     if target is not None:

@@ -1,114 +1,140 @@
-"""Turns the curves and stalls of a comparison record into the data that the page's charts are drawn from."""
+"""Turns what the runs of a comparison measured at each step into the files that the page's curves are drawn from."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Iterator, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
-from tasks.publish.curves import thin_out
+from configs.schema import Frozen
+from tasks.publish.logs import Logs
 from tasks.publish.text import shorten, visible
 from tasks.publish.words import is_dead, name_side
-from tasks.records import ArmSummary, ComparisonRecord, Curve, Source, Stall
+from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
+from tasks.store.atomic import write_atomically
 
-POINTS = 1_000  # per curve; a page is about as wide
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
+UNITS = {"tflops_per_device": "TFLOP/s per device", "tokens_per_s_per_device": "tokens/s per device"}
+NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", "loss", "step_time_s"})
+MOST_MARKS = 2_000  # of each arm: more bands could not be told apart
 
-type Anchor = Callable[[ArmSummary, Source | None], str | None]  # (arm, place) -> anchor
+
+class Trace(Frozen):
+    """One run's values of one metric; `lines` are the numbers of its lines in the log, null where that lacks them."""
+
+    side: str
+    run: str
+    steps: tuple[int, ...]
+    values: tuple[float | None, ...]
+    lines: tuple[int | None, ...]
 
 
-def list_figures(record: ComparisonRecord, anchor: Anchor) -> list[dict[str, Any]]:
-    """One JSON object per metric: `id`, `title`, `unit`, `scale`, `note`, `traces[]` and `marks[]` (the stalls).
+def write_figures(
+    record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs, folder: Path
+) -> list[dict[str, Any]]:
+    """Write `curves/<n>.js` for each metric, and return what the page tells of it: `id`, `title`, `unit`, `note`.
 
-    Texts in it are made for plotly.js, which reads tags in them: they are escaped here.
+    `runs`: by `arm/run name`; without them there are the curves of the comparison alone. Every value is kept: what a
+    screen has no room for is left out when it is drawn. Raises StoreError.
     """
-    metrics = list(dict.fromkeys(curve.metric for curve in record.curves))
-    return [_figure(record, metric, anchor) for metric in metrics]
+    figures = []
+    for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
+        title, unit = TITLES.get(metric, (metric.replace("_", " "), UNITS.get(metric, "")))
+        data = [trace.model_dump(mode="json") for trace in traces]
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+        write_atomically(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
+        note = _note(record, metric, traces)
+        figures.append({"id": metric, "title": visible(title), "unit": visible(unit), "note": note})
+    return figures
 
 
-def shown_points(curve: Curve) -> list[int]:
-    """The indices of a curve's points that its chart shows."""
-    return thin_out(curve.values, POINTS)
-
-
-def _figure(record: ComparisonRecord, metric: str, anchor: Anchor) -> dict[str, Any]:
-    curves = [curve for curve in record.curves if curve.metric == metric]
-    title, unit = TITLES.get(metric, (metric, ""))
-    marks = [mark for curve in curves for mark in _marks(record, curve, anchor)] if metric == "step_time_s" else []
-    values = [v for curve in curves for v in curve.values if v is not None and isfinite(v)]
-    # a stall is hundreds of steps high: only a logarithmic axis shows both
-    stretched = bool(values) and min(values) > 0 and max(values) > 20 * min(values)
-    return {
-        "id": metric,
-        "title": title,
-        "unit": unit,
-        "scale": "log" if stretched else "linear",
-        "logarithmic": bool(values) and min(values) > 0,
-        "note": _note(record, curves),
-        "traces": [_trace(record, curve, anchor) for curve in curves],
-        "marks": marks,
-    }
-
-
-def _trace(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> dict[str, Any]:
-    kept = shown_points(curve)
-    arm, run = _run_of(record, curve)
-    return {
-        "side": name_side(record, curve.arm),
-        "name": _tagless(shorten(curve.arm, 40)),
-        "run": _tagless(shorten(curve.run_name, 60)),
-        "x": [curve.steps[i] for i in kept],
-        "y": [_finite(curve.values[i]) for i in kept],
-        "text": ["" if (v := curve.values[i]) is None else f"{v:.9g}" for i in kept],
-        "line": [anchor(arm, _place(curve, i, run)) for i in kept],
-    }
-
-
-def _marks(record: ComparisonRecord, curve: Curve, anchor: Anchor) -> list[dict[str, Any]]:
-    stalls: tuple[Stall, ...] = record.stalls.get(curve.arm, ())
-    arm, run = _run_of(record, curve)
-    by_place = {(stall.step, stall.offset): stall for stall in stalls if stall.run == run}
+def list_marks(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> list[dict[str, Any]]:
+    """The steps that a band is drawn at: `side`, `step`, `cause`; stalls by their cause, then saves and evaluations."""
     marks = []
-    for i, step in enumerate(curve.steps):
-        stall = by_place.get((step, curve.offsets[i]))
-        value = _finite(curve.values[i])
-        if stall is not None and value is not None:
-            where = anchor(arm, _place(curve, i, run))
-            side = name_side(record, curve.arm)
-            marks.append({"x": step, "y": value, "cause": _tagless(stall.cause), "side": side, "line": where})
+    for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+        stalls: tuple[Stall, ...] = record.stalls.get(arm.name, ())
+        found = [(stall.step, visible(stall.cause)) for stall in stalls]
+        found += [(event.step, "checkpoint") for event in arm.checkpoints if event.step is not None]
+        first = runs.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None
+        steps = [entry.get("step") for entry in first.reading.evals] if first else []
+        found += [(step, "eval") for step in steps if isinstance(step, int)]
+        marks += [{"side": side, "step": step, "cause": cause} for step, cause in dict.fromkeys(found[:MOST_MARKS])]
     return marks
 
 
-def _run_of(record: ComparisonRecord, curve: Curve) -> tuple[ArmSummary, int | None]:
-    arm = record.candidate if curve.arm == record.candidate.name else record.baseline
-    return arm, arm.runs.index(curve.run_name) if curve.run_name in arm.runs else None
+def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs) -> dict[str, list[Trace]]:
+    """The traces of every metric: those of the comparison first, then whatever else the logs carry."""
+    found: dict[str, list[Trace]] = {}
+    for curve in record.curves:
+        arm = record.candidate if curve.arm == record.candidate.name else record.baseline
+        run = arm.runs.index(curve.run_name) if curve.run_name in arm.runs else None
+        view = None if run is None else logs.view(arm, run)
+        trace = Trace(
+            side=name_side(record, curve.arm) or "baseline",
+            run=_run_name(curve.run_name),
+            steps=curve.steps,
+            values=tuple(map(_finite, curve.values)),
+            lines=tuple(view.number(o) if view and o is not None else None for o in curve.offsets),
+        )
+        found.setdefault(curve.metric, []).append(trace)
+    for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
+        for metric, trace in _printed(side, arm, runs, logs):
+            found.setdefault(metric, []).append(trace)
+    return {metric: traces for metric, traces in found.items() if any(trace.steps for trace in traces)}
 
 
-def _place(curve: Curve, i: int, run: int | None) -> Source | None:
-    return None if run is None else Source(line=curve.lines[i], offset=curve.offsets[i], run=run)
+def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Logs) -> Iterator[tuple[str, Trace]]:
+    """Every other number of an arm's step lines, and of its trainer's own record where that has more."""
+    for place, name in enumerate(arm.runs):
+        run = runs.get(f"{arm.name}/{name}")
+        if run is None:
+            continue
+        view, steps = logs.view(arm, place), run.reading.steps
+        where = {
+            step: view.number(offset) if view and offset is not None else None
+            for step, offset in zip(steps["step"].to_list(), steps["offset"].to_list(), strict=True)
+        }
+        tables = [run.metrics, steps] if run.metrics is not None and "step" in run.metrics.columns else [steps]
+        seen: set[str] = set()
+        for table in tables:
+            for column in table.columns:
+                if column in NO_CURVE | seen or not table.schema[column].is_numeric() or not table.height:
+                    continue
+                if table[column].n_unique() == 1:
+                    continue  # a setting, not a curve
+                seen.add(column)
+                numbers = tuple(table["step"].to_list())
+                yield (
+                    column,
+                    Trace(
+                        side=side,
+                        run=_run_name(name),
+                        steps=numbers,
+                        values=tuple(map(_finite, table[column].to_list())),
+                        lines=tuple(where.get(step) for step in numbers),
+                    ),
+                )
+
+
+def _run_name(name: str) -> str:
+    return shorten(visible(name), 60)
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) else None
 
 
-def _note(record: ComparisonRecord, curves: list[Curve]) -> str:
-    """What the drawn lines cannot show: arms without a step, values that are no numbers, points that were left out."""
-    drawn = {curve.arm for curve in curves if curve.steps}
+def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
+    """What the drawn lines cannot show: arms without a step, and values that are no numbers."""
+    drawn = {trace.side for trace in traces if trace.steps}
     notes = [
-        f"{visible(arm.name)}: {'died before its first step' if is_dead(arm) else 'no step in its log'}"
-        for arm in (record.baseline, record.candidate)
-        if arm.name not in drawn
+        f"{visible(arm.name)}: {'died before its first step' if is_dead(arm) else 'no such value in its log'}"
+        for side, arm in (("baseline", record.baseline), ("candidate", record.candidate))
+        if side not in drawn
     ]
-    for curve in curves:
+    for curve in record.curves:
         strange = [s for s, v in zip(curve.steps, curve.values, strict=True) if v is not None and not isfinite(v)]
-        if strange:
+        if curve.metric == metric and strange:
             more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
             notes.append(f"{visible(curve.arm)}: not a finite number at step {strange[0]}{more}")
-        if len(curve.steps) > len(shown_points(curve)):
-            notes.append(
-                f"{visible(curve.arm)}: of {len(curve.steps):,} steps the lowest and highest of each stretch are drawn"
-            )
     return "; ".join(dict.fromkeys(notes))
-
-
-def _tagless(text: str) -> str:
-    return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,19 +1,21 @@
-"""Turns what is published into the index of a store: the newest comparison of every case, the last nights, the history.
+"""Turns what is published into the index of a store: every comparison there ever was, the last nights, the history.
 
 The index page carries its own data, so one file is both: replaced only over the version that was read, it never loses
 what another writer put in, and adding to it takes no look at the thousands of folders beside it.
 """
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from itertools import batched
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.schema import Frozen
 from tasks.publish.nightly import night_headline
-from tasks.publish.text import shorten
+from tasks.publish.text import shorten, visible
+from tasks.publish.words import is_dead
 from tasks.records import ComparisonRecord, Verdict
 from tasks.resolve.night import NightRecord, read_records
 from tasks.store import Store, StoreError
@@ -23,14 +25,16 @@ HISTORY = "history.html"
 MARK = '<meta name="generator" content="maxview">'
 DATA = re.compile(r'<script type="application/json" id="data">([^<]*)</script>')
 NIGHTS = 5  # whose matrices are shown
-HEADLINE = 300  # characters
+HEADLINE = 110  # characters: the page of the comparison has it in full
+TREND = "step_time_s"  # whose ratio of candidate to baseline a cell's trend is drawn from
 AT_ONCE = 100  # records that are held while the index is made anew
 
 
-class IndexedComparison(Frozen):
-    """What the index tells of a comparison; out of its record, whose other fields are left out."""
+type Pair = tuple[str, str, str, str]  # comparison, baseline, candidate, target
 
-    model_config = ConfigDict(extra="ignore")
+
+class IndexedComparison(Frozen):
+    """What the index tells of a comparison."""
 
     comparison: str
     case: str
@@ -39,11 +43,23 @@ class IndexedComparison(Frozen):
     created: str  # ISO 8601
     verdict: Verdict
     headline: str
+    baseline: str  # the ref or the arm, without its commit
+    candidate: str
+    died: bool = False  # an arm of it did
+    ratio: float | None = None  # candidate / baseline of the steady step time
 
     @property
     def page(self) -> str:
         """The name of its page in the store."""
         return f"comparisons/{self.comparison}/{self.case}/{self.id}/index.html"
+
+    @property
+    def pair(self) -> Pair:
+        """What is compared with what, and where: a column of the matrix."""
+        return self.comparison, self.baseline, self.candidate, self.target
+
+
+FIELDS = tuple(IndexedComparison.model_fields)
 
 
 class IndexedCell(Frozen):
@@ -52,7 +68,8 @@ class IndexedCell(Frozen):
     comparison: str
     case: str
     outcome: Verdict | Literal["failed"]
-    quarantine: bool = False
+    quarantine: str = ""  # why it counts for nothing
+    owner: str = ""
     page: str = ""  # its name in the store
 
 
@@ -64,34 +81,58 @@ class IndexedNight(Frozen):
     ended: str  # ISO 8601
     headline: str
     cells: tuple[IndexedCell, ...]
+    changes: tuple[str, ...] = ()  # since the night before
 
 
 class StoreIndex(Frozen):
     """Everything on the index page."""
 
-    comparisons: tuple[IndexedComparison, ...] = ()  # one of each comparison, case and target, by their names
+    comparisons: tuple[IndexedComparison, ...] = ()  # all there are, the last one first
     nights: tuple[IndexedNight, ...] = ()  # the last one first
     history: bool = False  # whether there is a page of it
     unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
+
+    @field_serializer("comparisons")
+    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> list[list[Any]]:
+        """Values without their names: of thousands of comparisons the names would be most of the page."""
+        return [list(item.model_dump().values()) for item in comparisons]
+
+    @field_validator("comparisons", mode="before")
+    @classmethod
+    def _of_rows(cls, value: Any) -> Any:
+        """The inverse; a row of another length is one of another version."""
+        if not isinstance(value, list):
+            return value
+        return [dict(zip(FIELDS, row, strict=True)) if isinstance(row, list) else row for row in value]
 
 
 type Change = Callable[[StoreIndex], StoreIndex]
 
 
 def add_comparison(record: ComparisonRecord) -> Change:
-    """The comparison takes the place of an older one of its case on its target."""
-    new = IndexedComparison.model_validate(record.model_dump(include=set(IndexedComparison.model_fields)))
-    return lambda index: index.model_copy(update={"comparisons": newest([*index.comparisons, new])})
+    """The comparison is in the index, once, and takes the place of no other."""
+    new = index_comparison(record)
+    return lambda index: index.model_copy(update={"comparisons": in_order([*index.comparisons, new])})
 
 
-def newest(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
-    """The comparison of each name, case and target that was made last, by these."""
-    kept: dict[tuple[str, str, str], IndexedComparison] = {}
-    for item in found:
-        key = item.comparison, item.case, item.target
-        if key not in kept or item.created >= kept[key].created:
-            kept[key] = item.model_copy(update={"headline": shorten(item.headline, HEADLINE)})
-    return tuple(kept[key] for key in sorted(kept))
+def index_comparison(record: ComparisonRecord) -> IndexedComparison:
+    """What the index tells of the comparison."""
+    row = next((row for row in record.rows if row.metric == TREND), None)
+    both = row is not None and row.baseline and row.candidate is not None
+    return IndexedComparison(
+        **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
+        headline=textwrap.shorten(visible(record.headline), HEADLINE, placeholder=" …"),
+        baseline=record.baseline.ref,
+        candidate=record.candidate.ref,
+        died=is_dead(record.baseline) or is_dead(record.candidate),
+        ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
+    )
+
+
+def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:
+    """Each comparison once, as it was published last; the one that was made last stands first."""
+    kept = {(item.comparison, item.case, item.id): item for item in found}
+    return tuple(sorted(kept.values(), key=lambda item: (item.created, item.comparison, item.case, item.id))[::-1])
 
 
 def add_nights(records: Iterable[NightRecord]) -> Change:
@@ -112,12 +153,14 @@ def _indexed(record: NightRecord) -> IndexedNight:
         target=record.plan.target,
         ended=record.ended,
         headline=night_headline(record),
+        changes=record.changes,
         cells=tuple(
             IndexedCell(
                 comparison=result.cell.comparison,
                 case=result.cell.case,
                 outcome=result.outcome,
-                quarantine=bool(result.cell.quarantine),
+                quarantine=shorten(result.cell.quarantine, HEADLINE),
+                owner=result.cell.owner,
                 page=_name_of(result.page),
             )
             for result in record.results
@@ -158,11 +201,10 @@ def gather_index(store: Store) -> StoreIndex:
     for some in batched(names, AT_ONCE):
         for name, data in store.files.read_many(list(some)).items():
             try:
-                found.append(IndexedComparison.model_validate_json(data))
+                found.append(index_comparison(ComparisonRecord.model_validate_json(data)))
             except ValidationError:
                 unread.append(name)
-        found = list(newest(found))
-    index = StoreIndex(comparisons=newest(found), history=store.files.stat(HISTORY) is not None)
+    index = StoreIndex(comparisons=in_order(found), history=store.files.stat(HISTORY) is not None)
     try:
         index = add_nights(read_records(store))(index)
     except StoreError as error:

@@ -1,11 +1,11 @@
 """Turns the index of a store into its page, and keeps the page up to date beside other writers."""
 
+import json
 import logging
 import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -14,31 +14,40 @@ from tasks.diff.rows import NOT_JUDGED
 from tasks.publish import words
 from tasks.publish.index import (
     DATA,
+    FIELDS,
     HISTORY,
     MARK,
     PAGE,
     Change,
     IndexedCell,
+    IndexedComparison,
+    Pair,
     StoreIndex,
     gather_index,
     is_ours,
     parse_index,
 )
-from tasks.publish.templating import make_environment, read_asset
+from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.publish.words import WORST_FIRST
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
 
 SHOWN = tuple(word for word in WORST_FIRST if word != NOT_JUDGED)
+PAIRS = 12  # columns of the matrix: what was compared last
+NEIGHBOURS = "cases.js"
+LISTED = 100  # comparisons that need no script to be seen
+TREND_NIGHTS = 14
+LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
 LOCK = ".index.lock"
 ATTEMPTS = 20
 PAUSE_S = 0.2  # at first, and at random: writers that met once should not meet again
 LONGEST_WAIT_S = 120.0
 
 
-def update_index(store: Store, change: Change) -> None:
+def update_index(store: Store, change: Change) -> StoreIndex | None:
     """Write the index page with the change in it. A page that is missing or damaged is first made out of the folders.
+    Returns what the page tells now; None where it is not ours.
 
     Two writers lose nothing of each other's: on this machine one waits for the other, in a bucket a page is only
     replaced over the version that was read. Raises StoreError.
@@ -49,21 +58,38 @@ def update_index(store: Store, change: Change) -> None:
             page = _read(store) if entry else None
             if page is not None and not is_ours(page):
                 logging.getLogger(__name__).warning("%s is none of maxview's pages: left as it is", _place(store))
-                return
+                return None
             index = (parse_index(page) if page is not None else None) or gather_index(store)
-            text = render_index(change(index), store).encode()
+            index = change(index)
+            text = render_index(index, store).encode()
             try:
                 store.files.write(PAGE, text, create=entry is None, version=entry.version if entry else None)
             except AlreadyThereError:
                 time.sleep(random.uniform(0, PAUSE_S * (attempt + 1)))
             else:
-                return
+                return index
     raise StoreError(f"{_place(store)}: is changed again and again by others; try again")
 
 
 def rebuild_index(store: Store) -> None:
     """Write the index page anew out of the folders of the store alone."""
-    update_index(store, lambda _: gather_index(store))
+    index = update_index(store, lambda _: gather_index(store))
+    for comparison in {item.comparison for item in index.comparisons} if index else ():
+        write_neighbours(store, index, comparison)
+
+
+def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) -> None:
+    """Write what every page of the comparison loads to lead to the page of the next case: `cases.js` beside them."""
+    if index is None:
+        return
+    newest: dict[tuple[str, ...], IndexedComparison] = {}
+    for item in index.comparisons:
+        if item.comparison == comparison:
+            newest.setdefault((item.case, *item.pair), item)
+    told = ("case", "id", "target", "baseline", "candidate", "verdict")
+    rows = [item.model_dump(include=set(told)) for _, item in sorted(newest.items())]
+    text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
+    store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 
 
 def link_home(store: Store) -> str:
@@ -105,37 +131,59 @@ def render_index(index: StoreIndex, store: Store) -> str:
     def link(name: str) -> str:
         return quote(name) if store.mirror is None else store.link_to(store.path / name)
 
+    pairs = list(dict.fromkeys(item.pair for item in index.comparisons))
+    script, style = read_asset("index.js"), read_asset("page.css")
     page = (
         make_environment(words=words, link=link, format_moment=words.format_moment)
         .get_template("index.html.j2")
         .render(
             index=index,
-            counts=[
-                (word, sum(item.verdict == word for item in index.comparisons))
-                for word in WORST_FIRST
-                if word != NOT_JUDGED
-            ],
-            groups=_groups(index),
-            nights=[(night, *_matrix(night.cells)) for night in index.nights],
+            pairs=pairs[:PAIRS],
+            older_pairs=len(pairs) - PAIRS,
+            cases=_matrix(index, set(pairs[:PAIRS])),
+            newest=index.comparisons[:LISTED],
+            fields=FIELDS,
+            counts=[(word, sum(item.verdict == word for item in index.comparisons)) for word in SHOWN],
+            nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
             mark=Markup(MARK),
             data=index.model_dump(mode="json"),
-            style=Markup(read_asset("page.css")),
+            style=Markup(style),
+            style_hash=hash_of(style),
+            script=Markup(script),
+            script_hash=hash_of(script),
         )
     )
     assert DATA.search(page), "the page would not be read again"
     return page
 
 
-def _groups(index: StoreIndex) -> dict[str, list[Any]]:
-    """The comparisons by name."""
-    found: dict[str, list[Any]] = {}
+type Cell = tuple[IndexedComparison, str]  # the newest comparison, and the trend up to it
+
+
+def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, Cell]]:
+    """Of every case its newest comparison of each pair, with the trend up to it."""
+    found: dict[str, dict[Pair, list[IndexedComparison]]] = {}
     for item in index.comparisons:
-        found.setdefault(item.comparison, []).append(item)
-    return found
+        if item.pair in pairs:
+            found.setdefault(item.case, {}).setdefault(item.pair, []).append(item)
+    return {
+        case: {pair: (items[0], draw_trend([item.ratio for item in items[:TREND_NIGHTS]][::-1])) for pair, items in row}
+        for case, row in sorted((case, list(row.items())) for case, row in found.items())
+    }
 
 
-def _matrix(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:
+def draw_trend(ratios: list[float | None]) -> str:
+    """The points of a line, in an image of 64 × 16 px: up is slower, and half its height is at least 5 %."""
+    known = [(place, ratio) for place, ratio in enumerate(ratios) if ratio is not None]
+    if len(known) < 2:
+        return ""
+    reach = max(LEAST_REACH, *(abs(ratio - 1) for _, ratio in known))
+    step = 60 / (len(ratios) - 1)
+    return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / reach:.1f}" for place, ratio in known)
+
+
+def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:
     """The comparisons of a night, and of each case its cell of each comparison."""
     comparisons = list(dict.fromkeys(cell.comparison for cell in cells))
     rows: dict[str, dict[str, IndexedCell]] = {}

@@ -1,22 +1,18 @@
-"""Turns the lines of both arms' logs into what the page shows of them, and a place in a log into its anchor."""
+"""Turns the logs of both arms into the files beside the page, and a place in a log into what leads there."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tasks.publish.assets import replacing
 from tasks.publish.checkpoints import CheckpointLine, list_checkpoints
-from tasks.publish.figures import shown_points
-from tasks.publish.logview import LogView, ShownLine, read_log
+from tasks.publish.logview import LogView, read_log
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
-
-LINES_BEFORE_DEATH = 12
 
 type Lines = Iterable[tuple[int, str]]
 
 
 class Logs:
-    """The logs of both sides as the page shows them; making it writes `logs/*.txt` into the page's folder."""
+    """The logs of both sides as the page shows them; making it writes `logs/` into the page's folder."""
 
     def __init__(self, record: ComparisonRecord, log_lines: Mapping[str, Lines], folder: Path):
         self._arms = {arm.name: arm for arm in (record.baseline, record.candidate)}
@@ -27,26 +23,32 @@ class Logs:
                 lines = log_lines.get(f"{arm.name}/{run}", log_lines.get(arm.name) if number == 0 else None)
                 if lines is None:
                     continue
-                prefix = side if number == 0 else f"{side}-{number + 1}"
-                file = f"logs/{prefix}.txt"
-                with replacing(folder / file) as copy:
-                    view = read_log(
-                        lines,
-                        list_places(record, arm, number),
-                        title=visible(arm.label if run in arm.label else f"{arm.label} · {run}"),
-                        prefix=prefix,
-                        copy=copy,
-                        file=file,
-                    )
+                error = arm.cause_of_death
+                view = read_log(
+                    lines,
+                    list_places(record, arm, number),
+                    folder,
+                    title=visible(arm.label if run in arm.label else f"{arm.label} · {run}"),
+                    prefix=side if number == 0 else f"{side}-{number + 1}",
+                    death=error.offset if error is not None and error.run == number else None,
+                )
                 self.by_side[side].append(view)
                 self._views[arm.name, run] = view
 
+    @property
+    def views(self) -> list[LogView]:
+        return [view for side in self.by_side.values() for view in side]
+
+    def view(self, arm: ArmSummary, run: int) -> LogView | None:
+        """The log of the arm's run with this number, if it was at hand."""
+        return self._views.get((arm.name, arm.runs[run])) if run < len(arm.runs) else None
+
     def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
-        """The anchor of the line at `source` in the log of the arm's run that it names, if the page shows it."""
-        if source is None or not source.line or source.run >= len(arm.runs):
+        """The anchor of the line at `source` in the log of the arm's run that it names."""
+        if source is None or not source.line:
             return None
-        view = self._views.get((arm.name, arm.runs[source.run]))
-        return view.anchors.get(source.offset) if view is not None else None
+        view = self.view(arm, source.run)
+        return view.anchor(source.offset) if view is not None else None
 
     def evidence_anchor(self, evidence: Evidence) -> str | None:
         """The anchor of the line that an arm's evidence for a finding was read from."""
@@ -59,24 +61,18 @@ class Logs:
 
     def death_anchor(self, arm: ArmSummary) -> str | None:
         """The anchor of the line that names the cause of death."""
-        lines = self.before_death(arm)
-        return lines[-1].anchor if lines else None
+        error = arm.cause_of_death
+        return None if error is None else self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
 
-    def before_death(self, arm: ArmSummary) -> list[ShownLine]:
+    def before_death(self, arm: ArmSummary) -> list[str]:
         """The last lines up to the one that names the cause of death, out of the log of the run that has it there."""
         error = arm.cause_of_death
-        if error is None:
-            return []
-        anchor = self.anchor(arm, Source(line=error.line, offset=error.offset, run=error.run))
-        if anchor is None:
-            return []
-        shown = self._views[arm.name, arm.runs[error.run]].shown
-        at = next(i for i, line in enumerate(shown) if line.anchor == anchor)
-        return list(shown[max(0, at + 1 - LINES_BEFORE_DEATH) : at + 1])
+        view = None if error is None else self.view(arm, error.run)
+        return [] if view is None else view.before_death
 
 
 def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Source, tuple[str, ...]]:
-    """Every place in the log of the arm's run with this number that the page links to, with what was read there."""
+    """Every place in the log of the arm's run with this number whose value the page tells, with what was read there."""
     places: dict[Source, tuple[str, ...]] = {}
 
     def add(source: Source | None, *names: str) -> None:
@@ -86,9 +82,9 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
     stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
     own = set()  # of the stalls, those of this run
     for curve in record.curves:
-        if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]):
+        if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
-            for i in shown_points(curve):
+            for i in (0, -1):  # how lines are numbered shows in any two of them
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))
     for stall in record.stalls.get(arm.name, ()):
         if (stall.step, stall.offset) in own:

@@ -1,171 +1,165 @@
-"""Turns a log of any size into the lines that a page shows: all of a small one; of a large one its ends and every line
-that a value refers to."""
+"""Turns a log of any size into pieces that a page loads when they are wanted, and places in it into line numbers."""
 
+import json
+import re
+from array import array
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import BinaryIO
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from configs.schema import Frozen
+from tasks.publish.replacing import replacing
 from tasks.publish.text import shorten, visible
 from tasks.records import Source
+from tasks.store.atomic import write_atomically
 
-WHOLE_BYTES = 1_500_000  # a log up to this size is shown whole
-WHOLE_LINES = 15_000
-HEAD_LINES = 300
-TAIL_LINES = 1_000
-TAIL_CHARACTERS = 500_000
-CONTEXT = 3  # lines around one that a named value refers to; a curve's points come without
-LONGEST_LINE = 4_000  # characters
+PIECE = 1_000_000  # characters: what is loaded at once
+LINES_BEFORE_DEATH = 12
+MOST_FOLDS = 2_000
+LONGEST_CAUSE = 300  # characters
+LONGEST_TRACEBACK = 2_000  # lines
 
-
-class ShownLine(Frozen):
-    """One line of the log. `skipped` lines before it are not on the page."""
-
-    number: int
-    anchor: str
-    text: str
-    values: tuple[str, ...] = ()  # what on the page was read from here
-    skipped: int = 0
+_TRACEBACK = "Traceback (most recent call last):"
+_CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
 
 
-class LogView(Frozen):
-    """A run's log as the page shows it; `anchors` leads from a byte offset to the line that holds it."""
+@dataclass
+class LogView:
+    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`."""
 
     title: str
     prefix: str
-    shown: tuple[ShownLine, ...]
-    anchors: dict[int, str]
-    lines: int
-    bytes: int
-    skipped_at_end: int = 0
-    file: str | None = None  # link to the whole text
+    file: str
+    bytes: int = 0
+    pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
+    folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
+    values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
+    before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
+    starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
+    end: int = 0  # byte offset behind the last
+    shift: int = 0  # from a line's place in the run to its number in the file
 
     @property
-    def whole(self) -> bool:
-        return len(self.shown) == self.lines
+    def lines(self) -> int:
+        return len(self.starts)
 
+    def number(self, offset: int) -> int | None:
+        """The number of the line that holds the byte; None if it is outside of the log."""
+        if not self.starts or not self.starts[0] <= offset < self.end:
+            return None
+        return bisect_right(self.starts, offset) + self.shift
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A line with its place in the run's text and, after reading, the references that fall into it."""
+    def anchor(self, offset: int) -> str | None:
+        """What leads to the line that holds the byte."""
+        number = self.number(offset)
+        return None if number is None else f"{self.prefix}-L{number}"
 
-    ordinal: int
-    text: str
-    bytes: int
-    found: tuple[int, ...]
+    def to_json(self) -> dict[str, object]:
+        """What the page's script needs to show it."""
+        return {
+            "pieces": self.pieces,
+            "folds": self.folds,
+            "values": {number: ", ".join(dict.fromkeys(names)) for number, names in sorted(self.values.items())},
+            "lines": self.lines,
+        }
 
 
 def read_log(
     lines: Iterable[tuple[int, str]],
     references: Mapping[Source, tuple[str, ...]],
+    folder: Path,
     *,
     title: str,
     prefix: str,
-    copy: BinaryIO | None = None,
-    file: str | None = None,
+    death: int | None = None,
 ) -> LogView:
-    """One pass over (byte offset, text) pairs in order; memory is bounded whatever the log's size.
+    """One pass over (byte offset, text) pairs in order; what it holds in memory is one piece and 8 bytes a line.
 
-    `references` maps every place that the page links to, to the names of the values read there (none for a curve's
-    points). The whole text goes to `copy`, one line each. Lines are numbered as in the file that the references count
-    in; where that is impossible (a log whose line breaks were lost is one line to them), from 1.
+    `references` maps places that the page tells of to the names of the values read there; `death` is the offset of
+    the line that names the cause of death. Lines are numbered as in the file that the references count in; where that
+    is impossible (a log whose line breaks were lost is one line to them), from 1. Raises StoreError.
     """
-    kept: list[_Line] = []
-    window: deque[_Line] = deque()
-    wanted: set[int] = set()
-    size = total = window_size = 0
-    overflow = False
-    named = {source.offset for source, names in references.items() if names}
-    for line in _with_references(lines, sorted({source.offset for source in references})):
-        total += 1
-        size += line.bytes
-        if copy is not None:
-            copy.write(line.text.encode("utf-8", "backslashreplace") + b"\n")
-        if line.found:
-            around = CONTEXT if named.intersection(line.found) else 0
-            wanted.update(range(line.ordinal - around, line.ordinal + around + 1))
-        short = _Line(line.ordinal, shorten(visible(line.text), LONGEST_LINE), line.bytes, line.found)
-        window.append(short)
-        window_size += len(short.text)
-        overflow = overflow or window_size > WHOLE_BYTES or total > WHOLE_LINES
-        while overflow and (len(window) > TAIL_LINES or window_size > TAIL_CHARACTERS) and len(window) > CONTEXT + 1:
-            oldest = window.popleft()
-            window_size -= len(oldest.text)
-            if oldest.ordinal <= HEAD_LINES or oldest.ordinal in wanted:
-                kept.append(oldest)
-    kept.extend(window)
-    return _number(kept, references, title=title, prefix=prefix, lines=total, size=size, file=file)
+    view = LogView(title=title, prefix=prefix, file=f"logs/{prefix}.txt")
+    texts: list[str] = []
+    size = 0
+    last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
+    folds = _Folds()
+    pieces = []
 
+    def write_piece() -> None:
+        pieces.append((view.lines - len(texts) + 1, len(texts)))
+        text = json.dumps("\n".join(texts), ensure_ascii=False)
+        write_atomically(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
+        texts.clear()
 
-def _with_references(lines: Iterable[tuple[int, str]], offsets: list[int]) -> Iterator[_Line]:
-    """Each line with the offsets that lie in it: from its own start up to the next line's."""
-    waiting = deque(offsets)
-    before: tuple[int, str] | None = None
-    ordinal = 0
-    for start, text in lines:
-        if before is not None:
-            ordinal += 1
-            yield _line(ordinal, before, waiting, start)
-        before = (start, text)
-    if before is not None:
-        end = before[0] + len(before[1].encode("utf-8", "surrogatepass")) + 1
-        yield _line(ordinal + 1, before, waiting, end)
-
-
-def _line(ordinal: int, line: tuple[int, str], waiting: deque[int], end: int) -> _Line:
-    start, text = line
-    while waiting and waiting[0] < start:
-        waiting.popleft()  # not in this log
-    found = []
-    while waiting and waiting[0] < end:
-        found.append(waiting.popleft())
-    return _Line(ordinal, text, end - start, tuple(found))
-
-
-def _number(
-    kept: list[_Line],
-    references: Mapping[Source, tuple[str, ...]],
-    *,
-    title: str,
-    prefix: str,
-    lines: int,
-    size: int,
-    file: str | None,
-) -> LogView:
-    ordinals = {offset: line.ordinal for line in kept for offset in line.found}
-    shift = _shift(ordinals, references)
-    values: dict[int, list[str]] = {}
+    with replacing(folder / view.file) as copy:
+        for offset, raw in lines:
+            if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < offset:
+                view.before_death = list(last)
+            data = raw.encode("utf-8", "backslashreplace")
+            copy.write(data + b"\n")
+            view.starts.append(offset)
+            view.bytes += len(data) + 1
+            view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
+            text = visible(raw)
+            folds.take(view.lines, text)
+            last.append(shorten(text, LONGEST_CAUSE))
+            texts.append(text)
+            size += len(text)
+            if size >= PIECE:
+                write_piece()
+                size = 0
+        if texts:
+            write_piece()
+    for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
+        old = folder / f"logs/{prefix}-{number}.js"
+        if not old.exists():
+            break
+        old.unlink()
+    if death is not None and not view.before_death and view.starts and view.starts[-1] <= death < view.end:
+        view.before_death = list(last)
+    view.shift = _shift(view, references)
+    view.pieces = [(first + view.shift, count) for first, count in pieces]
+    view.folds = [(first + view.shift, end + view.shift, cause) for first, end, cause in folds.found]
     for source, names in references.items():
-        if source.offset in ordinals:
-            values.setdefault(ordinals[source.offset], []).extend(names)
-    shown = []
-    last = 0
-    for line in kept:
-        number = line.ordinal + shift
-        shown.append(
-            ShownLine(
-                number=number,
-                anchor=f"{prefix}-L{number}",
-                text=line.text,
-                values=tuple(dict.fromkeys(values.get(line.ordinal, ()))),
-                skipped=line.ordinal - last - 1,
-            )
-        )
-        last = line.ordinal
-    return LogView(
-        title=title,
-        prefix=prefix,
-        shown=tuple(shown),
-        anchors={offset: f"{prefix}-L{ordinal + shift}" for offset, ordinal in ordinals.items()},
-        lines=lines,
-        bytes=size,
-        skipped_at_end=lines - last,
-        file=file,
-    )
+        place = view.number(source.offset)
+        if place is not None and names:
+            view.values.setdefault(place, []).extend(names)
+    return view
 
 
-def _shift(ordinals: Mapping[int, int], references: Mapping[Source, tuple[str, ...]]) -> int:
+def _shift(view: LogView, references: Mapping[Source, tuple[str, ...]]) -> int:
     """What to add to a line's place in the run's text for its line in the file: what all references agree on, or 0."""
-    shifts = {source.line - ordinals[source.offset] for source in references if source.offset in ordinals}
+    places = [(source.line, view.number(source.offset)) for source in references]
+    shifts = {line - place for line, place in places if place is not None}
     return max(shifts.pop(), 0) if len(shifts) == 1 else 0
+
+
+class _Folds:
+    """Finds tracebacks: from their first line to the exception that ends the last of a chain."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int, str]] = []
+        self._first: int | None = None
+        self._margin = 0  # what stands before the traceback in each of its lines
+        self._chained = 0  # where a chain may go on: the line of the exception before
+
+    def take(self, place: int, text: str) -> None:
+        """Look at the next line."""
+        at = text.find(_TRACEBACK)
+        if at >= 0 and len(self.found) < MOST_FOLDS:
+            if self._first is None and not (self._chained and place - self._chained <= 4):
+                self._first, self._margin = place, at
+            elif self._first is None:
+                self._first = self.found.pop()[0]
+            return
+        if self._first is None:
+            return
+        rest = text[self._margin :]
+        if place - self._first > LONGEST_TRACEBACK:
+            self._first = None
+        elif rest[:1] not in (" ", "", "\t") and not rest.startswith(("During handling", "The above exception")):
+            cause = rest if _CAUSE.match(rest) else f"traceback, then: {rest}"
+            self.found.append((self._first, place, shorten(cause, LONGEST_CAUSE)))
+            self._first, self._chained = None, place

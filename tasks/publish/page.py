@@ -1,7 +1,6 @@
-"""Turns a comparison record and the lines of its logs into one static page that works from a file and offline."""
+"""Turns a comparison record, its runs and the lines of its logs into a static page that works from a file, offline."""
 
-import base64
-import hashlib
+import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -11,14 +10,16 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from tasks.publish import words
-from tasks.publish.assets import install_plotly
-from tasks.publish.chart import draw_loss, draw_times, to_data_uri
+from tasks.publish.again import command_again
+from tasks.publish.chart import to_data_uri
 from tasks.publish.checkpoints import STATES, list_checkpoints
-from tasks.publish.figures import list_figures
+from tasks.publish.differences import list_differences
+from tasks.publish.effects import draw_effect
+from tasks.publish.figures import list_marks, write_figures
 from tasks.publish.logs import Lines, Logs
-from tasks.publish.templating import make_environment, read_asset
-from tasks.publish.times import describe_part, list_parts
-from tasks.records import ComparisonRecord
+from tasks.publish.templating import hash_of, make_environment, read_asset
+from tasks.publish.times import draw_bars, list_parts, show_seconds
+from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import write_atomically
 
 
@@ -27,43 +28,73 @@ def write_page(
     directory: str | os.PathLike[str],
     *,
     log_lines: Mapping[str, Lines],
+    runs: Mapping[str, RunRecord] | None = None,
     schedules: Mapping[str, str] | None = None,
-    assets: str | os.PathLike[str] | None = None,
     home: str = "",
+    neighbours: str = "",
+    flow_run: str = "",
+    stamp: str = "",
 ) -> Path:
-    """Writes `directory/index.html` and `directory/logs/`, and returns the page's path.
+    """Writes `directory/index.html`, `directory/logs/` and `directory/curves/`, and returns the page's path.
 
     `log_lines` gives the (byte offset, text) pairs of a log in order, once: by arm name for an arm's first run, by
     `arm/run name` for any run. Any iterable will do; a log is read once and never held whole. An arm that it lacks
-    is shown without its log. `schedules`: SVG text by arm name, shown as images. `assets` is the folder that all pages
-    share for plotly.js (default: `directory/assets`), `home` what leads to the index of all pages, if there is one.
-    Raises StoreError when something cannot be written.
+    is shown without its log. `runs`: the records, by `arm/run name`; without them there are no differences of the
+    settings. `schedules`: SVG text by arm name, shown as images. `home` leads to the index of all pages, `neighbours`
+    to the file that knows the other cases, `flow_run` to Prefect's page of the flow run; `stamp` tells later whether
+    the page is up to date. Raises StoreError when something cannot be written.
     """
     folder = Path(directory)
-    shared = Path(assets) if assets is not None else folder / "assets"
-    plotly = install_plotly(shared)
+    known = runs or {}
+    first = [
+        known.get(f"{arm.name}/{arm.runs[0]}") if arm.runs else None for arm in (record.baseline, record.candidate)
+    ]
     logs = Logs(record, log_lines, folder)
-    still, times = draw_loss(record), draw_times(record)
+    figures = write_figures(record, known, logs, folder)
+    style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
+    lost = [row for row in record.rows if words.is_lost(record, row)]
+    data = {
+        "figures": figures,
+        "marks": list_marks(record, known) if figures else [],
+        "divergence": record.divergence and {"metric": record.divergence.metric, "step": record.divergence.step},
+        "logs": {view.prefix: view.to_json() for view in logs.views},
+        "place": [record.case, record.target, record.baseline.ref, record.candidate.ref],
+    }
     html = (
         _environment()
         .get_template("page.html.j2")
         .render(
             record=record,
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
+            facts=words.compare_facts(record),
+            lost=lost,
+            kept=[row for row in record.rows if row not in lost],
             logs=logs,
             home=home,
-            figures=list_figures(record, logs.anchor),
-            still=to_data_uri(still) if still else None,
-            times=to_data_uri(times) if times else None,
+            neighbours=neighbours,
+            flow_run=flow_run if flow_run.startswith(("http://", "https://")) else "",
+            stamp=stamp,
+            again=command_again(record, *first),
+            differences=list_differences(*first),
+            commits=_commits(record),
+            figures=figures,
+            bars=draw_bars(record),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
-            plotly=os.path.relpath(plotly, folder).replace(os.sep, "/"),
             icon=to_data_uri(_icon(record)),
-            style=Markup(read_asset("page.css")),
-            script=Markup(read_asset("page.js")),
-            script_hash=base64.b64encode(hashlib.sha256(read_asset("page.js").encode()).digest()).decode(),
+            data=json.loads(json.dumps(data)),
+            style=Markup(style),
+            style_hash=hash_of(style),
+            script=Markup(script),
+            script_hash=hash_of(script),
         )
     )
     return write_atomically(folder / "index.html", html)
+
+
+def _commits(record: ComparisonRecord) -> str:
+    """What lists the commits between the two sides; empty where they are one, or one is not known."""
+    left, right = record.baseline.commit, record.candidate.commit
+    return f"git log --oneline {left}..{right}" if left and right and left != right else ""
 
 
 def _icon(record: ComparisonRecord) -> str:
@@ -80,7 +111,8 @@ def _environment() -> Environment:
     return make_environment(
         words=words,
         list_parts=list_parts,
-        describe_part=describe_part,
+        show_seconds=show_seconds,
+        draw_effect=draw_effect,
         checkpoint_states=STATES,
         list_checkpoints=list_checkpoints,
         is_dead=words.is_dead,

@@ -1,16 +1,19 @@
 """Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from configs.schema import Frozen
 from tasks.publish.index import PAGE, add_comparison
-from tasks.publish.index_page import link_home, update_index
+from tasks.publish.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
-from tasks.records import ArmSummary, ComparisonRecord
+from tasks.publish.stamp import make_stamp
+from tasks.records import ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
+
+FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
 
 
 class PublishedPage(Frozen):
@@ -26,43 +29,62 @@ def find_page(path: Path, store: Store) -> PublishedPage:
     return PublishedPage(path=path, address=store.address_of(path), link=store.link_to(path))
 
 
-def publish_comparison(record: ComparisonRecord, store: Store) -> Path:
-    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them."""
+def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str = "") -> Path:
+    """Write `comparison.json`, the page, and the store's index; returns the page's path. Again: replaces them.
+
+    `flow_run`: the address of the flow run that made it, for the page to lead back to.
+    """
     directory = store.comparison(record.comparison, record.case, record.id)
     directory.write_comparison(record)
-    lines = {}
+    if flow_run:
+        directory.write_file(FLOW_RUN, flow_run)
+    page = write_comparison_page(record, store)
+    write_neighbours(store, update_index(store, add_comparison(record)), record.comparison)
+    return page
+
+
+def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
+    """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
+    directory = store.comparison(record.comparison, record.case, record.id)
+    lines, runs = {}, read_runs(record, store)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
-        lines[arm.name] = first_lines(arm, store)
     page = write_page(
         record,
         directory.path,
         log_lines=lines,
-        schedules=draw_schedules(record, store),
-        assets=store.path / "assets",
+        runs=runs,
+        schedules=draw_schedules(record, runs),
+        neighbours=f"../../{NEIGHBOURS}",
         home=f"../../../../{PAGE}" if store.mirror is None else link_home(store),
+        flow_run=known.read_text().strip() if (known := directory.file(FLOW_RUN)).is_file() else "",
+        stamp=make_stamp(directory.comparison.read_bytes()),
     )
-    store.push(store.path / "assets")
     store.push(directory.path)
-    update_index(store, add_comparison(record))
     return page
 
 
-def draw_schedules(record: ComparisonRecord, store: Store) -> dict[str, str]:
+def read_runs(record: ComparisonRecord, store: Store) -> dict[str, RunRecord]:
+    """The records of the runs, by `arm/run name`; a run whose folder is gone is left out."""
+    found = {}
+    for arm in (record.baseline, record.candidate):
+        for run, log in zip(arm.runs, arm.logs, strict=True):
+            read = store.run_of_log(log).read_record()
+            if read is not None:
+                found[f"{arm.name}/{run}"] = read
+    return found
+
+
+def draw_schedules(record: ComparisonRecord, runs: Mapping[str, RunRecord]) -> dict[str, str]:
     """The pipeline schedule of each arm's first run as SVG text, by arm name; no arm whose log shows none."""
     found = {}
     for arm in (record.baseline, record.candidate):
-        run = store.run_of_log(arm.logs[0]).read_record()
+        run = runs.get(f"{arm.name}/{arm.runs[0]}")
         picture = None if run is None else draw_schedule(run.reading)
         if picture is not None:
             found[arm.name] = picture
     return found
-
-
-def first_lines(arm: ArmSummary, store: Store) -> Iterator[tuple[int, str]]:
-    """The lines of the arm's first run."""
-    return read_lines(store.run_of_log(arm.logs[0]).log, arm.spans[0])
 
 
 def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:

@@ -1,5 +1,7 @@
 """The templates of the pages: one Jinja environment that escapes, and the scripts and styles that stand beside them."""
 
+import base64
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,3 +29,8 @@ def make_environment(**known: Any) -> Environment:
 def read_asset(name: str) -> str:
     """The text of a script or style sheet of ours."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+
+
+def hash_of(text: str) -> str:
+    """What a page's policy names a script or a style by, so that it runs no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,5 +1,6 @@
 """Turns the accounts of the time of each run into one list of parts per arm, and those into words."""
 
+from configs.schema import Frozen
 from tasks.publish.text import visible
 from tasks.records import ComparisonRecord, TimePart
 
@@ -41,3 +42,25 @@ def list_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
 def show_seconds(seconds: float) -> str:
     """Seconds with three digits that count."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
+
+
+class Bar(Frozen):
+    """One part of an arm's bar: where it begins and how wide it is, in percent of the longer arm's run."""
+
+    part: TimePart
+    x: float
+    width: float
+
+
+def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
+    """The parts of the mean run of each arm side by side, by the arm's name; an arm without an account has none."""
+    found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
+    longest = max((sum(part.seconds for part in parts) for parts in found.values()), default=0.0)
+    bars: dict[str, list[Bar]] = {}
+    for name, parts in found.items():
+        x = 0.0
+        for part in parts if longest else ():
+            width = 100 * part.seconds / longest
+            bars.setdefault(name, []).append(Bar(part=part, x=round(x, 3), width=round(width, 3)))
+            x += width
+    return bars

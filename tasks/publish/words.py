@@ -8,6 +8,7 @@ from tasks.diff.decide import ONE_RUN
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
+SHORT = 50  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]
 
 
@@ -27,6 +28,7 @@ VERDICTS: dict[Verdict, Word] = {
     "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
     "not judged": Word(sign="·", colour="#57606a", style="dim"),
 }
+SIGNS = {verdict: word.sign for verdict, word in VERDICTS.items()}
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
 EFFECTS: dict[Effect, Word] = {
@@ -83,6 +85,21 @@ def threshold_text(row: MetricDiff) -> str:
     return f"±{row.threshold:g} {visible(row.unit)}".rstrip()
 
 
+def short_reason(row: MetricDiff) -> str:
+    """The beginning of a reason that says it: one line of a table. The rest is for those who ask."""
+    text = visible(row.reason)
+    clause = re.split(r"[;:,.] | \(", text, maxsplit=1)[0]
+    if len(clause) <= SHORT:
+        return clause
+    return clause[:SHORT].rsplit(" ", 1)[0] + " …"
+
+
+def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:
+    """Whether there is nothing to compare because an arm died before it had a value."""
+    sides = (record.baseline, row.baseline_text), (record.candidate, row.candidate_text)
+    return any(is_dead(arm) and not text.strip() for arm, text in sides)
+
+
 def is_dead(arm: ArmSummary) -> bool:
     """Whether the arm's run did not end well."""
     return arm.cause_of_death is not None or arm.exit_code not in (0, None)
@@ -107,6 +124,16 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("started", format_moment(arm.started)),
     ]
     return [(name, visible(value)) for name, value in pairs if value]
+
+
+def compare_facts(record: ComparisonRecord) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+    """(name, baseline's, candidate's) of the facts that differ, and (name, value) of those that are equal."""
+    left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
+    names = list(dict.fromkeys([*left, *right]))
+    rows = [(name, left.get(name, "—"), right.get(name, "—")) for name in names]
+    coverage = describe_coverage(record.baseline), describe_coverage(record.candidate)
+    rows.append(("log", *coverage))
+    return [row for row in rows if row[1] != row[2]], [row[:2] for row in rows if row[1] == row[2]]
 
 
 def format_moment(iso: str | None) -> str | None:

@@ -43,6 +43,11 @@ class ArmSummary(Frozen):
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
     environment: Environment = Environment()  # versions, devices and mesh of the first run
 
+    @property
+    def ref(self) -> str:
+        """What was compared, whatever its commit: a branch or tag that somebody named, else the arm."""
+        return self.label.split(" · ", 1)[0]
+
 
 class ComparisonRecord(Frozen):
     """The answer for one case: every surface draws this record and computes nothing."""

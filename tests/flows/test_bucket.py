@@ -30,7 +30,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     entries = {entry.name: entry.version for entry in store.files.entries()}
     (page,) = (name for name in entries if name.endswith("/index.html"))
     assert sum(name.endswith("/comparison.json") for name in entries) == 1
-    assert sum(name.startswith("assets/plotly") for name in entries) == 1
+    assert sum(name.endswith("/curves/0.js") for name in entries) == 1
     assert sum(name.startswith("history/") and name.endswith(".parquet") for name in entries) == 1
     assert not any(name.endswith("/writer.json") for name in entries)
     told = "".join(done.stdout.split())  # without the line breaks of a narrow terminal

@@ -15,6 +15,9 @@ from tasks.history import (
     noise_groups,
     rebuild_history,
 )
+from tasks.history.rows import history_rows
+from tasks.history.series import find_series
+from tasks.history.table import read_runs
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, StoreError, open_store
@@ -178,3 +181,18 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
     assert noise_groups(history, target="v6e-32", metric="step_time_s") == []
     (left, _) = noise_groups(history, target="cpu", metric="step_time_s", but=["n1-linen-r0", "n1-nnx-r0"])
     assert left.commit == "bbbbbbb"  # of the other commit one run is left, which tells nothing
+
+
+def test_branches_have_series_of_their_own_and_the_dead_have_none(store: Store, night: Night) -> None:
+    def of_branch(record: ComparisonRecord, branch: str) -> ComparisonRecord:
+        label = f"{branch} · c0ffee1"
+        return record.model_copy(update={"candidate": record.candidate.model_copy(update={"label": label})})
+
+    for day, branch in ((1, "feat/a"), (2, "feat/b"), (3, "feat/a")):
+        append_comparison(of_branch(night(day), branch), store)
+    found = find_series(load_history(store.files), metrics=["step_time_s"])
+    assert [(series.pair, len(series.nights)) for series in found] == [("linen → feat/a", 2), ("linen → feat/b", 1)]
+    record = night(4)
+    alive, other = read_runs(record, store)
+    dead = other.model_copy(update={"reading": other.reading.model_copy(update={"exit_code": 1})})
+    assert set(history_rows(record, [alive, dead])["arm"]) == {"linen"}

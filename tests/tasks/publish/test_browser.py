@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.publish.index import add_comparison, add_nights
-from tasks.publish.index_page import update_index
+from tasks.publish.index_page import update_index, write_neighbours
 from tasks.publish.page import write_page
 from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
@@ -74,18 +74,23 @@ def address(tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines) -> st
     return write_page(record_002, tmp_path, log_lines=logs_002).as_uri()
 
 
-def test_the_charts_draw_and_nothing_leaves_the_machine(visit: Opener, address: str) -> None:
+def drawn(page: Any, metric: str = "loss") -> Any:
+    """The chart, once it has come into view and shows the metric."""
+    page.locator("#curves").scroll_into_view_if_needed()
+    page.wait_for_selector(f"#plot[data-drawn={metric}] svg")
+    return page.locator("#plot svg")
+
+
+def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Opener, address: str) -> None:
     seen = visit(address)
-    page = seen.page
-    for metric, points in (("loss", 20), ("step_time_s", 20 + 2)):  # ten steps of two arms; two stalls are marked
-        plot = page.locator(f"#curve-{metric} .plot")
-        assert plot.locator(".main-svg").count() > 0
-        assert plot.locator(".scatterlayer .points path").count() == points
-    assert page.locator("#curve-step_time_s .legendtext").all_text_contents() == [
-        "baseline: main",
-        "candidate: feat/Migrate-Decoder-And-Tests-to-NNX",
-        "stall: checkpoint",
-    ]
+    assert not [
+        asked for asked in seen.requests if "/curves/" in asked or "/logs/" in asked
+    ]  # none before it is wanted
+    chart = drawn(seen.page)
+    # ten steps of two arms, their difference, and ten step times of two arms
+    assert chart.locator("circle").count() == 20 + 10 + 20
+    assert chart.locator("rect.band").count() == 2 + 2  # a stall and a checkpoint of each arm
+    assert chart.locator(".first-text").text_content() == "first difference: step 4"
     assert seen.foreign() == []
     assert seen.complaints == []
 
@@ -95,11 +100,13 @@ def test_nothing_foreign_runs(
 ) -> None:
     seen = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri())
     page = seen.page
-    page.locator("details.log").evaluate_all("logs => logs.forEach(log => log.open = true)")
-    assert page.locator(".scatterlayer .points path").count() >= 40
-    hover(page, "loss", 4)
-    assert "window.owned=1" in page.locator("#curve-loss .hoverlayer").text_content()
-    page.mouse.move(5, 5)
+    drawn(page)
+    page.fill("#find", "window.owned")
+    playwright.expect(page.locator("#count")).to_have_text("32 of 32 lines")
+    page.locator("#log-baseline .lines .line").first.wait_for()
+    assert "window.owned=1" in page.locator("#log-baseline .hits a").first.inner_text()
+    hover(page, 4)
+    assert "window.owned=1" in page.locator("#told").inner_text()
     assert page.evaluate("window.owned") is None
     assert page.locator("main img[src='x'], main script").count() == 0
     assert page.locator("a[href^='javascript'], svg a").count() == 0
@@ -133,33 +140,60 @@ def test_a_value_leads_to_its_line_in_the_log(visit: Opener, address: str) -> No
     page = visit(address).page
     assert page.locator("#log-baseline").get_attribute("open") is None
     page.click("#m-final_loss td[data-label=baseline] a")
-    line = page.locator("li:target")
-    assert "completed step: 9," in line.inner_text()
-    playwright.expect(page.locator("#log-baseline")).to_have_attribute("open", "")  # by an event that follows the click
+    line = page.locator("#log-baseline .here")
+    playwright.expect(line).to_contain_text("completed step: 9,")
+    assert line.get_attribute("id") == "baseline-L14"
+    assert line.locator(".values").inner_text() == "Final loss, TFLOP/s, Tok/s"
     assert is_in_view(line)
 
 
 def test_an_address_with_a_line_opens_there(visit: Opener, address: str) -> None:
     page = visit(f"{address}#candidate-L9").page
-    line = page.locator("#candidate-L9")
+    assert is_in_view(page.locator("#candidate-L9.here"))
+
+
+def test_a_traceback_is_folded_under_its_cause(
+    visit: Opener, tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+) -> None:
+    page = visit(write_page(record_000, tmp_path, log_lines=logs_000).as_uri()).page
+    page.click("#log-candidate > summary")
+    fold = page.locator("#log-candidate .lines details")
+    cause = "NotImplementedError: Pure NNX support has not been implemented yet."
+    playwright.expect(fold.locator("summary")).to_have_text(f"{cause} (traceback of 3 lines)")
+    frame = page.locator("#log-candidate .lines code:has-text('setup_train_loop')")
+    assert not frame.is_visible()
+    page.click("#death-candidate .cause a")  # a place inside of it opens it
+    playwright.expect(frame).to_be_visible()
+
+
+def test_every_line_of_a_long_log_is_found(visit: Opener, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    texts = [f"line {i} {'x' * 60}{' needle' if i % 10_000 == 9_999 else ''}" for i in range(50_000)]
+    lines = {"main": [(i * 100, text) for i, text in enumerate(texts)]}
+    page = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri()).page
+    assert len(list((tmp_path / "logs").glob("baseline-*.js"))) > 3
+    page.fill("#find", "NEEDLE")
+    playwright.expect(page.locator("#count")).to_have_text("5 of 50,000 lines")
+    hits = page.locator("#log-baseline .hits .no")
+    assert hits.all_inner_texts() == ["10000", "20000", "30000", "40000", "50000"]
+    page.locator("#log-baseline .hits a").nth(3).click()
+    line = page.locator("#baseline-L40000.here")
+    playwright.expect(line).to_contain_text("line 39999")
     assert is_in_view(line)
-    assert line.evaluate("line => line.matches(':target')")
+    assert page.locator("#log-baseline .line").count() < 5_000  # of fifty thousand, those that are near
 
 
-def hover(page: Any, metric: str, step: int) -> None:
-    """Moves the mouse onto a point of the first curve."""
-    plot = page.locator(f"#curve-{metric} .plot")
-    plot.scroll_into_view_if_needed()
-    box = plot.locator(".scatterlayer .trace").first.locator(".points path").nth(step).bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2 - 3, box["y"] + box["height"] / 2)
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
-    page.wait_for_selector(f"#curve-{metric} .hoverlayer .hovertext")
+def hover(page: Any, step: int) -> None:
+    """Moves the mouse over a step of the curves, which go from step 0 to 9."""
+    chart = drawn(page)
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 64 + (box["width"] - 80) * step / 9, box["y"] + 100, steps=3)
+    playwright.expect(page.locator("#told")).to_contain_text(f"step {step}:")
 
 
 def is_in_view(element: Any) -> bool:
     """Whether it comes into view: the page goes there when it is told of its new address."""
     for _ in range(WAIT_MS // 100):
-        box = element.bounding_box()
+        box = element.bounding_box() if element.count() else None
         if box is not None and 0 <= box["y"] <= 900:
             return True
         element.page.wait_for_timeout(100)
@@ -168,45 +202,43 @@ def is_in_view(element: Any) -> bool:
 
 def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Opener, address: str) -> None:
     page = visit(address).page
-    hover(page, "step_time_s", 1)
-    told = page.locator("#curve-step_time_s .hoverlayer").text_content()
-    assert "main_20260418_180000" in told
-    assert "step 1: 1.399 s" in told
+    drawn(page)
+    page.select_option("#curve", label="Step time, s")
+    drawn(page, "step_time_s")
+    hover_at = page.locator("#plot svg").bounding_box()
+    page.mouse.move(hover_at["x"] + 64 + (hover_at["width"] - 80) / 9, hover_at["y"] + 100, steps=3)
+    playwright.expect(page.locator("#told")).to_contain_text("step 1: baseline 1.399 (main_20260418_180000)")
     page.mouse.down()
     page.mouse.up()
-    line = page.locator("li:target")
-    playwright.expect(line).to_contain_text("completed step: 1, seconds: 1.399")
+    line = page.locator("#log-candidate .here")
+    playwright.expect(line).to_contain_text("completed step: 1, seconds: 2.864")
     assert is_in_view(line)
 
 
-def test_the_scale_of_a_curve_is_kept_in_the_address(visit: Opener, address: str) -> None:
+def test_what_the_reader_chose_is_kept_in_the_address(visit: Opener, address: str) -> None:
     page = visit(address).page
-    kind = "document.querySelector('#curve-step_time_s .plot').layout.yaxis.type"
-    assert page.evaluate(kind) == "log"  # stalls would flatten everything else
-    page.click("#curve-step_time_s [data-scale=linear]")
-    assert page.evaluate(kind) == "linear"
-    assert page.locator("#curve-step_time_s [data-scale=linear]").get_attribute("aria-pressed") == "true"
-    assert "step_time_s=linear" in page.evaluate("location.href")  # `page.url` may learn of it later
+    chart = drawn(page)
+    page.check("#log-scale")
+    page.select_option("#smooth", "0.9")
+    playwright.expect(page.locator("#plot path.raw")).to_have_count(2)
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 64 + (box["width"] - 80) * 2 / 9, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 64 + (box["width"] - 80) * 6 / 9, box["y"] + 100, steps=3)
+    page.mouse.up()
+    playwright.expect(page.locator("#all-steps")).to_be_visible()
+    asked = page.evaluate("location.search")  # `page.url` may learn of it later
+    assert {"smooth=0.9", "log=1"} <= set(asked.strip("?").split("&"))
     page.reload()
-    page.wait_for_selector("html[data-ready=yes]", state="attached")
-    assert page.evaluate(kind) == "linear"
-
-
-def test_a_log_can_be_searched_and_the_search_passed_on(visit: Opener, address: str) -> None:
-    page = visit(address).page
-    page.click("#log-baseline summary")
-    page.fill("#log-baseline input[type=search]", "COMPLETED step: 4")
-    playwright.expect(page.locator("[data-count=baseline]")).to_have_text("1 of 16 lines")
-    shown = page.locator("#log-baseline .lines > li:visible")
-    assert shown.count() == 1
-    assert "loss: 8.459" in shown.inner_text()
+    drawn(page)
+    assert page.locator("#all-steps").is_visible()
+    assert page.locator("#log-scale").is_checked()
+    page.click("#all-steps")
+    playwright.expect(page.locator("#all-steps")).to_be_hidden()
+    page.click("[data-rows=regressed]")
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
     again = visit(page.evaluate("location.href")).page
-    assert again.locator("#log-baseline .lines > li:visible").count() == 1
-    again.fill("#log-baseline input[type=search]", "")
-    again.check("#log-baseline input[type=checkbox]")
-    playwright.expect(again.locator("[data-count=baseline]")).to_have_text("4 of 16 lines")
-    texts = again.locator("#log-baseline .lines > li:visible .values").all_inner_texts()
-    assert texts == ["JAX, jax-version", "checkpoint 0", "stall: checkpoint", "Final loss, TFLOP/s, Tok/s"]
+    assert again.locator("tr[data-verdict]:visible").count() == 1
 
 
 WIDTHS = (340, 390, 600, 840, 970, 1280, 1920)
@@ -225,7 +257,7 @@ def width_needed(page: Any, width: int) -> int:
 
 def test_the_page_fits_every_width(visit: Opener, address: str) -> None:
     page = visit(address).page
-    page.locator("details.log").evaluate_all("logs => logs.forEach(log => log.open = true)")
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert [width for width in WIDTHS if width_needed(page, width) > width] == []
 
 
@@ -233,7 +265,7 @@ def test_hostile_text_does_not_widen_the_page(
     visit: Opener, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     page = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri()).page
-    page.locator("details.log").evaluate_all("logs => logs.forEach(log => log.open = true)")
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert [width for width in WIDTHS if width_needed(page, width) > width] == []
 
 
@@ -251,8 +283,11 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     update_index(store, add_nights([NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00")]))
     seen = visit((tmp_path / "index.html").as_uri(), ready=False)
     shown = seen.page
-    assert shown.locator("#compared tbody tr:not(.group)").count() == 2
+    assert shown.locator("#compared tbody tr").count() == 2
     assert shown.locator("#nights td").inner_text() == "✗ failed"
+    shown.fill("#filters [name=find]", record_002.comparison)
+    playwright.expect(shown.locator("#count")).to_have_text("1 of 2")
+    assert f"find={record_002.comparison}" in shown.evaluate("location.search")
     assert shown.locator("#nights td a, a[href^='javascript'], main img, main script").count() == 0
     assert [width for width in WIDTHS if width_needed(shown, width) > width] == []
     shown.click(f"#compared a:has-text('{record_002.case}')")
@@ -264,34 +299,37 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     assert seen.complaints == []
 
 
-def test_curves_follow_the_colours_of_the_page(visit: Opener, address: str) -> None:
-    page = visit(address, color_scheme="dark").page
-    colour = "document.querySelector('#curve-loss .plot').layout.font.color"
-    ink = "getComputedStyle(document.documentElement).getPropertyValue('--ink').trim()"
-    dark = page.evaluate(colour)
-    assert dark == page.evaluate(ink)
-    page.emulate_media(color_scheme="light")
-    # the page's policy forbids playwright's own way of waiting for an expression
-    for _ in range(600):
-        if page.evaluate(colour) == page.evaluate(ink) != dark:
-            break
-        page.wait_for_timeout(100)
-    assert page.evaluate(colour) == page.evaluate(ink) != dark
-
-
-def test_without_javascript_the_figures_and_the_loss_are_still_there(visit: Opener, address: str) -> None:
+def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit: Opener, address: str) -> None:
     page = visit(address, ready=False, java_script_enabled=False).page
     assert page.locator("#m-final_loss").is_visible()
-    assert page.locator("#curve-loss img").is_visible()
-    assert page.locator("#m-final_loss td[data-label=baseline] a").get_attribute("href") == "#baseline-L14"
+    page.click("#log-baseline > summary")
+    assert page.locator("#log-baseline a[href='logs/baseline.txt']").is_visible()
 
 
-def test_a_page_that_lost_its_drawing_program_says_so(visit: Opener, tmp_path: Path, address: str) -> None:
-    for file in (tmp_path / "assets").iterdir():
+def test_a_page_that_lost_its_files_says_so(visit: Opener, tmp_path: Path, address: str) -> None:
+    for file in (*(tmp_path / "curves").iterdir(), *(tmp_path / "logs").iterdir()):
         file.unlink()
     page = visit(address).page
-    assert "keep the page in its folder" in page.locator("#curves-help").inner_text()
-    assert page.locator("#curve-loss img").is_visible()
+    page.locator("#curves").scroll_into_view_if_needed()
+    playwright.expect(page.locator("#plot")).to_contain_text("keep the page in its folder")
+    page.click("#log-baseline > summary")
+    playwright.expect(page.locator("#log-baseline .lines")).to_contain_text("keep the page in its folder")
+
+
+def test_the_next_case_is_a_key_away(visit: Opener, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    store = Store(tmp_path)
+    pages = {}
+    for case in ("01_base", "03_dropout", "04_int8"):
+        record = record_002.model_copy(update={"case": case})
+        folder = store.comparison(record.comparison, case, record.id).path
+        pages[case] = write_page(record, folder, log_lines={}, neighbours="../../cases.js").as_uri()
+        index = update_index(store, add_comparison(record))
+    write_neighbours(store, index, record_002.comparison)
+    page = visit(pages["03_dropout"]).page
+    playwright.expect(page.locator("a[rel=next]")).to_have_attribute("title", "next case: 04_int8, unknown")
+    page.keyboard.press("[")
+    page.wait_for_url(pages["01_base"])
+    assert page.locator("a[rel=prev]").count() == 0
 
 
 def test_on_paper_there_is_a_table_and_no_control(visit: Opener, address: str) -> None:
@@ -301,6 +339,6 @@ def test_on_paper_there_is_a_table_and_no_control(visit: Opener, address: str) -
     page.emulate_media(media="print")
     assert page.evaluate(display) == "table-row"
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 794
-    for control in ("button", "input", ".top nav", "#logs details"):
+    for control in ("button", "input", "select", ".top nav", "#logs"):
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()

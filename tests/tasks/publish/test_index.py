@@ -1,5 +1,6 @@
 """The index of a store: what was compared last, the last nights, the history, and nothing lost between two writers."""
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,18 +63,31 @@ def night(day: int, *outcomes: str, page: str = "") -> NightRecord:
     return NightRecord(plan=plan, results=tuple(results), ended=f"2026-11-{day:02}T04:00:00+00:00")
 
 
-def test_the_newest_comparison_of_every_case_stands_there(store: Store, record_002: ComparisonRecord) -> None:
+def test_nothing_is_ever_evicted(store: Store, record_002: ComparisonRecord) -> None:
     for id, created in (("b", "2026-11-20T03:00:00+00:00"), ("c", "2026-11-21T03:00:00+00:00"), ("a", "2026-11-19T03")):
         update_index(store, add_comparison(compared(record_002, id=id, created=created)))
     update_index(store, add_comparison(compared(record_002, id="x", case="16_f32_exact", verdict="same")))
     update_index(store, add_comparison(compared(record_002, id="y", target="~ another", created="2026-11-18T03")))
+    update_index(store, add_comparison(compared(record_002, id="b", created="2026-11-20T03:00:00+00:00")))  # again
     index = shown(store)
-    shown_ids = [(item.case, item.id) for item in index.comparisons]
-    assert shown_ids == [(record_002.case, "c"), (record_002.case, "y"), ("16_f32_exact", "x")]
+    assert [item.id for item in index.comparisons] == ["x", "c", "b", "a", "y"]  # by their moments, then names
     page = store.files.read(PAGE).decode()
-    name = f"comparisons/{record_002.comparison}/{record_002.case}/c/index.html"
-    assert f'href="{name if store.mirror is None else store.link_to(store.path / name)}"' in page
+    for item in index.comparisons:
+        assert f'href="{item.page if store.mirror is None else store.link_to(store.path / item.page)}"' in page
     assert record_002.headline in page
+
+
+def test_each_pair_of_refs_has_a_column_with_its_newest_verdict(store: Store, record_002: ComparisonRecord) -> None:
+    def of_branch(ref: str, id: str, verdict: str) -> ComparisonRecord:
+        candidate = record_002.candidate.model_copy(update={"label": f"{ref} · 574ad3fb9"})
+        return compared(record_002, id=id, verdict=verdict, candidate=candidate, created=f"2026-11-2{id}T03")
+
+    for ref, id, verdict in (("feat/a", "1", "regressed"), ("feat/b", "2", "same"), ("feat/a", "3", "same")):
+        update_index(store, add_comparison(of_branch(ref, id, verdict)))
+    page = store.files.read(PAGE).decode()
+    matrix = page[page.index('<section id="matrix"') : page.index('<section id="compared"')]
+    assert re.findall(r"<bdi>(main → .*?)</bdi>", matrix) == ["main → feat/a", "main → feat/b"]
+    assert re.findall(r"/([123])/index.html", matrix) == ["3", "2"]
 
 
 def test_the_last_nights_stand_there_as_matrices(store: Store) -> None:
@@ -110,7 +124,7 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     store.files.write("nightly/2026-11-03/record.json", done.model_dump_json().encode())
     update_index(store, lambda index: index)
     before = shown(store)
-    assert [item.id for item in before.comparisons] == ["b"]
+    assert [item.id for item in before.comparisons] == ["b", "c", "a"]
     assert before.history
     assert [found.id for found in before.nights] == ["2026-11-03"]
     assert before.unread == ("comparisons/x/y/z/comparison.json",)
@@ -154,7 +168,7 @@ def test_what_others_keep_changing_is_an_error(tmp_path: Path, gcs_url: str, mon
 def test_text_of_others_stays_text(store: Store, hostile_record: ComparisonRecord) -> None:
     update_index(store, add_comparison(compared(hostile_record)))
     page = store.files.read(PAGE).decode()
-    assert page.count("<script") == 1
+    assert page.count("<script") == 2  # the data, and ours
     assert shown(store).comparisons[0].target == hostile_record.target
     # well-formed but for what HTML leaves open: whatever was brought in is inside of texts and attributes
     body = page[page.index("<main>") : page.index("</main>") + len("</main>")]

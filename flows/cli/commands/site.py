@@ -1,0 +1,74 @@
+"""`maxview site`: the pages of a store, built, served, or as an example."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from flows.cli.commands.options import DEFAULT_OUT, Out
+
+DEMO_OUT = "maxview-demo"
+
+site = App(name="site", help="The pages of a store: built out of its records, served over HTTP, or as an example.")
+
+
+@site.command
+def build(*, out: Out = DEFAULT_OUT) -> int:
+    """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
+    from tasks.publish.build import build_site
+    from tasks.publish.index import PAGE
+    from tasks.store import open_store
+
+    store, console = open_store(out), Console(highlight=False, markup=False, soft_wrap=True)
+    built = build_site(store, tell=console.print)
+    for problem in built.unread:
+        Console(stderr=True, markup=False, soft_wrap=True).print(f"not read: {problem}")
+    console.print(f"{built.written} pages written, {built.kept} were up to date")
+    console.print(f"page: {store.address_of(store.path / PAGE)}")
+    return 0
+
+
+@site.command
+def serve(
+    *,
+    out: Out = DEFAULT_OUT,
+    port: Annotated[int, Parameter(help="The port; 0: any that is free.")] = 8000,
+    host: Annotated[
+        str, Parameter(help="The address to listen at; by default only this machine can ask.")
+    ] = "127.0.0.1",
+) -> int:
+    """Serve the pages over HTTP until Ctrl-C: packed where the browser takes that, in ranges, and nothing but pages."""
+    from tasks.services.site_server import make_server
+    from tasks.store import open_store
+
+    store = open_store(out, reading=True)
+    try:
+        server = make_server(store.path, host=host, port=port)
+    except OSError as error:
+        raise ValueError(f"{host}:{port} cannot be listened at ({error.strerror or error}); try --port 0") from error
+    place = server.server_address
+    Console(markup=False, soft_wrap=True).print(f"{store.address} at http://{host}:{place[1]}/ until Ctrl-C")
+    with server:
+        server.serve_forever()
+    return 0
+
+
+@site.command
+def demo(
+    *documents: str,
+    out: Annotated[str, Parameter(name="--out", help="The folder for the example.")] = DEMO_OUT,
+) -> int:
+    """Make an example site: made-up logs of a week of nights, with a regression, a slow host and a death among them.
+
+    Parameters
+    ----------
+    documents
+        Saved MaxView pages that hold both logs, to stand among them.
+    """
+    from flows.cli.demo import make_demo
+
+    page = make_demo(documents, out)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(f"page: {page}")
+    console.print(f"next: maxview site serve --out {out}")
+    return 0

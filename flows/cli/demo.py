@@ -1,0 +1,89 @@
+"""`maxview site demo`: an example site, from made-up logs that go the way of all logs, and from documents if given."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.comparison import list_names
+from tasks.history import append_comparison, load_history
+from tasks.history.judge import judge
+from tasks.history.series import find_series
+from tasks.ingest.compare_logs import UNTITLED, archive, compare_pair
+from tasks.ingest.example_logs import ExamplePair, example_pairs
+from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
+from tasks.publish.history import write_history_page
+from tasks.publish.index import PAGE, add_nights
+from tasks.publish.index_page import update_index
+from tasks.publish.site import publish_comparison
+from tasks.records import ComparisonRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
+from tasks.scrape import LogFormatError
+from tasks.store import Store, open_store, safe_name
+
+TARGET = "example"  # where nothing ever ran
+QUESTION = "An example: these logs are made up."
+
+
+def make_demo(documents: Sequence[str], out: str) -> str:
+    """Make the example in an empty folder; returns the address of its front. Raises ValueError, StoreError."""
+    store = open_store(out)
+    if next(store.files.entries(), None) is not None:
+        raise ValueError(f"{store.address}: is not empty; name another folder with --out: an example replaces nothing")
+    assert TARGET not in list_names("targets"), "an example must not pass for a place where runs were"
+    read = [_read_document(Path(document)) for document in documents]  # all, before anything is written
+    for arms, alone in read:
+        case = arms.case or (safe_name(arms.baseline[0].file.stem) if alone else UNTITLED)
+        publish_comparison(compare_pair(archive(arms, store), case=case, aa=alone), store)
+    nights: dict[int, list[ComparisonRecord]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in example_pairs():
+            nights.setdefault(pair.night, []).append(_compare(pair, Path(folder), store))
+    for records in nights.values():
+        _end_night(records, store)
+    judged = [judge(series) for series in find_series(load_history(store.files))]
+    write_history_page(judged, store)
+    return store.address_of(store.path / PAGE)
+
+
+def _read_document(document: Path) -> tuple[LoggedArms, bool]:
+    """The two runs of a document; or the one that it holds, on both sides, and that it is alone. Raises ValueError."""
+    try:
+        return read_pair([document]), False
+    except LogFormatError as error:
+        try:
+            run = read_arms([(document, True)], [(document, True)])
+        except LogFormatError:
+            raise error from None
+        return run, True
+
+
+def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
+    files = [folder / f"{pair.comparison}-{pair.case}-{pair.night}-{side}.txt" for side in ("a", "b")]
+    for file, text in zip(files, pair.logs, strict=True):
+        file.write_text(text)
+    read = read_pair(files)
+    runs = archive(LoggedArms(names=pair.names, baseline=read.baseline, candidate=read.candidate), store)
+    record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
+        update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}
+    )
+    publish_comparison(record, store)
+    append_comparison(record, store)
+    return record
+
+
+def _end_night(records: Sequence[ComparisonRecord], store: Store) -> None:
+    day = records[0].created[:10]
+    cells = [NightCell(comparison=record.comparison, case=record.case) for record in records]
+    plan = NightPlan(id=day, created=records[0].created, target=TARGET, slices=1, request="example", cells=tuple(cells))
+    results = [
+        CellResult(
+            cell=cell,
+            outcome=record.verdict,
+            headline=record.headline,
+            page=str(store.comparison(record.comparison, record.case, record.id).page),
+        )
+        for cell, record in zip(cells, records, strict=True)
+    ]
+    night = finish_night(plan, results, store).model_copy(update={"ended": records[-1].created})
+    store.files.write(f"nightly/{day}/record.json", night.model_dump_json(indent=1).encode())
+    update_index(store, add_nights([night]))

@@ -1,0 +1,100 @@
+"""Makes up the logs of a week of nights, in which a regression, a slow host and a death are planted."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from configs.schema import Frozen
+
+FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
+NIGHTS = 7
+STEPS = 80
+REGRESSED_FROM, DIED_ON = 4, 6  # nights, the first being 0
+LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
+BRANCH = "feat/fused-attention"
+CASES = (
+    (LINEN_VS_NNX, "01_base"), (LINEN_VS_NNX, "03_dropout"), (LINEN_VS_NNX, "16_f32_exact"),
+    (MAIN_VS_BRANCH, "01_base"), (MAIN_VS_BRANCH, "03_dropout"), (MAIN_VS_BRANCH, "04_int8"),
+    (MAIN_VS_BRANCH, "10_shardy_true"),
+)  # fmt: skip
+
+
+class ExamplePair(Frozen):
+    """The logs of one made-up comparison of one night."""
+
+    comparison: str
+    case: str
+    night: int
+    created: datetime
+    names: tuple[str, str]
+    logs: tuple[str, str]
+
+
+def example_pairs() -> Iterator[ExamplePair]:
+    """Every pair of logs of the week, night by night; the same every time."""
+    for night in range(NIGHTS):
+        for number, (comparison, case) in enumerate(CASES):
+            start = FIRST + timedelta(days=night, minutes=12 * number)
+            names = ("linen", "nnx") if comparison == LINEN_VS_NNX else ("main", BRANCH)
+            slower = 1.08 if (comparison, case) == (MAIN_VS_BRANCH, "04_int8") and night >= REGRESSED_FROM else 1.0
+            host = (comparison, case) == (MAIN_VS_BRANCH, "03_dropout") and night == NIGHTS - 1
+            dies = (comparison, case) == (MAIN_VS_BRANCH, "10_shardy_true") and night >= DIED_ON
+            logs = (
+                _log(f"{night} {case} {names[0]}", start),
+                _log(
+                    f"{night} {case} {names[1]}",
+                    start + timedelta(minutes=5),
+                    slower=slower,
+                    host=host,
+                    dies=dies,
+                ),
+            )
+            yield ExamplePair(
+                comparison=comparison,
+                case=case,
+                night=night,
+                created=start + timedelta(minutes=10),
+                names=names,
+                logs=logs,
+            )
+
+
+def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
+    """One log as MaxText prints it. `host`: every second step waits for its batch; `dies`: at step 30."""
+    draw = random.Random(seed)
+    now = start
+    lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
+
+    def say(text: str, source: str) -> None:
+        lines.append(f"I{now:%m%d %H:%M:%S}.{now.microsecond:06d} 135278194456384 {source}] {text}")
+
+    now += timedelta(seconds=20)
+    say("System Information: Jax Version: 0.9.2", "max_utils.py:800")
+    say("System Information: Jaxlib Version: 0.9.2", "max_utils.py:801")
+    say("System Information: Jax Backend: PJRT C API", "max_utils.py:802")
+    lines.append("TFRT TPU v6 lite")
+    say("number parameters: 0.001 billion", "max_utils.py:194")
+    for step in range(STEPS):
+        if dies and step == 30:
+            lines += [
+                "Traceback (most recent call last):",
+                '  File "/deps/src/maxtext/trainers/pre_train/train.py", line 512, in train_step',
+                "    state, metrics = p_train_step(state, example_batch)",
+                "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. "
+                "Ran out of memory in memory space hbm. Used 33.10G of 31.25G hbm.",
+                f"XPK End: {now:%a %b %d %H:%M:%S} UTC 2026",
+                "EXIT_CODE=1",
+            ]
+            return "\n".join(lines) + "\n"
+        seconds = 0.080 * slower * (1 + 0.006 * draw.gauss(0, 1))
+        seconds += 9.0 if step == 0 else 0.020 if host and step % 2 == 0 else 0.0
+        now += timedelta(seconds=seconds)
+        loss = 10.9 - 4.2 * (1 - 0.96**step)
+        say(
+            f"completed step: {step}, seconds: {seconds:.3f}, TFLOP/s/device: {1.08 / seconds:.3f}, "
+            f"Tokens/s/device: {163.84 / seconds:.3f}, total_weights: 65536, loss: {loss:.3f}",
+            "metric_logger.py:196",
+        )
+    now += timedelta(seconds=8)
+    lines += [f"XPK End: {now:%a %b %d %H:%M:%S} UTC 2026", "EXIT_CODE=0"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,36 @@
+"""Turns the plans of a comparison's runs into the command that runs exactly this comparison again."""
+
+import shlex
+from collections.abc import Sequence
+
+from configs.load import COMMAND_LINE
+from tasks.records import ComparisonRecord, RunRecord
+
+
+def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidate: RunRecord | None) -> str:
+    """`maxview compare … --fresh` at the commits that were compared, or `maxview ingest` of the logs; empty if the runs
+    are gone."""
+    if baseline is None or candidate is None:
+        return ""
+    plans = [run.plan for run in (baseline, candidate) if run.plan is not None]
+    if len(plans) < 2:
+        sides = [list(arm.logs) for arm in (record.baseline, record.candidate)]
+        words = [*sides[0], *sides[1]] if len(sides[0]) == len(sides[1]) == 1 else _several(sides)
+        words += ["--case", record.case, *(["--target", record.target] if " " not in record.target else [])]
+        return shlex.join(["maxview", "ingest", *words, *(["--aa"] if record.aa else [])])
+    words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", record.target]
+    if len(record.baseline.runs) > 1:
+        words += ["--repeats", str(len(record.baseline.runs))]
+    for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
+        if plan.ref is not None:
+            words += [option, plan.commit or plan.ref]
+        for package in plan.software:
+            words += ["--with", f"{plan.arm}:{package}"]
+    given = {key: plan.config[key] for plan in plans for key, origin in plan.origins.items() if origin == COMMAND_LINE}
+    for key, value in sorted(given.items()):
+        words += ["--set", f"{key}={value}"]
+    return shlex.join([*words, *(["--aa"] if record.aa else []), "--fresh"])
+
+
+def _several(sides: Sequence[Sequence[str]]) -> list[str]:
+    return ["--baseline", *sides[0], "--candidate", *sides[1]]

@@ -1,0 +1,105 @@
+"""Turns the run records of both arms into what differs beside their metrics: settings, software, parameters."""
+
+from collections.abc import Mapping
+
+from configs.schema import Frozen
+from tasks.publish.text import shorten, visible
+from tasks.records import RunRecord, Source
+
+LONGEST = 400  # characters of a value
+
+
+class Setting(Frozen):
+    """One setting on both sides as text (null where a side has none), and where each was set."""
+
+    name: str
+    values: tuple[str | None, str | None]
+    origins: tuple[str, str] = ("", "")
+    sources: tuple[Source | None, Source | None] = (None, None)
+
+    @property
+    def differs(self) -> bool:
+        return self.values[0] != self.values[1]
+
+
+class Difference(Frozen):
+    """One kind of settings; those that differ stand first in `rows`."""
+
+    id: str
+    title: str
+    rows: tuple[Setting, ...]
+
+    @property
+    def differing(self) -> tuple[Setting, ...]:
+        return tuple(row for row in self.rows if row.differs)
+
+    @property
+    def equal(self) -> tuple[Setting, ...]:
+        return tuple(row for row in self.rows if not row.differs)
+
+
+def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) -> list[Difference]:
+    """What both arms' first runs were set to, kind by kind; kinds of which neither run tells anything are left out."""
+    if baseline is None or candidate is None:
+        return []
+    runs = baseline, candidate
+    kinds = [
+        Difference(id="config", title="Configuration", rows=_config(*runs)),
+        Difference(id="environment", title="Environment", rows=_rows(*map(_environment, runs))),
+        Difference(id="packages", title="Packages", rows=_rows(*(r.plan.versions if r.plan else {} for r in runs))),
+        Difference(id="parameters", title="Parameter tree", rows=_rows(*map(_parameters, runs))),
+    ]
+    return [kind for kind in kinds if kind.rows]
+
+
+def _config(left: RunRecord, right: RunRecord) -> tuple[Setting, ...]:
+    """Every config key, with the file and line that set it, or the line of the log that prints it."""
+    sides = [
+        {**r.reading.config, **{k: str(v) for k, v in (r.plan.config if r.plan else {}).items()}} for r in (left, right)
+    ]
+    return tuple(
+        row.model_copy(
+            update={
+                "origins": tuple(_text(r.plan.origins.get(row.name)) if r.plan else "" for r in (left, right)),
+                "sources": tuple(r.reading.sources.get(f"config.{row.name}") for r in (left, right)),
+            }
+        )
+        for row in _rows(*sides)
+    )
+
+
+def _environment(run: RunRecord) -> dict[str, str]:
+    here = run.reading.environment.model_dump(exclude_none=True)
+    mesh = here.pop("mesh", {})
+    told = {name.replace("_", " "): str(value) for name, value in here.items()}
+    if mesh:
+        told["mesh"] = ", ".join(f"{axis} {size}" for axis, size in mesh.items())
+    return told | (run.plan.environment if run.plan else {})
+
+
+def _parameters(run: RunRecord) -> dict[str, str]:
+    return {
+        array.path: " ".join(
+            [
+                array.dtype,
+                "×".join(map(str, array.shape)),
+                *(f"{n} {v}" for n, v in (("logical", array.logical), ("on", array.physical)) if v),
+            ]
+        )
+        for array in run.reading.parameters.arrays
+    }
+
+
+def _rows(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(name=visible(name), values=(_value(left.get(name)), _value(right.get(name))))
+        for name in sorted(left.keys() | right.keys())
+    )
+
+
+def _value(text: str | None) -> str | None:
+    return None if text is None else shorten(visible(text), LONGEST)
+
+
+def _text(text: str | None) -> str:
+    return visible(text or "")

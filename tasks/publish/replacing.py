@@ -1,0 +1,32 @@
+"""Writes a file piece by piece under a name that it takes only when it is whole."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from tasks.store.atomic import StoreError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece that takes its name only when the block ends well. Raises StoreError."""
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with open(descriptor, "wb") as file:
+            yield file
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}); choose a folder that you can write to with --out"
+        ) from error
+    finally:
+        if temporary is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)

@@ -1,0 +1,100 @@
+"""Serves the pages of a folder over HTTP: packed where the browser takes that, and in ranges."""
+
+import gzip
+import re
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+# what a site consists of: nothing else of the folder is anybody's business
+PUBLIC = re.compile(r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+")
+PACKED = (".html", ".js", ".json", ".txt", ".svg")
+WORTH_PACKING = 1_000  # bytes
+LARGEST_PACKED = 20_000_000  # bytes: what is larger is sent as it is, piece by piece
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+def make_server(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
+    """A server of the folder's pages that has a port and waits for `serve_forever`. Raises OSError."""
+    return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(folder)))
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
+        ".html": "text/html; charset=utf-8",
+        ".js": "text/javascript; charset=utf-8",
+        ".txt": "text/plain; charset=utf-8",
+    }
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: who looks at a page is nobody's business."""
+
+    def _answer(self, *, with_body: bool) -> None:
+        path = self._find()
+        if path is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        size = path.stat().st_size
+        wanted = self._range(size)
+        if wanted == ():
+            self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            self.send_header("Content-Range", f"bytes */{size}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        begin, end = wanted or (0, size)
+        packed = None
+        takes = "gzip" in self.headers.get("Accept-Encoding", "")
+        if wanted is None and takes and path.suffix in PACKED and WORTH_PACKING <= size <= LARGEST_PACKED:
+            packed = gzip.compress(path.read_bytes(), compresslevel=5, mtime=0)
+        self.send_response(HTTPStatus.OK if wanted is None else HTTPStatus.PARTIAL_CONTENT)
+        self.send_header("Content-Type", self.guess_type(str(path)))
+        self.send_header("Content-Length", str(end - begin if packed is None else len(packed)))
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Cache-Control", "no-cache")
+        self.send_header("Vary", "Accept-Encoding")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if packed is not None:
+            self.send_header("Content-Encoding", "gzip")
+        if wanted is not None:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{size}")
+        self.end_headers()
+        if not with_body:
+            return
+        if packed is not None:
+            self.wfile.write(packed)
+            return
+        with path.open("rb") as file:
+            file.seek(begin)
+            while begin < end and (data := file.read(min(1 << 20, end - begin))):
+                self.wfile.write(data)
+                begin += len(data)
+
+    def _find(self) -> Path | None:
+        """The file that is asked for; None for what is no part of the site."""
+        name = unquote(urlsplit(self.path).path).lstrip("/") or "index.html"
+        if ".." in name.split("/") or "\0" in name or not PUBLIC.fullmatch(name):
+            return None
+        root = Path(self.directory).resolve()
+        path = (root / name).resolve()
+        return path if path.is_relative_to(root) and path.is_file() else None
+
+    def _range(self, size: int) -> tuple[int, int] | tuple[()] | None:
+        """The bytes that are asked for; None: all of them; empty: there are none such."""
+        asked = _RANGE.fullmatch(self.headers.get("Range", "").strip())
+        if asked is None or not (asked[1] or asked[2]):
+            return None
+        if not asked[1]:
+            begin, end = max(0, size - int(asked[2])), size
+        else:
+            begin, end = int(asked[1]), min(int(asked[2]) + 1, size) if asked[2] else size
+        return (begin, end) if begin < end else ()

@@ -1,0 +1,82 @@
+"""The pages over HTTP: packed, in ranges, and nothing of the folder but pages."""
+
+import gzip
+import http.client
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.services.site_server import make_server
+
+PAGE = "comparisons/linen-vs-nnx/01_base/abc"
+TEXT = "".join(f"line {i}\n" for i in range(2_000))
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder = tmp_path_factory.mktemp("out")
+    (folder / PAGE / "logs").mkdir(parents=True)
+    (folder / PAGE / "logs/baseline.txt").write_text(TEXT)
+    (folder / "index.html").write_text("<h1>front</h1>")
+    (folder / "runs/a").mkdir(parents=True)
+    (folder / "runs/a/plan.json").write_text("{}")
+    (folder / PAGE / "secret.txt").symlink_to("/etc/hostname")
+    server = make_server(folder)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield int(server.server_address[1])
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), body
+
+
+def test_a_file_is_packed_for_those_who_take_it(port: int) -> None:
+    path = f"/{PAGE}/logs/baseline.txt"
+    status, headers, body = ask(port, path, Accept_Encoding="gzip, br")
+    assert (status, headers["Content-Encoding"]) == (200, "gzip")
+    assert gzip.decompress(body).decode() == TEXT
+    assert len(body) < len(TEXT) / 2
+    status, headers, body = ask(port, path)
+    assert (status, body.decode()) == (200, TEXT)
+    assert "Content-Encoding" not in headers
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("asked", "begin", "end"), [("bytes=10-19", 10, 20), ("bytes=-7", -7, None), ("bytes=100-", 100, None)]
+)
+def test_a_part_is_what_was_asked_for(port: int, asked: str, begin: int, end: int | None) -> None:
+    status, headers, body = ask(port, f"/{PAGE}/logs/baseline.txt", Range=asked, Accept_Encoding="gzip")
+    assert (status, body.decode()) == (206, TEXT[begin:end])
+    first = begin % len(TEXT)
+    assert headers["Content-Range"] == f"bytes {first}-{first + len(body) - 1}/{len(TEXT)}"
+
+
+def test_a_part_that_is_not_there_is_refused(port: int) -> None:
+    status, headers, body = ask(port, f"/{PAGE}/logs/baseline.txt", Range="bytes=9999999-")
+    assert (status, headers["Content-Range"], body) == (416, f"bytes */{len(TEXT)}", b"")
+
+
+def test_the_front_has_the_shortest_address_and_a_head_has_no_body(port: int) -> None:
+    assert ask(port, "/")[2] == b"<h1>front</h1>"
+    status, headers, body = ask(port, "/", method="HEAD")
+    assert (status, headers["Content-Length"], body) == (200, "14", b"")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/runs/a/plan.json", "/comparisons/", f"/{PAGE}/../../../../runs/a/plan.json", "/%2e%2e/x", f"/{PAGE}/secret.txt",
+     "/.index.lock", "/nothing"],
+)  # fmt: skip
+def test_nothing_but_pages_is_served(port: int, path: str) -> None:
+    assert ask(port, path)[0] == 404
