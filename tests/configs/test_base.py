@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from configs.comparison import SINGULAR, find, first_comment, list_names, load_comparison, load_target, load_tolerances
+from configs.errors import ConfigError
 from configs.load import COMMAND_LINE, load_train_config
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.resolve.plans import resolve_config
+from tasks.resolve.plans import find_unfit, resolve_config
 
 BASE = CONFIG_ROOT / "base.yml"
 KEY_LINE = re.compile(r"^(?P<key>[a-z0-9_]+):\s+(?P<value>\S+)\s+# (?P<meaning>\S.*)$")
@@ -52,6 +53,11 @@ def test_every_folder_has_files_and_every_file_opens_with_what_it_is(kind: str) 
 @pytest.mark.parametrize("case", list_names("cases"))
 def test_every_case_resolves_on_every_target(name: str, target: str, case: str) -> None:
     comparison, place = load_comparison(name), load_target(target)
+    if find_unfit([case], place):
+        assert case == "12_pipeline"  # the only one with a mesh of its own
+        with pytest.raises(ConfigError, match="their product must be the number of devices"):
+            resolve_config(comparison, place, case=case, arm=comparison.arms[0].name)
+        return
     sides = [resolve_config(comparison, place, case=case, arm=arm.name).config for arm in comparison.arms]
     differing = {key for key in TrainConfig.model_fields if getattr(sides[0], key) != getattr(sides[1], key)}
     assert differing == {key for arm in comparison.arms for key in arm.set}

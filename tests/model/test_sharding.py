@@ -28,6 +28,7 @@ def test_minus_one_takes_all_that_are_left(
     data, fsdp, tensor = asked
     config = mini_config(ici_data_parallelism=data, ici_fsdp_parallelism=fsdp, ici_tensor_parallelism=tensor)
     assert mesh_shape(config, 8) == dict(zip(("data", "fsdp", "tensor"), shape, strict=True)) | {
+        "stage": 1,
         "context": 1,
         "expert": 1,
     }
@@ -58,8 +59,8 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     state = init_state(config, dialect, declared, mesh)
     placed = {path: leaf.sharding for path, leaf in flatten(state).items()}
     kernel = "params/decoder/layers/mlp/wi_0/kernel"
-    assert placed[f"params/{kernel}"].spec == PartitionSpec("fsdp", None, "tensor")
-    assert placed[f"opt_state/0/mu/{kernel}"].spec == PartitionSpec("fsdp", None, "tensor")
+    assert placed[f"params/{kernel}"].spec == PartitionSpec("fsdp", "stage", "tensor")
+    assert placed[f"opt_state/0/mu/{kernel}"].spec == PartitionSpec("fsdp", "stage", "tensor")
     batch = make_source(config, mesh).next()
     assert batch.inputs.shape == (16, 16)
     assert batch.inputs.sharding.shard_shape(batch.inputs.shape) == (4, 16)
