@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -53,12 +54,30 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture(scope="session")
-def gcs_server() -> Iterator[str]:
+def if_killed() -> Callable[..., AbstractContextManager[None]]:
+    """`with if_killed(*argv, **options)`: the command is run if this process is gone before the block is left."""
+
+    @contextmanager
+    def watch(*argv: str | Path, **options: Any) -> Iterator[None]:
+        words = ["sh", "-c", 'read _; exec "$@"', "sh", *argv]  # only this process has the pipe's other end
+        watcher = subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True, **options)
+        try:
+            yield
+        finally:
+            watcher.kill()
+            watcher.communicate()
+
+    return watch
+
+
+@pytest.fixture(scope="session")
+def gcs_server(if_killed: Callable[..., AbstractContextManager[None]]) -> Iterator[str]:
     """The address of a storage server on loopback with the buckets `bucket`, `viewer` and `blind`."""
     server = subprocess.Popen([sys.executable, str(SERVER), *BUCKETS], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        yield server.stdout.readline().strip()
+        with if_killed("sh", "-c", f"kill -9 {server.pid}"):
+            yield server.stdout.readline().strip()
     finally:
         server.terminate()
         server.wait(60)

@@ -69,7 +69,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def prefect_server(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], free_port: Callable[[], int]
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: dict[str, str],
+    free_port: Callable[[], int],
+    if_killed: Callable[..., AbstractContextManager[None]],
 ) -> Iterator[str]:
     """A Prefect server on loopback with a database of its own; yields its API's address."""
     home = tmp_path_factory.mktemp("prefect")
@@ -93,7 +96,8 @@ def prefect_server(
                     assert server.poll() is None, (home / "server.log").read_text()
                     assert time.monotonic() < deadline, (home / "server.log").read_text()
                     time.sleep(0.2)
-            yield url
+            with if_killed("sh", "-c", f"kill -9 -- -{server.pid}"):
+                yield url
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             try:
@@ -315,7 +319,10 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def one_stack(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], free_port: Callable[[], int]
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: dict[str, str],
+    free_port: Callable[[], int],
+    if_killed: Callable[..., AbstractContextManager[None]],
 ) -> Iterator[Stack]:
     """One for all tests: it takes half a minute to bring up."""
     folder = tmp_path_factory.mktemp("stack")
@@ -345,8 +352,10 @@ def one_stack(
             "MAXVIEW_SHARED_OUT": "true",
         }
         running = Stack(folder, port, environment, messages=messages)
+        down = [sys.executable, "-m", "flows.cli", "down", "--state", "state"]
         try:
-            yield running
+            with if_killed(*down, cwd=folder, env=environment):
+                yield running
         finally:
             ended = running.command("down", "--state", "state")
             assert ended.stderr.splitlines() in (["worker: ended", "server: ended"], ["nothing is up"])

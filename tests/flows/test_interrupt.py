@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,12 +18,25 @@ ROOT = Path(__file__).parent.parent.parent
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
 
 
+started: list["subprocess.Popen[str]"] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    while started:
+        process = started.pop()
+        process.kill()
+        process.communicate()
+
+
 def start(words: list[str], *, before: str = "print('up', flush=True)", cwd: Path) -> "subprocess.Popen[str]":
     """The command line, once its first line is about to run."""
     process = subprocess.Popen(
         [sys.executable, "-c", START.format(words=words, before=before)],
         cwd=cwd, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    started.append(process)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process
