@@ -19,7 +19,7 @@ LEAST_PAIRS = 8  # of the history: fewer add nothing to what is stated
 STATED_WITHIN = 2.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
 TAILS_WITHIN = 0.7  # the same of the degrees of freedom
 FINEST = 1e-4  # no clock of a run is better than this
-LENT = 0.5  # degrees of freedom per pair of the history: pairs have runs in common, and machines change
+LENT = 0.5  # degrees of freedom per further pair of the history: pairs have runs in common, and machines change
 
 
 type Measured = tuple[float, float | None]  # a run's value, and what its own steps leave open of it, as a share
@@ -75,7 +75,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    lent = min(df, stated.weight + LENT * sizes.size)
+    lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))  # the fit of the scale costs one
     return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
 
 

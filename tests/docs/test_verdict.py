@@ -107,7 +107,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"more than {show_duration(FAR_APART_S)} between the starts",
     ):
         assert words in " ".join(DOC.split())
-    assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half a degree of freedom per pair", "three runs of each or more"
+    assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 
 
