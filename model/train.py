@@ -99,10 +99,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             initial_state=initial_state,
         )
         write_program(run_directory, record)
-        report.log_mesh(mesh)
-        report.log_parameters(declared.parameters, mesh)
-        report.log_compiled_memory(program.memory)
-        report.log_parameter_count(declared.parameters)
+        report_program(declared, program, mesh)
         evaluation = make_evaluation(config, dialect, declared, mesh)
         run = Run(config, dialect, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
         state = train_loop(run, state)
@@ -120,6 +117,14 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         record["cross_restore"] = cross_restore(config, dialect, declared, program, mesh, continue_from, stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
+
+
+def report_program(declared: DeclaredState, program: Program, mesh: Mesh) -> None:
+    """What will be trained, before its first step."""
+    report.log_mesh(mesh)
+    report.log_parameters(declared.parameters, mesh)
+    report.log_compiled_memory(program.memory)
+    report.log_parameter_count(declared.parameters)
 
 
 def starting_state(
