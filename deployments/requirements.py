@@ -13,7 +13,7 @@ from pathlib import Path
 # the direct dependencies of `model` and `configs`, and what reads and writes gs:// for them
 TRAINER = {
     "jax", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy", "pydantic", "ruamel.yaml", "etils", "gcsfs",
-    "google-cloud-storage", "qwix",
+    "google-cloud-storage", "qwix", "grain", "sentencepiece", "pyarrow", "tensorboardx",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
