@@ -42,7 +42,7 @@ def test_owner_and_quarantine_of_a_case(root: Path) -> None:
 def test_every_problem_is_told_with_its_line(root: Path) -> None:
     (root / "nightly.yml").write_text(
         "target: cpus\ncomparisons:\n  - {name: linen-vs-nn}\n  - {name: linen-vs-nnx, branch: main}\n"
-        "slices: {gpu: 1}\nowners: {dropout: alice}\n"
+        "slices: {gqu: 1}\nowners: {dropout: alice}\n"
         "quarantine:\n  - {case: 3_dropout, comparison: linen, why: known, until: 2026-11-30}\n"
     )
     with pytest.raises(ConfigError) as caught:
@@ -50,7 +50,7 @@ def test_every_problem_is_told_with_its_line(root: Path) -> None:
     told = "\n".join(caught.value.problems)
     for line, what in (
         (1, "unknown target 'cpus' (did you mean 'cpu'?)"),
-        (5, "unknown target 'gpu'"),
+        (5, "unknown target 'gqu'"),
         (6, "unknown case 'dropout' (did you mean '03_dropout'?)"),
         (8, "unknown case '3_dropout' (did you mean '03_dropout'?)"),
         (4, "the arms of linen-vs-nnx are no refs"),

@@ -111,6 +111,7 @@ def test_eval_lines_are_maxtext_s(
     assert float(told[3].split("loss=")[1].split(",")[0]) > 4.1
 
 
+@pytest.mark.long
 def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
     mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,6 +51,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in json.loads(line).items() if key not in CLOCKED} for line in lines]
 
 
+@pytest.mark.long
 def test_two_processes_train_what_one_trains_with_as_many_devices(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:
@@ -67,6 +68,7 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
     assert sorted(path.name for path in saved.glob("ocdbt.process_*")) == ["ocdbt.process_0", "ocdbt.process_1"]
 
 
+@pytest.mark.long
 def test_both_stop_at_the_same_step_when_one_is_told_to(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:

@@ -56,7 +56,9 @@ def test_parameter_dump_is_the_seeds(
 ) -> None:
     declared = make_dialect(seed_config(pure_nnx=pure_nnx)).declare()
     with caplog.at_level("INFO", logger="absl"):
-        report.log_parameters(declared, AbstractMesh((1, 32, 1, 1, 1), MESH_AXES))
+        report.log_parameters(
+            declared, AbstractMesh(tuple(32 if axis == "fsdp" else 1 for axis in MESH_AXES), MESH_AXES)
+        )
     ours = [record.getMessage() for record in caplog.records]
     log = next(seeds.glob("000_*.txt")).read_text(encoding="utf-8").splitlines()
     blocks = [

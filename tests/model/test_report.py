@@ -63,7 +63,7 @@ def test_memory_count_and_flops_are_the_seeds(
         report.log_compiled_memory(CompiledMemory())
         report.log_parameter_count({"w": jax.ShapeDtypeStruct((1_104_218_112,), np.float32)})
     report.log_flops(step_flops(seed_config))
-    report.log_mesh(AbstractMesh((1, 32, 1, 1, 1), MESH_AXES))
+    report.log_mesh(AbstractMesh(tuple(32 if axis == "fsdp" else 1 for axis in MESH_AXES), MESH_AXES))
     theirs = [line.split("] ", 1)[-1] for line in seed_log.splitlines()]
     for record in caplog.records:
         # the seeds' total was rounded after their parts were added

@@ -83,4 +83,4 @@ def test_sigterm_before_the_first_step_saves_nothing(tmp_path: Path, mini_config
 def test_without_checkpoints_there_is_no_folder_for_them(tmp_path: Path, mini_config: MiniConfig) -> None:
     config = mini_config(base_output_directory=tmp_path, enable_checkpointing=False)
     assert train(config, StopSignal()) == 0
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["metrics.jsonl", "program.json"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["config.yml", "metrics.jsonl", "program.json"]

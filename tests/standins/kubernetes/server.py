@@ -269,9 +269,11 @@ class Cluster:
             "JAX_PLATFORMS": "cpu", "JOB_COMPLETION_INDEX": str(worker), "PATH": f"{self.python}:{os.environ['PATH']}",
         }  # fmt: skip
         environ |= {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or []}
+        # the pods of all stand-ins share this machine's folders, and each unpacks its config to the same place
+        own = str(self.folder / "files" / pod.name)
         process = pod.process = await asyncio.create_subprocess_exec(
-            *container["command"], stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=environ,
-            start_new_session=True, limit=1 << 28,
+            *(word.replace("/tmp/maxview", own) for word in container["command"]), env=environ,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True, limit=1 << 28,
         )  # fmt: skip
         (self.folder / f"{pod.name}.pid").write_text(str(process.pid))
         if self.objects.get(key) is not item:  # deleted before there was anything to end
