@@ -36,6 +36,7 @@ def load_yaml(text: str, *, typ: str) -> Any:
     return yaml.load(text)
 
 
+@lru_cache(maxsize=512)  # asked once for every value of a file
 def display_path(path: Path) -> str:
     """`configs/…` for a file of ours wherever it is installed, else the path as given."""
     try:

@@ -46,6 +46,7 @@ def assert_shown(command: str, output: str) -> None:
         assert shape(line) in there or shape(line) in joined, f"not in the output: {line!r}\n{output}"
 
 
+@pytest.mark.long
 def test_the_main_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
     result = run(["compare", "linen-vs-nnx"], tmp_path)
     assert result.returncode == 0, result.stderr
@@ -54,6 +55,7 @@ def test_the_main_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
     assert page.is_file()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(SEEDS is None, reason="MAXVIEW_SEEDS is not set: the logs of real runs are not here")
 def test_ingest_prints_what_the_readme_shows(tmp_path: Path) -> None:
     page = next(Path(str(SEEDS)).glob("002_*"))

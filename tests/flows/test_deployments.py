@@ -38,6 +38,7 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     assert rows["final_loss"]["verdict"] == "regressed"
 
 
+@pytest.mark.long
 def test_up_again_changes_nothing_that_is_right(stack: Any) -> None:
     before = (stack.pid("server"), stack.pid("worker"))
     said = stack.up().stderr
@@ -59,6 +60,7 @@ def test_nothing_is_told_without_the_password_and_it_is_kept_nowhere(stack: Any)
             assert stack.password.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.long
 def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
@@ -72,6 +74,7 @@ def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     assert set(stack.out.glob("runs/*")) == before  # told before anything is trained
 
 
+@pytest.mark.long
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "-p"]
     refused = stack.command(*words, "branch=1234567", module="prefect")

@@ -86,7 +86,7 @@ def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> 
     assert kinds == {"true": 2 * 12, "false": 0}
 
 
-@pytest.mark.parametrize("pure_nnx", [False, True])
+@pytest.mark.parametrize("pure_nnx", [pytest.param(False, marks=pytest.mark.long), True])
 def test_eval_lines_are_maxtext_s(
     pure_nnx: bool, mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

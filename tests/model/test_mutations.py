@@ -101,7 +101,12 @@ def failing_floor(linen: Lab, nnx: Lab, resumed: Callable[[], Lab]) -> str | Non
     return None
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+LONGEST = "a random stream that starts again at resume"  # two runs and a checkpoint
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == LONGEST else name for name in MUTATIONS]
+)
 def test_a_change_of_one_dialect_is_seen(
     name: str, linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_places_and_devices_that_cannot_be_are_refused(
         train(mini_config(**changes), StopSignal())
 
 
+@pytest.mark.long
 def test_a_relative_folder_is_taken_from_where_the_trainer_started(
     tmp_path: Path, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,6 +166,7 @@ def test_the_run_folder_holds_checkpoints_metrics_and_proof(
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
+@pytest.mark.long
 def test_nnx_continues_a_linen_run_bit_for_bit(
     whole: "subprocess.CompletedProcess[str]", finish: Finish, folder: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
     assert_continued_bit_for_bit(folder, "stopped")
 
 
+@pytest.mark.long
 def test_kill_and_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
