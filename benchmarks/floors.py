@@ -17,11 +17,12 @@ import numpy as np
 from configs.comparison import list_names, load_target
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
+from model.compiled import strip_stablehlo
 from model.cross_restore import translate
 from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import declare_state, init_state, lower_step, settings, strip_stablehlo
+from model.step import declare_state, init_state, lower_step, settings
 from tasks.resolve.plans import find_unfit
 
 SIZE = {

@@ -17,6 +17,7 @@ from configs.load import Value, explain, layer_from_map
 from configs.read import CONFIG_ROOT, display_path, origin_of, plain, read_yaml
 from configs.read import first_comment as first_comment
 from configs.schema import Frozen
+from configs.topologies import GIB, Topology, find_topology
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 Trainer = Literal["maxview", "maxtext", "command"]
@@ -45,6 +46,7 @@ def _check_name(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_check_name)]
+Slice = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
 Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -161,7 +163,8 @@ class Target(Frozen):
     name: Name
     backend: Literal["local", "replay", "xpk"]
     devices: Count
-    memory_gib: Size | None = None  # of each device; not set for a processor: its machine's
+    topology: Slice | None = None  # that programs are compiled for ahead, of configs/topologies.py
+    memory_gib: Size | None = None  # of each device; not set for a processor: its machine's, or a topology: its own
     dollars_per_chip_hour: Size | None = None  # what more runs would cost is told with it
     model: Name
     time_limit_s: Count
@@ -187,10 +190,23 @@ class Target(Frozen):
                 raise ValueError(f"{backend}: unknown key {', '.join(sorted(unknown))}")
         if self.backend != "local" and (self.pass_on or self.wrap):
             raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
+        if self.topology is not None:
+            self._check_topology(find_topology(self.topology))
         own = [name for name in self.pass_on if is_own(name)]
         if own:
             raise ValueError(f"pass_on: {', '.join(own)} is maxview's own, which no trainer gets")
         return self
+
+    def _check_topology(self, topology: Topology) -> None:
+        if topology.devices != self.devices:
+            raise ValueError(f"topology {topology.name} has {topology.devices} devices, not {self.devices}")
+        if self.memory_gib is not None:
+            raise ValueError("a topology knows its memory: leave memory_gib out")
+
+    @property
+    def device_memory_gib(self) -> float | None:
+        """Memory of each device, if the target says so."""
+        return find_topology(self.topology).hbm_bytes / GIB if self.topology else self.memory_gib
 
     @property
     def platform(self) -> str | None:

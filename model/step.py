@@ -1,7 +1,5 @@
 """Turns a decoder and an optimizer into the one compiled step that training, resume and cross restore share."""
 
-import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.schema import TrainConfig
 from model.batch import Batch
+from model.compiled import sha256, strip_hlo, strip_stablehlo
 from model.data import batch_shape
 from model.declaration import Declaration
 from model.dialect import Dialect
@@ -122,42 +121,19 @@ def compile_eval(config: TrainConfig, dialect: Dialect, declared: DeclaredState,
         return jax.jit(eval_step).lower(declared.arrays, batch_shape(config, mesh)).compile()
 
 
+def compile_lowered(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh) -> jax.stages.Compiled:
+    """The program of a lowered step."""
+    with settings(config, mesh):
+        return lowered.compile()
+
+
 def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
     """Lower and compile the step once; the same executable is analysed, hashed and run."""
     lowered = lower_step(config, dialect, declared, mesh)
-    with settings(config, mesh):
-        compiled = lowered.compile()
+    compiled = compile_lowered(config, lowered, mesh)
     return Program(
         run=compiled,
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
         hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
         memory=compiled.memory_analysis(),
     )
-
-
-def sha256(text: str) -> str:
-    """Hex digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def strip_stablehlo(text: str) -> str:
-    """A lowered program without what does not change what it computes: locations, result names, function names."""
-    text = re.sub(r"(?m)^#loc.*\n", "", text)
-    text = re.sub(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
-    text = re.sub(r'jax\.result_info = "[^"]*"', "", text)
-    return number_names(text, r"@[\w.$-]+", "@f")
-
-
-def strip_hlo(text: str) -> str:
-    """An optimised program without metadata and source tables, and with its names numbered by first use."""
-    # what its entry calls its arguments; their types stand again where they are used
-    text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
-    text = re.sub(r",? metadata=\{[^}]*\}", "", text)
-    text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
-    return number_names(text, r"%[\w.$-]+", "%v")
-
-
-def number_names(text: str, pattern: str, prefix: str) -> str:
-    """Every name that matches, replaced by `prefix` and the order in which it first appears."""
-    numbers: dict[str, str] = {}
-    return re.sub(pattern, lambda match: numbers.setdefault(match.group(), f"{prefix}{len(numbers)}"), text)

@@ -35,7 +35,8 @@ class Linen:
 
     def declare(self) -> dict[str, Declaration]:
         """Every parameter that the decoder declares, by path."""
-        tokens_BL = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+        # a kernel of attention may refuse lengths that no batch has
+        tokens_BL = jax.ShapeDtypeStruct((1, self.config.max_target_length), jnp.int32)
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed = jax.eval_shape(self.module.init, key, tokens_BL, tokens_BL, None, key)
         leaves, _ = jax.tree_util.tree_flatten_with_path(boxed, is_leaf=lambda node: isinstance(node, Declared))

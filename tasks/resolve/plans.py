@@ -117,7 +117,7 @@ def resolve_config(
 
 def devices_of(target: Target) -> Devices:
     """What a trainer will find on the target, as far as can be told from here."""
-    memory = target.memory_gib
+    memory = target.device_memory_gib
     if memory is None and target.backend == "local" and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
     return Devices(count=target.devices, platform=target.platform, memory_gib=memory)

@@ -34,6 +34,7 @@ _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fracti
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
 PYTHON_IN_POD = "python"
+EMPTY = '""'
 # MaxText looks for these where its image starts, then in the package that is installed
 _BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
 # finds the package without importing it, which would take half a minute
@@ -137,7 +138,7 @@ def plan_maxtext(
     base, python = maxtext.base_config, maxtext.python
     if in_pod:
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
-    argv = (python, "-m", maxtext.module, base, *(f"{k}={v}" for k, v in words.items()))
+    argv = (python, "-m", maxtext.module, base, *write_words(words))
     # without the second it asks Google Cloud who it is, for minutes
     own = {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if config.hardware == "cpu" else {}
     return MaxTextRun(
@@ -175,6 +176,11 @@ def translate(
             problems.lines.append(f"{key}={text!r}: MaxText cannot read a value with '${{' or a line break in it")
     problems.raise_any()
     return words
+
+
+def write_words(words: Mapping[str, str]) -> list[str]:
+    """`key=value` as its command line takes them, which reads a value that is not there as none at all."""
+    return [f"{key}={value or EMPTY}" for key, value in words.items()]
 
 
 def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:

@@ -58,17 +58,17 @@ def test_what_fits_is_not_refused() -> None:
     assert not resolve("ici_fsdp_parallelism=2", "ici_tensor_parallelism=4", target="cpu-8")
     assert not resolve(target="v6e-32")
     # XLA's own figure for MaxText's step of this model on v6e-32: 1.337 GiB, with an attention that keeps no scores
-    assert not resolve(target="v6e-32", memory_gib=1.337)
-    (problem,) = resolve(target="v6e-32", memory_gib=0.4)
+    assert not resolve(target="v6e-32", topology=None, memory_gib=1.337)
+    (problem,) = resolve(target="v6e-32", topology=None, memory_gib=0.4)
     assert "a step needs at least 0." in problem
 
 
 def test_experts_take_the_memory_that_they_have() -> None:
     """deepseek2-16b has 15.7 billion parameters: 3 × 4 × 15.7e9 bytes over 32 chips are 5.5 GiB before any activation;
     counted as a dense model it would be a tenth."""
-    (problem,) = resolve(target="v6e-32", model="deepseek2-16b", memory_gib=5.0)
+    (problem,) = resolve(target="v6e-32", model="deepseek2-16b", topology=None, memory_gib=5.0)
     assert "num_experts=64, base_moe_mlp_dim=1408: a step needs at least " in problem
-    assert not resolve(target="v6e-32", model="deepseek2-16b", memory_gib=32.0)
+    assert not resolve(target="v6e-32", model="deepseek2-16b", topology=None, memory_gib=32.0)
 
 
 def test_a_machines_memory_is_shared_by_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,12 @@ from etils import epath
 from configs.schema import TrainConfig
 from model import checkpoint
 from model.batch import Batch
+from model.compiled import strip_stablehlo
 from model.cross_restore import translate
 from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import DeclaredState, Program, compile_step, declare_state, init_state, lower_step, strip_stablehlo
+from model.step import DeclaredState, Program, compile_step, declare_state, init_state, lower_step
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}

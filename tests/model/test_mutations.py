@@ -12,10 +12,11 @@ import pytest
 import model
 from configs.schema import TrainConfig
 from model import trainer_nnx
+from model.compiled import strip_stablehlo
 from model.data import make_source
 from model.dialect import Dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import DeclaredState, declare_state, init_state, lower_step, strip_stablehlo
+from model.step import DeclaredState, declare_state, init_state, lower_step
 from model.trainer_linen import Linen
 
 type MiniConfig = Callable[..., TrainConfig]

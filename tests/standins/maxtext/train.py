@@ -16,7 +16,7 @@ if not os.path.isfile(base):  # as MaxText looks for it where its image has no c
     inside = base.removeprefix("src/maxtext/configs/")
     base = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "configs", inside)
     assert os.path.isfile(base), base
-config = dict(word.split("=", 1) for word in words)
+config = {key: "" if value == '""' else value for key, value in (word.split("=", 1) for word in words)}
 say("max_utils.py:1] System Information: Jax Version: 0.10.2")
 say(f"train.py:1] started in {os.getcwd()}")
 place, name = config["base_output_directory"], config["run_name"]

@@ -49,7 +49,10 @@ RELEASES = {
 
 
 def words_of(argv: tuple[str, ...]) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in argv[4:])
+    """As MaxText reads them: by OmegaConf, to which `key=` is None, and `key=""` an empty text."""
+    words = [word.split("=", 1) for word in argv[4:]]
+    assert all(value for _, value in words)
+    return {key: "" if value == '""' else value for key, value in words}
 
 
 @pytest.mark.parametrize(("arm", "chosen"), [("linen", "false"), ("nnx", "true")])

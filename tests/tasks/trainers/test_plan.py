@@ -264,7 +264,7 @@ def test_a_pod_runs_maxtext(
     words = words_of(plan)
     assert (words["pure_nnx"], words["hardware"]) == ("true", "tpu")
     assert "skip_jax_distributed_system" not in words  # the pods of a slice must find each other
-    assert words["metrics_file"] == ""  # every process would append to it, also in a folder that they share
+    assert words["metrics_file"] == '""'  # every process would append to it, also in a folder that they share
     assert "DECOUPLE_GCLOUD" not in plan.environment
     assert plan.xpk is not None
     assert plan.xpk.image == "gcr.io/p/maxtext:1"

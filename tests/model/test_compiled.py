@@ -1,6 +1,6 @@
 """What is stripped from a program before it is hashed, and what must not be."""
 
-from model.step import strip_hlo, strip_stablehlo
+from model.compiled import strip_hlo, strip_stablehlo
 
 STABLEHLO = """#loc = loc(unknown)
 #loc1 = loc("x.py":3:4 to :9)
