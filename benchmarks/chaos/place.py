@@ -73,6 +73,7 @@ class Place:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
         self.tree, self.home, self.port = folder / "tree", folder / "home", free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
+        shutil.rmtree(self.tree, ignore_errors=True)
         for name in COPIED:
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.tree)
