@@ -40,8 +40,10 @@ from benchmarks.chaos.interrupts import run_interrupts
 from benchmarks.chaos.judge import canonical
 from benchmarks.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
 from benchmarks.chaos.outage import FLUSH_S, outage, told_by_server
-from benchmarks.chaos.place import Place
+from benchmarks.chaos.place import FlowRun, Place
 from benchmarks.machine import describe_machine
+
+REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
 
 def plan_trials(kills: int, trained: int, kinds: tuple[str, ...]) -> list[Trial]:
@@ -120,18 +122,21 @@ class Paused(Exception):
 def find_references(place: Place, done: Done) -> tuple[dict[str, Any], dict[str, dict[str, float]], str]:
     """What undisturbed comparisons record and how long their parts take, by target; the replayed one's flow run."""
     lengths: dict[str, dict[str, float]] = {}
-    kept = {"cpu": place.folder / "stored", "replay": place.folder / "replayed"}
     flow_run = ""
-    for target, folder in kept.items():
-        noted = done.read(f"undisturbed {target}")
+    for name, target, ask, folder in (
+        ("cpu", "cpu", place.fork, "stored"),
+        ("replay", "replay", place.fork, "replayed"),
+        ("replay by a worker", "replay", place.submit, "replayed-by-a-worker"),
+    ):
+        noted = done.read(f"undisturbed {name}")
         if noted is None:
-            _, parts, asked = undisturbed(place, target)
-            place.out.rename(folder)
-            noted = {"lengths": parts, "flow_run": asked.id}
-            done.note(f"undisturbed {target}", noted)
-            print(f"undisturbed, {target}: {', '.join(f'{name} {s:.1f} s' for name, s in parts.items())}", flush=True)
-        lengths[target], flow_run = noted["lengths"], noted["flow_run"]
-    return {target: canonical(folder) for target, folder in kept.items()}, lengths, flow_run
+            parts, asked = undisturbed(place, target, ask)
+            place.out.rename(place.folder / folder)
+            noted = {"lengths": parts, "flow_run": asked.id if isinstance(asked, FlowRun) else ""}
+            done.note(f"undisturbed {name}", noted)
+            print(f"undisturbed, {name}: {', '.join(f'{part} {s:.1f} s' for part, s in parts.items())}", flush=True)
+        lengths[name], flow_run = noted["lengths"], noted["flow_run"]
+    return {name: canonical(place.folder / to) for name, to in REFERENCES.items()}, lengths, flow_run
 
 
 def run_trials(
@@ -144,7 +149,9 @@ def run_trials(
         noted = done.read(name)
         if noted is None:
             drawn = random.Random(f"{seed} {trial.number}")  # one alone can be done again
-            fired = run_trial(place, trial, drawn, lengths[trial.target], references[trial.target])
+            slower = trial.target == "replay" and trial.kind in ("worker", "embedded")  # nothing is loaded before
+            length = lengths["replay by a worker" if slower else trial.target]
+            fired = run_trial(place, trial, drawn, length, references[trial.target])
             print(show(trial) if fired else f"{name} {trial.kind} {trial.target}: too late every time", flush=True)
             done.note(name, asdict(trial) if fired else {})
         elif noted:
@@ -185,8 +192,7 @@ def main() -> int:
         planned = plan_trials(arguments.kills, arguments.trained, tuple(arguments.only or KINDS))
         trials, unfired = run_trials(place, done, planned, arguments.seed, lengths, references)
         report(trials, unfired)
-        length = sum(lengths["replay"].values())
-        lost += run_interrupts(place, arguments.interrupts, arguments.seed, length, done.read, done.note)
+        lost += run_interrupts(place, arguments.interrupts, arguments.seed, lengths, done.read, done.note)
     except Paused:
         print("paused: the same words go on")
         return 3

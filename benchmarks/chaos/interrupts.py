@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos.place import Place, wait_until
+from benchmarks.chaos.place import Forked, Place, wait_until
 from tasks.store import Store
 
 # what is done to the server before: of the command's own, and of one that `maxview up` has started
@@ -26,18 +26,19 @@ def run_interrupts(
     place: Place,
     count: int,
     seed: int,
-    length: float,
+    lengths: dict[str, dict[str, float]],
     read: Callable[[str], Any],
     note: Callable[[str, Any], None],
 ) -> list[str]:
-    """Press so many times within the `length` (seconds) of a command, and say what came of it; what was wrong.
+    """Press so many times within the length of a command, and say what came of it; what was wrong.
 
-    `read` knows a press that was done before, `note` keeps one.
+    `lengths`: seconds of the parts of a command that is loaded, and of one that a worker has to load. `read` knows a
+    press that was done before, `note` keeps one.
     """
     presses: list[Press] = []
     for number in range(count):
         noted = read(f"press {number}")
-        press = Press(**noted) if noted else press_one(place, number, random.Random(f"{seed} Ctrl-C {number}"), length)
+        press = Press(**noted) if noted else press_one(place, number, random.Random(f"{seed} Ctrl-C {number}"), lengths)
         if not noted:
             note(f"press {number}", asdict(press))
             print(press, flush=True)
@@ -70,9 +71,10 @@ class Press:
         )
 
 
-def press_one(place: Place, number: int, drawn: random.Random, length: float) -> Press:
+def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str, dict[str, float]]) -> Press:
     """Press at a random moment; one that comes too late is drawn again."""
     press = Press(number, SERVERS[number % len(SERVERS)], 1 + number // len(SERVERS) % 2)
+    length = sum(lengths["replay" if press.server.startswith("running") else "replay by a worker"].values())
     for _ in range(MOST_DRAWS):
         press.at_s = drawn.uniform(0.0, length)
         found = interrupt(place, press.server, press.times, press.at_s, drawn.uniform(0.1, 1.0))
@@ -91,7 +93,8 @@ def press_one(place: Place, number: int, drawn: random.Random, length: float) ->
 def interrupt(place: Place, server: str, times: int, seconds: float, pause: float) -> tuple[float, list[str]] | None:
     """Seconds from the last Ctrl-C to the end, and what was wrong; None where the command had ended before."""
     kind, _, trouble = server.partition(", ")
-    command = place.command("replay", embedded=kind == "embedded")
+    command = place.command("replay") if kind == "embedded" else place.fork("replay")
+    pid = command.pid if isinstance(command, Forked) else command.process.pid
     time.sleep(seconds)
     if trouble:
         place.kill("embedded" if kind == "embedded" else "server", SIGNALS[trouble])
@@ -103,7 +106,7 @@ def interrupt(place: Place, server: str, times: int, seconds: float, pause: floa
             time.sleep(pause)
         pressed = time.monotonic()
         with suppress(ProcessLookupError):
-            os.killpg(command.process.pid, signal.SIGINT)  # as a terminal does it
+            os.killpg(pid, signal.SIGINT)  # as a terminal does it
     end = command.finish(PATIENCE_S)
     ended_s, said = time.monotonic() - pressed, command.log.read_text()
     problems = [] if end in ("exit 130", f"exit {-signal.SIGINT}") else [f"ended with {end}: {said[-300:]!r}"]
