@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from benchmarks.machine import describe_machine
 from tasks.store import Store
@@ -52,8 +53,8 @@ def run(words: list[str], out: Path, environment: dict[str, str]) -> Timing:
     trainers = 0.0
     for directory in Store(out).runs():
         handle = directory.read_handle()
-        if handle is not None and handle.created >= start - 1:
-            trainers += directory.log.stat().st_mtime - handle.created
+        if handle is not None and directory.log.stat().st_mtime >= start:
+            trainers += directory.log.stat().st_mtime - (psutil.boot_time() + handle.created)
     return Timing(wall, trainers, usage.ru_maxrss / 1024, os.waitstatus_to_exitcode(status))
 
 

@@ -17,6 +17,7 @@ from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
 from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
 from tasks.scrape import CheckpointCommitted
+from tasks.services.cleanup import is_running
 from tasks.services.flow_runs import goes_on, life_of
 from tasks.services.report import Report
 from tasks.services.running_jobs import Jobs
@@ -79,8 +80,6 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
     """The record of one run: launched, watched, verified and scraped."""
     directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
     jobs.check()
-    handle = launch_step(plan, directory, continue_from, owners, store)
-    report.launched(plan, handle)
     proofs: list[PrefectFuture[CheckpointProof]] = []
 
     def stop(handle: RunHandle) -> None:
@@ -92,6 +91,14 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
         report.stopping(plan)
         job.stop(handle)
 
+    def stop_if_there() -> None:
+        handle = directory.read_handle()
+        if handle is not None and is_running(handle):
+            stop(handle)
+
+    with jobs.launching(plan, stop_if_there):
+        handle = launch_step(plan, directory, continue_from, owners, store)
+    report.launched(plan, handle)
     with jobs.holding(plan, handle, stop):
         for event in watch_step(plan, directory, handle):
             report.saw(plan, event)

@@ -92,9 +92,9 @@ def save(
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
     logging.info("Waiting for step %d to finish before checkpoint...", step)
-    started = time.time()
+    started = time.monotonic()
     jax.block_until_ready(tree)
-    waited = time.time() - started
+    waited = time.monotonic() - started
     logging.info("Waited %s seconds for step %d to finish before starting checkpointing.", waited, step)
     items = {ITEM: ocp.args.PyTreeSave(tree)}
     if iterator is not None:

@@ -1,7 +1,7 @@
 """Kills flow, worker, server and trainer with SIGKILL at random moments, and shows what became of the comparison.
 
     uv run python -m benchmarks.chaos [--kills 60] [--seed 0] [--trained 16] [--outage 60] [--only server]
-        [--interrupts 20]
+        [--interrupts 100] [--folder DIR [--minutes 7]]
 
 One `maxview up` in a temporary folder, with a copy of the packages. First a comparison of two tiny trainings is left
 alone, and so is one that replays their logs: what they record is the reference. Then every kill falls into a comparison
@@ -15,11 +15,16 @@ committed checkpoint, and no job may be left.
 
 `--outage` takes the server away for that many seconds in the middle of a flow: every task run, artifact and log line
 must be there in the end. `--interrupts` presses Ctrl-C so many times, once or twice, in commands of their own, whose
-server is well, killed or stopped: each must end with 130 and a line, and leave no process and no record that cannot be
-read.
+server is well, killed or stopped: each must end with 130 and a line, after a second one within a second, and leave no
+process and no record that cannot be read.
+
+With `--folder` everything stays there, and the same words again go on from it: what was done is read from `done/`. With
+`--minutes` nothing further is begun after so long, so that the table can be made in pieces.
 """
 
 import argparse
+import json
+import math
 import random
 import shutil
 import statistics
@@ -27,13 +32,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.chaos.interrupts import run_interrupts
+from benchmarks.chaos.judge import canonical
 from benchmarks.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
 from benchmarks.chaos.outage import FLUSH_S, outage, told_by_server
-from benchmarks.chaos.place import Place
+from benchmarks.chaos.place import FlowRun, Place
 from benchmarks.machine import describe_machine
+
+REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
 
 def plan_trials(kills: int, trained: int, kinds: tuple[str, ...]) -> list[Trial]:
@@ -83,6 +93,76 @@ def report(trials: list[Trial], unfired: int) -> None:
               f"longest {max(times):.2f} s of {len(times)}")  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Done:
+    """What has been done in a folder: of each trial and press a file of its own, so that a stop loses nothing."""
+
+    folder: Path
+    until: float  # of the monotonic clock: from then on nothing is begun
+
+    def read(self, name: str) -> Any:
+        """What was noted of it, or None; raises Paused where it is to be done and time is up."""
+        path = self.folder / f"{name}.json"
+        if path.exists():
+            return json.loads(path.read_text())
+        if time.monotonic() > self.until:
+            raise Paused
+        return None
+
+    def note(self, name: str, what: Any) -> None:
+        """Note it."""
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / f"{name}.json").write_text(json.dumps(what))
+
+
+class Paused(Exception):
+    """The time of this piece is over."""
+
+
+def find_references(place: Place, done: Done) -> tuple[dict[str, Any], dict[str, dict[str, float]], str]:
+    """What undisturbed comparisons record and how long their parts take, by target; the replayed one's flow run."""
+    lengths: dict[str, dict[str, float]] = {}
+    flow_run = ""
+    for name, target, ask, folder in (
+        ("cpu", "cpu", place.fork, "stored"),
+        ("replay", "replay", place.fork, "replayed"),
+        ("replay by a worker", "replay", place.submit, "replayed-by-a-worker"),
+    ):
+        noted = done.read(f"undisturbed {name}")
+        if noted is None:
+            parts, asked = undisturbed(place, target, ask)
+            place.out.rename(place.folder / folder)
+            noted = {"lengths": parts, "flow_run": asked.id if isinstance(asked, FlowRun) else ""}
+            done.note(f"undisturbed {name}", noted)
+            print(f"undisturbed, {name}: {', '.join(f'{part} {s:.1f} s' for part, s in parts.items())}", flush=True)
+        lengths[name], flow_run = noted["lengths"], noted["flow_run"]
+    return {name: canonical(place.folder / to) for name, to in REFERENCES.items()}, lengths, flow_run
+
+
+def run_trials(
+    place: Place, done: Done, planned: list[Trial], seed: int, lengths: dict[str, Any], references: dict[str, Any]
+) -> tuple[list[Trial], int]:
+    """The kills that fell, and how many came too late every time."""
+    trials, unfired = [], 0
+    for trial in planned:
+        name = f"kill {trial.number}"
+        noted = done.read(name)
+        if noted is None:
+            drawn = random.Random(f"{seed} {trial.number}")  # one alone can be done again
+            slower = trial.target == "replay" and trial.kind in ("worker", "embedded")  # nothing is loaded before
+            length = lengths["replay by a worker" if slower else trial.target]
+            fired = run_trial(place, trial, drawn, length, references[trial.target])
+            print(show(trial) if fired else f"{name} {trial.kind} {trial.target}: too late every time", flush=True)
+            done.note(name, asdict(trial) if fired else {})
+        elif noted:
+            trial = Trial(**noted)
+        if noted == {} or not trial.states:
+            unfired += 1
+        else:
+            trials.append(trial)
+    return trials, unfired
+
+
 def main() -> int:
     """Print every kill and the totals; 0 if nothing was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -90,46 +170,36 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--trained", type=int, default=16, help="kills that fall into real trainings; others: replayed")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without a server; 0: none")
-    parser.add_argument("--interrupts", type=int, default=20)
+    parser.add_argument("--interrupts", type=int, default=100)
     parser.add_argument("--only", choices=KINDS, action="append", help="kill nothing else")
-    parser.add_argument("--keep", action="store_true", help="leave the folder")
+    parser.add_argument("--folder", type=Path, help="where everything stays; the same words go on from there")
+    parser.add_argument("--minutes", type=float, default=math.inf)
     arguments = parser.parse_args()
     print(describe_machine(("jax", "prefect")), f"seed {arguments.seed}", sep="\n", flush=True)
-    folder = Path(tempfile.mkdtemp(prefix="maxview-chaos-"))
+    folder = (arguments.folder or Path(tempfile.mkdtemp(prefix="maxview-chaos-"))).resolve()
+    done = Done(folder / "done", time.monotonic() + 60 * arguments.minutes)
     place = Place(folder)
-    trials: list[Trial] = []
-    lost: list[str] = []
-    unfired = 0
     try:
         place.up()
         place.make_home()
-        references, lengths = {}, {}
-        references["cpu"], lengths["cpu"], _ = undisturbed(place, "cpu")
-        place.out.rename(folder / "stored")
-        references["replay"], lengths["replay"], flow_run = undisturbed(place, "replay")
-        place.out.rename(folder / "replayed")
-        for target, parts in lengths.items():
-            print(f"undisturbed, {target}: {', '.join(f'{name} {s:.1f} s' for name, s in parts.items())}", flush=True)
-        if arguments.outage:
+        references, lengths, flow_run = find_references(place, done)
+        lost = done.read("outage") if arguments.outage else []
+        if lost is None:
             time.sleep(FLUSH_S)
-            lost = outage(place, arguments.outage, references["replay"], told_by_server(place, flow_run.id), "0.3")
+            lost = outage(place, arguments.outage, references["replay"], told_by_server(place, flow_run), "0.3")
             place.out.rename(folder / "outage")
-        lost += run_interrupts(place, arguments.interrupts, arguments.seed, sum(lengths["replay"].values()))
-        for trial in plan_trials(arguments.kills, arguments.trained, tuple(arguments.only or KINDS)):
-            drawn = random.Random(f"{arguments.seed} {trial.number}")  # one alone can be done again
-            if not run_trial(place, trial, drawn, lengths[trial.target], references[trial.target]):
-                unfired += 1
-                print(f"{trial.number:3} {trial.kind:10} {trial.target:7} came too late every time", flush=True)
-                continue
-            trials.append(trial)
-            print(show(trial), flush=True)
+            done.note("outage", lost)
+        planned = plan_trials(arguments.kills, arguments.trained, tuple(arguments.only or KINDS))
+        trials, unfired = run_trials(place, done, planned, arguments.seed, lengths, references)
         report(trials, unfired)
+        lost += run_interrupts(place, arguments.interrupts, arguments.seed, lengths, done.read, done.note)
+    except Paused:
+        print("paused: the same words go on")
+        return 3
     finally:
         place.down()
-        if not arguments.keep:
+        if not arguments.folder:
             shutil.rmtree(folder)
-        else:
-            print(f"kept in {folder}")
     return 1 if lost or unfired or any(trial.problems for trial in trials) else 0
 
 

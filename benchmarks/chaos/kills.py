@@ -15,7 +15,7 @@ from benchmarks.chaos.judge import (
     look_at_attempts,
     phase_of,
 )
-from benchmarks.chaos.place import Command, FlowRun, Place, wait_until
+from benchmarks.chaos.place import Command, FlowRun, Forked, Place, wait_until
 from tasks.store import Store
 
 KINDS = ("flow", "worker", "embedded", "server", "trainer", "supervisor")
@@ -96,7 +96,7 @@ def has_come(place: Place, moment: Moment) -> bool:
     return False
 
 
-def kill_at(place: Place, trial: Trial, asked: FlowRun | Command, moment: Moment) -> float | None:
+def kill_at(place: Place, trial: Trial, asked: FlowRun | Command | Forked, moment: Moment) -> float | None:
     """Wait for the moment and kill; when it was, or None if there was nothing left to kill."""
     deadline, looked = time.monotonic() + NEVER_S, time.monotonic()
     while not has_come(place, moment):
@@ -182,10 +182,12 @@ def time_to_cause(place: Place, killed: float) -> float | None:
     return float(moment) - killed
 
 
-def undisturbed(place: Place, target: str) -> tuple[dict[str, Any], dict[str, float], FlowRun]:
-    """The reference of a target, how long its parts took, and its flow run."""
+def undisturbed[Asked: (FlowRun, Forked)](
+    place: Place, target: str, ask: Callable[[str], Asked]
+) -> tuple[dict[str, float], Asked]:
+    """How long the parts of a comparison take, and the comparison, which is left where it is."""
     moments: dict[str, float] = {"asked": time.monotonic()}
-    asked = place.submit(target)
+    asked = ask(target)
 
     def note(name: str, seen: Callable[[], object]) -> None:
         if wait_until(lambda: seen() or asked.is_over(), 300, 0.1):
@@ -205,4 +207,4 @@ def undisturbed(place: Place, target: str) -> tuple[dict[str, Any], dict[str, fl
         "run": (moments["recorded"] - moments["first"]) / len(ARMS),
         "verdict": moments["over"] - moments["recorded"],
     }
-    return canonical(place.out), lengths, asked
+    return lengths, asked

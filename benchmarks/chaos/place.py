@@ -1,5 +1,6 @@
 """A local Prefect in a folder of its own, the comparisons that it runs, and the processes of it that can be killed."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -16,6 +18,7 @@ from uuid import uuid4
 import httpx
 import psutil
 
+from benchmarks.chaos.nursery import ENDED
 from benchmarks.nightly_load import COPIED, ROOT, free_port
 from tasks.launch.supervise import GUARD
 from tasks.services.processes import Kept, session_of
@@ -24,7 +27,7 @@ FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 STEPS = 20
 SETTINGS = (f"steps={STEPS}", "checkpoint_period=5", "max_target_length=64")
 PATIENCE_S = 300.0  # after which a comparison counts as stuck
-REPLAY_SPEED = "4"
+REPLAY_SPEED = "16"
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,29 @@ class Command:
             return "stuck"
 
 
+@dataclass(frozen=True)
+class Forked:
+    """A comparison that is a fork of the loaded command line, on the server here."""
+
+    pid: int
+    log: Path  # what it has printed
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.exists()
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended; one that is stuck is killed."""
+        if not wait_until(self.is_over, seconds):
+            os.kill(self.pid, signal.SIGKILL)
+            return "stuck"
+        return f"exit {self._ended.read_text()}"
+
+    @property
+    def _ended(self) -> Path:
+        return self.log.with_name(self.log.name + ENDED)
+
+
 class Place:
     """A running `maxview up` on a copy of the packages."""
 
@@ -73,9 +99,14 @@ class Place:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
         self.tree, self.home, self.port = folder / "tree", folder / "home", free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
+        shutil.rmtree(self.tree, ignore_errors=True)
         for name in COPIED:
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.tree)
+        nightly = self.tree / "configs" / "nightly.yml"  # of a command that was killed the slice goes back in a minute
+        nightly.write_text(
+            nightly.read_text().replace("slices: {", "slices: {replay: 99, ").replace("cpu: 1", "cpu: 99")
+        )
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
         self.environment = kept | {
             "MAXVIEW_CACHE": str(folder / "cache"),
@@ -93,7 +124,10 @@ class Place:
         self._run("-m", "flows.cli", "up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
 
     def down(self) -> None:
-        """End worker and server."""
+        """End worker and server, and what commands are forked from."""
+        if nursery := self.__dict__.get("_nursery"):
+            nursery.stdin.close()
+            nursery.wait()
         self._run("-m", "flows.cli", "down", "--state", str(self.state))
 
     def make_home(self) -> None:
@@ -121,22 +155,50 @@ class Place:
                 time.sleep(1)
         raise AssertionError("unreachable")
 
-    def ask_for(self, kind: str, target: str) -> FlowRun | Command:
-        """The comparison in which one of a kind is to be killed."""
-        return self.command(target) if kind == "embedded" else self.submit(target)
+    def ask_for(self, kind: str, target: str) -> "FlowRun | Command | Forked":
+        """The comparison in which one of a kind is to be killed: what can be is forked, which takes the least time."""
+        if kind == "worker":
+            return self.submit(target)
+        return self.command(target) if kind == "embedded" else self.fork(target)
 
-    def command(self, target: str, *, embedded: bool = True) -> Command:
-        """`maxview compare` as from a shell: a process group of its own, with a server of its own or the one here."""
+    def _words(self, target: str) -> list[str]:
         words = ["compare", "linen-vs-nnx", "--target", target, "--out", str(self.out)]
-        words += [word for setting in SETTINGS for word in ("--set", setting)]
-        server = {"PREFECT_HOME": str(self.home)} | ({} if embedded else {"PREFECT_API_URL": self.api})
+        return words + [word for setting in SETTINGS for word in ("--set", setting)]
+
+    def command(self, target: str) -> Command:
+        """`maxview compare` as from a shell: a process group of its own, with a server of its own."""
         log = self.folder / "command.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.cli", *words], cwd=self.tree, env=self.environment | server,
+                [sys.executable, "-m", "flows.cli", *self._words(target)], cwd=self.tree,
+                env=self.environment | {"PREFECT_HOME": str(self.home)},
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         return Command(process, log)
+
+    def fork(self, target: str) -> Forked:
+        """`maxview compare` from where it is loaded, with the server here: a session of its own."""
+        log = self.folder / f"forked-{time.time_ns()}.log"
+        wanted = {"words": self._words(target), "log": str(log), "environment": {}}
+        nursery = self._nursery
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps(wanted) + "\n")
+        nursery.stdin.flush()
+        return Forked(int(nursery.stdout.readline()), log)
+
+    @cached_property
+    def _nursery(self) -> "subprocess.Popen[str]":
+        settings = {"PREFECT_HOME": str(self.home), "PREFECT_API_URL": self.api}
+        with (self.folder / "nursery.log").open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.chaos.nursery"], cwd=self.tree,
+                env=self.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                text=True,
+            )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", "nursery.log says why"
+        return process
 
     def submit(self, target: str, speed: str = REPLAY_SPEED) -> FlowRun:
         """Have the worker run the comparison."""
@@ -160,10 +222,6 @@ class Place:
         """The server or the worker."""
         return Kept.model_validate_json((self.state / f"{name}.json").read_text())
 
-    def flows(self) -> list[psutil.Process]:
-        """The processes of flow runs, which outlive a worker that is killed."""
-        return [process for process, words in self._processes() if "flow-run" in words or "prefect.engine" in words]
-
     def supervisors(self) -> list[psutil.Process]:
         """Those of the runs that go at the moment."""
         found = []
@@ -180,6 +238,12 @@ class Place:
             with suppress(psutil.NoSuchProcess):
                 found += [child for child in process.children() if child.name() != GUARD.decode()]
         return found
+
+    def forked(self) -> list[psutil.Process]:
+        """The commands that were forked."""
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self._nursery.pid).children()
+        return []
 
     def embedded(self) -> list[psutil.Process]:
         """The servers of commands."""
@@ -200,11 +264,11 @@ class Place:
                     yield process, words
 
     def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
-        """Send the signal to all of a kind; the moment, or None if there is none."""
+        """Send the signal to all of a kind; the moment, or None if there is none. `flow`: commands that were forked."""
         find: dict[str, Callable[[], list[psutil.Process]]] = {
             "server": lambda: session_of(self.kept("server")),
             "worker": lambda: [psutil.Process(self.kept("worker").pid)],
-            "flow": self.flows,
+            "flow": self.forked,
             "trainer": self.trainers,
             "supervisor": self.supervisors,
             "embedded": self.embedded,

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 import cyclopts
 from rich.console import Console
@@ -26,6 +27,7 @@ app = cyclopts.App(
     "Exit status: 0 nothing regressed; 1 something regressed or changed, or an arm failed; 2 the input is wrong, or "
     "maxview itself failed; 3 unknown or not comparable; 130 interrupted.",
     version_flags=["--version"],
+    version=lambda: version("maxview"),
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )

@@ -41,6 +41,7 @@ class Attempt:
         self._pump: PodLog | None = None
         self._node: str | None = None
         self._silent_since: float | None = None
+        self._epoch_s = time.time() - time.monotonic()  # read once: the clock may be set while a job runs
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
         """The log as it comes; returns why the platform ended the job, None if it did not."""
@@ -209,7 +210,7 @@ class Attempt:
 
     def _passed_limit(self) -> JobCause | None:
         view = self._view
-        now = time.time()
+        now = self._epoch_s + time.monotonic()
         if view.over:
             return None
         if view.started is None:

@@ -18,9 +18,9 @@ from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
 from tasks.launch import supervise
 from tasks.launch.errors import LaunchError
+from tasks.launch.same_process import is_same, start_of
 from tasks.records import LocalHandle, RunPlan
 
-CLOCK_TOLERANCE_S = 2.0
 KILL_S = 5.0  # how long a killed process may take to be gone
 POLL_S = 0.02
 
@@ -68,11 +68,13 @@ def launch(
     assert process.stdin is not None  # asked for above
     try:
         with process.stdin as go:
+            boot, created = start_of(process.pid)
             handle = LocalHandle(
                 backend="replay" if plan.backend == "replay" else "local",
                 job_name=plan.run_name,
                 pid=process.pid,
-                created=psutil.Process(process.pid).create_time(),
+                created=created,
+                boot=boot,
                 host=socket.gethostname(),
                 log=str(log),
             )
@@ -124,8 +126,7 @@ def is_alive(handle: LocalHandle) -> bool:
         _children.pop(handle.pid, None)
         return False
     try:
-        process = psutil.Process(handle.pid)
-        return _is_it(process, handle) and process.status() != psutil.STATUS_ZOMBIE
+        return _is_it(handle) and psutil.Process(handle.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
@@ -135,8 +136,8 @@ def is_here(handle: LocalHandle) -> bool:
     return handle.host in ("", socket.gethostname())
 
 
-def _is_it(process: psutil.Process, handle: LocalHandle) -> bool:
-    return abs(process.create_time() - handle.created) < CLOCK_TOLERANCE_S
+def _is_it(handle: LocalHandle) -> bool:
+    return is_same(handle.pid, handle.boot, handle.created)
 
 
 def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
@@ -161,7 +162,7 @@ def members(handle: LocalHandle) -> Iterator[int]:
     if not is_here(handle):
         return
     try:
-        if not _is_it(psutil.Process(handle.pid), handle):
+        if not _is_it(handle):
             return
     except psutil.NoSuchProcess:
         pass  # the leader is gone, which says nothing of the others

@@ -13,7 +13,8 @@ class LocalHandle(Frozen):
     backend: Literal["local", "replay"]
     job_name: str
     pid: int  # the supervisor, leader of the run's process group
-    created: float  # the supervisor's start in seconds since the epoch: a reused pid is not the same process
+    created: float  # the supervisor's start in seconds since `boot`: a reused pid is not the same process
+    boot: str = ""  # the machine's boot
     host: str = ""  # where it runs: another machine's numbers mean nothing here
     log: str
 

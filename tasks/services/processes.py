@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 
 from configs.schema import Frozen
+from tasks.launch.same_process import is_same, start_of
 from tasks.store import write_atomically
 
-CLOCK_TOLERANCE_S = 2.0
 POLL_S = 0.05
 
 
@@ -23,7 +23,8 @@ class Kept(Frozen):
 
     name: str
     pid: int
-    created: float  # seconds since the epoch
+    created: float  # seconds since `boot`
+    boot: str = ""  # the machine's boot
     log: str
 
 
@@ -35,7 +36,8 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
             list(argv), cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             start_new_session=True,
         )  # fmt: skip
-    kept = Kept(name=name, pid=process.pid, created=psutil.Process(process.pid).create_time(), log=str(log))
+    boot, created = start_of(process.pid)
+    kept = Kept(name=name, pid=process.pid, created=created, boot=boot, log=str(log))
     write_atomically(state / f"{name}.json", kept.model_dump_json(indent=1) + "\n")
     return kept
 
@@ -52,9 +54,8 @@ def read_kept(name: str, state: Path) -> Kept | None:
 def is_running(kept: Kept) -> bool:
     """Whether it still runs; a zombie that waits for its parent does not."""
     try:
-        process = psutil.Process(kept.pid)
-        same = abs(process.create_time() - kept.created) < CLOCK_TOLERANCE_S
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        same = is_same(kept.pid, kept.boot, kept.created)
+        return same and psutil.Process(kept.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 

@@ -43,6 +43,18 @@ class Jobs:
             with self._lock:
                 self._running.pop(plan.run_name, None)
 
+    @contextmanager
+    def launching(self, plan: RunPlan, stop: Callable[[], None]) -> Iterator[None]:
+        """While the block finds a job or starts one, and until it is held: what there is of it ends with the flow."""
+        with self._lock:
+            self._running[plan.run_name] = stop
+        try:
+            yield
+        except Exception:  # nobody holds it; Ctrl-C may come when there is a job already, and is no Exception
+            with self._lock:
+                self._running.pop(plan.run_name, None)
+            raise
+
     def owners(self, flow_run: str | None) -> tuple[str, ...]:
         """The flow runs that a job of `flow_run` belongs to."""
         return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))

@@ -137,7 +137,7 @@ from tasks.services.server import Api
 def call():
     end_in_time(Api('http://127.0.0.1:{port}/api'))
     try:
-        with Jobs().holding(SimpleNamespace(run_name='a'), None, lambda _: print('stopped', flush=True)):
+        with Jobs().{block}:
             try:
                 print('up', flush=True); time.sleep(300)
             except KeyboardInterrupt:
@@ -148,10 +148,19 @@ flows.cli.app.call = call
 """
 
 
-def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(tmp_path: Path) -> None:
+# also while it is being started, or found running
+@pytest.mark.parametrize(
+    "block",
+    [
+        "holding(SimpleNamespace(run_name='a'), None, lambda _: print('stopped', flush=True))",
+        "launching(SimpleNamespace(run_name='a'), lambda: print('stopped', flush=True))",
+    ],
+)
+def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(block: str, tmp_path: Path) -> None:
     with socket.socket() as held:  # bound, and not listening: nobody answers there
         held.bind(("127.0.0.1", 0))
-        process = start([], before=f"exec({BEREFT.format(port=held.getsockname()[1])!r})", cwd=tmp_path)
+        code = BEREFT.format(port=held.getsockname()[1], block=block)
+        process = start([], before=f"exec({code!r})", cwd=tmp_path)
         process.send_signal(signal.SIGINT)
         done, said = process.communicate(timeout=60)  # of the 300 that it would have waited
     assert (process.returncode, done) == (130, "stopped\n")

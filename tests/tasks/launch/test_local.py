@@ -392,6 +392,24 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     assert list(local.members(other)) == []
 
 
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_a_clock_that_is_set_changes_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    booted = psutil.boot_time() + by_s  # how Linux tells of it
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted)
+    assert local.is_alive(handle)
+    assert handle.pid in local.members(handle)
+    local.stop(handle)
+    assert not local.is_alive(handle)
+
+
+def test_a_process_of_an_earlier_boot_is_not_the_run(start: Start) -> None:
+    handle = start(SLEEP)
+    wait_for(lambda: is_up(handle))
+    assert not local.is_alive(handle.model_copy(update={"boot": "another"}))
+
+
 def test_a_pid_that_nobody_has_is_not_alive(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
