@@ -91,11 +91,9 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     made side by side, whenever those at hand were made.
     """
     size, lucky = abs(effect.estimate), float(stats.norm.ppf(POWER))
-    for runs in range(max(effect.runs) + 1, MOST_RUNS + 1):
-        more = effect.model_copy(update={"runs": (runs, runs), "df": effect.noise.df + runs - 1})
-        error = more.scale / sqrt(runs)
-        found = size >= least and size >= error * (float(stats.t.isf(chance / 2, more.df)) + lucky)
-        inside = within - size >= error * (float(stats.t.isf((1 - CONFIDENCE) / 2, more.df)) + lucky)
-        if found or inside:
-            return runs
-    return None
+    runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)
+    df, error = effect.noise.df + runs - 1, effect.scale / np.sqrt(runs)
+    found = (size >= least) & (size >= error * (stats.t.isf(chance / 2, df) + lucky))
+    inside = within - size >= error * (stats.t.isf((1 - CONFIDENCE) / 2, df) + lucky)
+    enough = runs[found | inside]
+    return int(enough[0]) if enough.size else None
