@@ -9,8 +9,7 @@ from itertools import pairwise
 from math import exp, hypot, log, sqrt
 
 import numpy as np
-from scipy import optimize  # type: ignore[import-untyped]  # its stubs are a package of their own
-from scipy.special import gammaln  # type: ignore[import-untyped]
+from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.noise import DeviceNoise
 from configs.schema import Frozen
@@ -64,6 +63,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     sizes, squares = sizes[known], squares[known]
     if past is None or sizes.size < LEAST_PAIRS:
         return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why)
+    from scipy import optimize  # type: ignore[import-untyped]  # slow to load, and only a long history needs it
 
     def cost(parameters: Sequence[float]) -> float:
         log_scale, log_df = parameters
