@@ -2,9 +2,9 @@
 
     nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet]
 
-Every trial draws the runs of both arms as a log prints them (milliseconds, and Tokens/s to three decimals), puts a
-change into the candidate, and asks `tasks.diff` for the word of the step time. `different` without a change is a false
-alarm. The same draws are judged with every length of history, and changes have half as many trials. The peers see the
+Every regime draws a pool of runs as a log prints them (milliseconds, and Tokens/s to three decimals). Every trial
+chooses the runs of both arms from it, puts a change into the candidate, and asks `tasks.diff` for the word of the step
+time. `different` without a change is a false alarm. Changes have half as many trials. The peers see the
 same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), the threshold of
 rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
 curves that nothing but chance tells apart, and of 1e-3 added from a step on.
@@ -50,7 +50,8 @@ TOKENS = 2048
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
 BLOCK = 10
 PAIRS = (0, 8, 40)  # of the history
-HISTORIES = 30  # of a cell, shared by its trials
+HISTORIES = 60  # of a cell, shared by its trials
+POOL = 1500  # runs of a regime, which its trials choose from
 # the seeds' steps 1 to 9 over their steady step; 0: a steady one
 SEEDS = ((19.8, 0.49, 11.7, 0, 0, 2.02, 137, 0, 0), (41, 6.07, 0.116, 0, 0, 0, 133, 0.09, 0),
          (10.3, 2.79, 0.065, 0, 0, 158, 0.044, 0, 0), (5.07, 0.138, 1.8, 0, 0, 2.0, 120, 0, 0))  # fmt: skip
@@ -103,15 +104,14 @@ def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_again(path: Path) -> Draw:
-    """Neighbouring real runs, each with blocks of its own steps drawn again."""
+    """Real runs as they followed one another, over and over, each with blocks of its own steps drawn again."""
     table = pl.read_parquet(path).sort("run", "step")
     clock = table[STEP_TIME.name].to_numpy().reshape(table["run"].n_unique(), -1)[:, 1:]
 
     def draw(rng: Rng, runs: int, steps: int) -> Values:
-        first = int(rng.integers(0, len(clock) - runs + 1))
         starts = rng.integers(0, clock.shape[1], (runs, -(-steps // BLOCK), 1))
         index = ((starts + np.arange(BLOCK)) % clock.shape[1]).reshape(runs, -1)[:, :steps]
-        return np.take_along_axis(clock[first : first + runs], index, axis=1)
+        return np.take_along_axis(clock[np.arange(runs) % len(clock)], index, axis=1)
 
     return draw
 
@@ -167,25 +167,25 @@ def main() -> None:
 
 
 def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
-    """One line per change (none first) and length of history, all of the same draws."""
-    draw, rng = REGIMES[cell.regime], np.random.default_rng([cell.runs, cell.steps, apart])
+    """One line per change (none first) and length of history, all of the same runs."""
+    rng = np.random.default_rng([cell.runs, cell.steps, apart])
     pasts = {pairs: draw_pasts(cell.regime, cell.steps, pairs) for pairs in PAIRS}
+    pool, levels = draw_pool(cell.regime, cell.steps)
     noise, arms = load_noises()[cell.device], make_arms(cell, apart=apart)
     for change in (0.0, *cell.changes):
         ours: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
         theirs: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
         count = trials // 2 if change else trials
         for trial in range(count):
-            seconds = draw(rng, 2 * cell.runs, cell.steps)
-            sides = seconds[::2], seconds[1::2] * (1 + change)
-            if apart:
-                sides = sides[0], sides[1] * np.exp(rng.normal(0, noise.days_apart))
-            levels = read_levels(sides[0]), read_levels(sides[1])
-            others = list(judge_like_others(sides, noise.least))
+            chosen = choose_runs(cell.regime, cell.steps, 2 * cell.runs, rng)
+            slower = (1 + change) * (float(np.exp(rng.normal(0, noise.days_apart))) if apart else 1.0)
+            sides = [levels[run] for run in chosen[::2]], [slow_down(levels[run], slower) for run in chosen[1::2]]
+            seconds = pool[chosen[::2]], pool[chosen[1::2]] * slower
+            others = list(judge_like_others(seconds, noise.least))
             for pairs, histories in pasts.items():
                 past = histories[trial % len(histories)]
-                ours[pairs][judge(arms, levels, past)] += 1
-                theirs[pairs].update([*others, *judge_like_rustc(sides, past)])
+                ours[pairs][judge(arms, sides, past)] += 1
+                theirs[pairs].update([*others, *judge_like_rustc(seconds, past)])
         for pairs in PAIRS:
             said = ours[pairs]
             shares = (said["regressed"] + said["improved"], said["same"], said["unknown"],
@@ -194,20 +194,43 @@ def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
 
 
 @cache
+def draw_pool(regime: str, steps: int) -> tuple[Values, list[Levels]]:
+    """The runs that trials choose from: their seconds, and their levels as logs print them; those that have any."""
+    seconds = REGIMES[regime](np.random.default_rng(steps), POOL, steps)
+    printed = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in seconds)
+    found = [find_levels(fine, unit=unit) for fine, unit in printed]
+    return seconds[[levels is not None for levels in found]], [levels for levels in found if levels]
+
+
+def choose_runs(regime: str, steps: int, count: int, rng: Rng) -> NDArray[np.int64]:
+    """So many runs of the pool; real ones as they followed one another."""
+    size = len(draw_pool(regime, steps)[1])
+    if regime == "real":
+        return rng.integers(0, size - count + 1) + np.arange(count)
+    return rng.choice(size, count, replace=False)
+
+
+def slow_down(levels: Levels, factor: float) -> Levels:
+    """The levels of a run all of whose steps take so much longer."""
+    quick, middle = (
+        level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
+    )
+    return Levels(quick=quick, middle=middle)
+
+
+@cache
 def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
     """Several histories of so many pairs, as the store would keep them."""
-    rng = np.random.default_rng([steps, pairs])
-    return [
-        draw_past(REGIMES[regime](rng, 2 * pairs, steps)) if pairs else {} for _ in range(HISTORIES if pairs else 1)
-    ]
+    rng, levels = np.random.default_rng([steps, pairs]), draw_pool(regime, steps)[1]
+    chosen = [choose_runs(regime, steps, 2 * pairs, rng) for _ in range(HISTORIES)]
+    return [draw_past([levels[run] for run in runs]) for runs in chosen] if pairs else [{}]
 
 
-def draw_past(seconds: Values) -> dict[str, Past]:
+def draw_past(found: list[Levels]) -> dict[str, Past]:
     """What a history would hold of these runs, two by two."""
-    found = [find_levels(run) for run in seconds]
     past = {}
     for name, level in ((QUICK[STEP_TIME.name], "quick"), (STEP_TIME.name, "middle")):
-        runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found if levels]
+        runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found]
         pairs = zip(runs[::2], runs[1::2], strict=False)
         sizes, errors = zip(*(difference_of(*pair) for pair in pairs), strict=True)
         past[name] = Past(differences=sizes, errors=errors, source="past")
@@ -224,17 +247,8 @@ def make_arms(cell: Cell, *, apart: bool) -> Arms:
     return arms[0], arms[1]
 
 
-def read_levels(side: Values) -> list[Levels]:
-    """The levels of an arm's runs as their logs print them."""
-    refined = (refine_seconds(np.round(run, 3), np.round(TOKENS / run, 3)) for run in side)
-    found = (find_levels(seconds, unit=unit) for seconds, unit in refined)
-    return [levels for levels in found if levels]
-
-
 def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
-    """Our word; a level that is missing is none."""
-    if not all(levels):
-        return "unknown"
+    """Our word."""
     return decide_levels(levels, STEP_TIME, arms, RULES, excuse="", given=Circumstances(past=past)).verdict
 
 

@@ -26,6 +26,7 @@ class VerdictRules(Frozen):
     tolerances: Mapping[str, Tolerance]  # of what is not here the device decides
     effects: Mapping[FindingKind, Effect]
     noises: Mapping[DeviceKind, DeviceNoise]
+    arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # config keys that the arms are meant to differ in
     alike: bool = False  # nothing is declared to differ: a control
     allowed: Mapping[Metric, str] = {}  # rows that may be changed, and why
@@ -51,6 +52,7 @@ def load_verdict_rules(comparison: str, target: str, *, root: Path = CONFIG_ROOT
         load_effects(spec.comparability, comparison, root=root),
         place,
         root=root,
+        arms=tuple(arm.name for arm in spec.arms),
         declared=declared,
         alike=not apart,
         allowed=spec.allow,

@@ -36,6 +36,7 @@ from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
+from tasks.publish.next_command import add_next
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
@@ -146,7 +147,7 @@ def diff_logs_step(
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
-    return compare_case(runs, past=read_past(runs, store))
+    return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs)
 
 
 @task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tasks.diff.case import DEFAULT_OUT
 from tasks.history.judge import Judged, judge
 from tasks.history.report import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
 from tasks.history.series import find_series
 from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.history import write_history_page
 from tasks.publish.index_page import rebuild_index
+from tasks.publish.next_command import DEFAULT_OUT
 from tasks.store import Store, open_store
 
 

@@ -4,7 +4,7 @@ from math import comb, inf
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
 from configs.schema import Frozen
 from tasks.diff.effect import CONFIDENCE
@@ -49,10 +49,8 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
         if min(counts) > 1:
             variance = sum(float(np.sum((side - side.mean()) ** 2)) for side in means) / degrees
             error = (variance * (1 / counts[0] + 1 / counts[1])) ** 0.5
-            spread["half"] = float(stats.t.isf((1 - CONFIDENCE) / 2, degrees)) * error
-            spread["chance"] = (
-                float(2 * stats.t.sf(abs(difference) / error, degrees)) if error else float(not difference)
-            )
+            spread["half"] = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
+            spread["chance"] = float(2 * stdtr(degrees, -abs(difference) / error)) if error else float(not difference)
         place = {"first": int(steps[index[0]]), "last": int(steps[index[-1]])}
         blocks.append(Block(**place, baseline=float(means[0].mean()), difference=difference, **spread))
     return tuple(blocks)

@@ -4,7 +4,7 @@ from functools import cached_property
 from math import sqrt
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # scipy.stats takes 2 s to load
 
 from configs.schema import Frozen
 from tasks.diff.noise import FINEST, Noise
@@ -42,11 +42,11 @@ class Effect(Frozen):
     @property
     def p(self) -> float:
         """The chance of an estimate as far from 0 if there is no difference; both sides."""
-        return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.df))
+        return float(2 * stdtr(self.df, -abs(self.estimate) / self.error))
 
     def interval(self) -> tuple[float, float]:
         """The ends between which the difference lies with CONFIDENCE."""
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.df)) * self.error
+        half = float(stdtrit(self.df, (1 + CONFIDENCE) / 2)) * self.error
         return self.estimate - half, self.estimate + half
 
 
@@ -90,12 +90,10 @@ def runs_wanted(effect: Effect, *, least: float, within: float, chance: float) -
     probability POWER. None if more than MOST_RUNS would be needed. All in logarithms of the ratio. They would be
     made side by side, whenever those at hand were made.
     """
-    size, lucky = abs(effect.estimate), float(stats.norm.ppf(POWER))
-    for runs in range(max(effect.runs) + 1, MOST_RUNS + 1):
-        more = effect.model_copy(update={"runs": (runs, runs), "df": effect.noise.df + runs - 1})
-        error = more.scale / sqrt(runs)
-        found = size >= least and size >= error * (float(stats.t.isf(chance / 2, more.df)) + lucky)
-        inside = within - size >= error * (float(stats.t.isf((1 - CONFIDENCE) / 2, more.df)) + lucky)
-        if found or inside:
-            return runs
-    return None
+    size, lucky = abs(effect.estimate), float(ndtri(POWER))
+    runs = np.arange(max(effect.runs) + 1, MOST_RUNS + 1)
+    df, error = effect.noise.df + runs - 1, effect.scale / np.sqrt(runs)
+    found = (size >= least) & (size >= error * (lucky - stdtrit(df, chance / 2)))
+    inside = within - size >= error * (lucky - stdtrit(df, (1 - CONFIDENCE) / 2))
+    enough = runs[found | inside]
+    return int(enough[0]) if enough.size else None

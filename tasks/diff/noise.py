@@ -9,15 +9,15 @@ from itertools import pairwise
 from math import exp, hypot, log, sqrt
 
 import numpy as np
-from scipy import optimize  # type: ignore[import-untyped]  # its stubs are a package of their own
-from scipy.special import gammaln  # type: ignore[import-untyped]
+from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.noise import DeviceNoise
 from configs.schema import Frozen
 
 LEAST_PAIRS = 8  # of the history: fewer add nothing to what is stated
-STATED_WITHIN = 2.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
+STATED_WITHIN = 1.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
 TAILS_WITHIN = 0.7  # the same of the degrees of freedom
+SURE = 2.0  # standard errors by which a history must show more noise than is stated, before more is believed
 FINEST = 1e-4  # no clock of a run is better than this
 LENT = 0.5  # degrees of freedom per further pair of the history: pairs have runs in common, and machines change
 
@@ -54,6 +54,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     t with scale s₀ and d₀ degrees of freedom. Both are fitted to the history's differences, with what is stated as the
     prior of each: heavy tails show in d₀, and with every pair less depends on the statement. What the steps of a pair
     leave open is no part of the scale: it is taken off here, and added again for the runs that are judged.
+    A history sharpens: more noise than is stated is believed only as far as its pairs make that sure, and no fewer
+    degrees of freedom are lent than with none. (The runs at hand show by themselves where they scatter more.)
     """
     sizes = np.asarray(past.differences if past else ())
     squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))
@@ -61,6 +63,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     sizes, squares = sizes[known], squares[known]
     if past is None or sizes.size < LEAST_PAIRS:
         return Noise(scale=stated.equal_runs, df=stated.weight, source=stated.why)
+    from scipy import optimize  # type: ignore[import-untyped]  # slow to load, and only a long history needs it
 
     def cost(parameters: Sequence[float]) -> float:
         log_scale, log_df = parameters
@@ -75,8 +78,15 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
+    told = stated.weight + 2 * sizes.size * stated.weight / (stated.weight + 3)  # Student's t tells of its log scale
+    sure = scale * exp(-SURE / sqrt(told))
     lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))  # the fit of the scale costs one
-    return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)
+    return Noise(
+        scale=max(min(scale, max(stated.equal_runs, sure)), FINEST),
+        df=max(lent, stated.weight),
+        pairs=sizes.size,
+        source=past.source,
+    )
 
 
 def difference_of(before: Measured, after: Measured) -> tuple[float, float]:

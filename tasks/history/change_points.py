@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
+from scipy.special import ndtri, stdtr, stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from configs.schema import Frozen
 from tasks.history.energy import Array, best_split, pair_sums
@@ -28,7 +28,7 @@ MOST_MEMORY = 0.9
 MEMORY_NIGHTS = 8  # per level, from which on it can be told
 CONSTANT_SHARE = 0.8  # of neighbours that are equal, from which on a series counts as exact
 SQRT_2 = 2.0**0.5
-MAD_TO_SIGMA = float(stats.norm.ppf(0.75))
+MAD_TO_SIGMA = float(ndtri(0.75))
 
 
 class Change(Frozen):
@@ -142,6 +142,8 @@ def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drif
     n = len(series)
     if n < 4 * LEAST_NIGHTS:  # a line through fewer nights is a matter of taste
         return None
+    from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to load, and a short series needs none of it
+
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
     if not p < most_chance:
@@ -254,8 +256,8 @@ def _test(before: Array, after: Array, memory: float = 0.0) -> tuple[float, floa
     freedom = max((len(before) + len(after)) * share - 2, 1.0)
     variance = squares / (len(before) + len(after) - 2)
     error = float(np.sqrt(variance * (1 / len(before) + 1 / len(after)) / share))
-    p = 2 * float(stats.t.sf(abs(difference) / error, freedom))
-    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
+    p = 2 * float(stdtr(freedom, -abs(difference) / error))
+    reach = float(stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * error
     return p, difference - reach, difference + reach
 
 

@@ -15,11 +15,11 @@ from configs.findings import KINDS
 from configs.noise import load_noises
 from tasks.diff.curve_tests import AT_ONCE, FEWEST, GROWN, MOST_BLOCKS, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
-from tasks.diff.decide_noisy import CHANCE, LEVELS, chance_of, show_effect
+from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
 from tasks.diff.levels import QUICK, TOO_QUICK
-from tasks.diff.noise import LEAST_PAIRS, LENT, learn_noise
+from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
 from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -97,7 +97,6 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"Steps below {TOO_QUICK:g} × the usual step",
         f"(from {LEAST_PAIRS} pairs on)",
         f"α is {100 * CHANCE:g} % for a whole comparison",
-        f"p ≤ α ÷ {LEVELS} →",
         f"the {100 * CONFIDENCE:g} % interval of the quick steps",
         f"all n ≥ {FEWEST} steps of S",
         f"no more than {GROWN:g} × the first",
@@ -107,6 +106,8 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"more than {show_duration(FAR_APART_S)} between the starts",
     ):
         assert words in " ".join(DOC.split())
+    assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
+    assert (STATED_WITHIN, SURE) == (1, 2)  # "log s₀ ± 1 ÷ √d₀", "two standard errors"
     assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 

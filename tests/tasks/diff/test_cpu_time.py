@@ -66,8 +66,8 @@ def test_both_clocks_share_the_chance_of_a_false_alarm(
     # t = 0.0488 / (3 % √(4 / 6) / √3) = 3.45, p = 0.0137
     p = judged(CHANCE).p_value
     assert p == pytest.approx(0.0137, abs=0.0002)
-    # two clocks and two levels have a quarter of the chance each
-    assert judged(4 * 0.0130).verdict == "unknown"
+    # two clocks share the chance, and of each two thirds are for its quick steps
+    assert judged(3 * 0.0130).verdict == "unknown"
     assert judged(4 * 0.0144).verdict == "regressed"
 
 

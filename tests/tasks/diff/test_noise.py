@@ -26,13 +26,26 @@ def test_what_is_stated_follows_the_device() -> None:
     assert scales[-1] > 10 * scales[0]
 
 
-@pytest.mark.parametrize(("df", "scale"), [(3.0, 0.02), (8.0, 0.01)])
+@pytest.mark.parametrize(("df", "scale"), [(6.0, 0.02), (8.0, 0.01)])
 def test_a_long_history_replaces_the_statement(df: float, scale: float) -> None:
     drawn = stats.t.rvs(df, scale=scale, size=3000, random_state=1)
     noise = learn_noise(STATED, past(drawn))
     assert noise.scale == pytest.approx(scale, rel=0.06)
     assert noise.df == pytest.approx(df, rel=0.25)
     assert (noise.pairs, noise.source) == (3000, "history of cpu")
+
+
+def test_a_history_never_makes_the_rule_blinder_than_the_statement_unless_that_is_surely_wrong() -> None:
+    rng = np.random.default_rng(3)
+    twice = [learn_noise(STATED, past(rng.normal(0, 2 * STATED.equal_runs, pairs))).scale for pairs in (8, 40, 400)]
+    assert twice[0] < 0.15  # the spread of 8 is known to a quarter
+    assert twice == sorted(twice)
+    assert twice[-1] == pytest.approx(0.2, rel=0.2)  # less two standard errors, and what its tails take
+    # one pair in ten that something else disturbed: heavy tails lend no fewer degrees of freedom than the statement
+    disturbed = rng.normal(0, 0.03, 40) + 0.5 * (np.arange(40) % 10 == 0)
+    noise = learn_noise(STATED, past(disturbed))
+    assert noise.scale < STATED.equal_runs
+    assert noise.df == STATED.weight
 
 
 def test_the_history_is_believed_more_the_longer_it_is() -> None:

@@ -1,0 +1,60 @@
+"""The command that comes after a comparison, and the options that make the same plans again."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.publish.next_command import suggest_next, wishes_of
+from tasks.records import ComparisonRecord, RunPlan
+from tasks.resolve.plans import Request, resolve
+
+
+def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, **changes: Any) -> str:
+    record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
+    plans = resolve(Request(comparison="linen-vs-nnx"), out)[:2]
+    return suggest_next(record, plans, repeats=repeats)
+
+
+def test_where_nothing_differs_it_looks_at_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
+    command = next_after(record_002, tmp_path, findings=(), verdict="same")
+    assert command == f"maxview compare linen-vs-nnx --case all --target cpu --out {tmp_path}"
+
+
+def test_what_is_not_comparable_is_read(record_002: ComparisonRecord, tmp_path: Path) -> None:
+    assert any(finding.effect == "blocks" for finding in record_002.findings)
+    assert next_after(record_002, tmp_path) == f"maxview scrape {record_002.candidate.logs[0]}"
+
+
+@pytest.mark.parametrize(("repeats", "more"), [(3, "--repeats 7"), (7, "--until-decided")])
+def test_what_is_not_clear_asks_for_as_many_repeats_as_the_noise_says(
+    record_002: ComparisonRecord, tmp_path: Path, repeats: int, more: str
+) -> None:
+    rows = tuple(
+        row.model_copy(update={"runs_wanted": wanted})
+        for row, wanted in zip(record_002.rows, (None, 7, 4), strict=False)
+    )
+    command = next_after(record_002, tmp_path, findings=(), verdict="unknown", rows=rows, repeats=repeats)
+    assert command == f"maxview compare linen-vs-nnx --case 01_base --target cpu --out {tmp_path} {more}"
+
+
+def plan_of(out: Path, **changes: Any) -> RunPlan:
+    return resolve(Request(comparison="linen-vs-nnx", **changes), out)[0]
+
+
+def test_wishes_that_were_not_made_are_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert wishes_of(plan_of(Path("maxview-out"))) == []
+
+
+def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
+    overrides = ("steps=7", "dtype=float32", "learning_rate=0.001", "log_config=false")
+    plan = plan_of(tmp_path / "my out", model="seed-1b", overrides=overrides)
+    words = wishes_of(plan)
+    assert words == [
+        "--model", "seed-1b", "--set", "steps=7", "--set", "log_config=false", "--set", "dtype=float32",
+        "--set", "learning_rate=0.001", "--out", str(tmp_path / "my out"),
+    ]  # fmt: skip
+    again = tuple(word for option, word in pairwise(words) if option == "--set")
+    assert plan_of(tmp_path / "my out", model="seed-1b", overrides=again) == plan
