@@ -1,4 +1,4 @@
-"""The flow `compare`: resolve → launch → watch and verify → scrape → diff → publish."""
+"""The flow `compare`: resolve → preflight, for a TPU slice → launch → watch and verify → scrape → diff → publish."""
 
 import time
 from itertools import groupby
@@ -12,6 +12,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
+from flows.compiles import find_refused
 from flows.runs import run_all
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
@@ -138,10 +139,14 @@ def compare(
     # a ref may move meanwhile: what may be needed later is resolved now
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
     report.planned(plans)
-    comparisons = []
+    comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans})
     try:
+        refused = find_refused(request, plans[0].target, store, report, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
+            if case in refused:
+                comparisons.append(publish_case(refused[case], store, report))
+                continue
             records = list(run_all(list(group), store, report, jobs, take_over=take_over))
             runs = CaseRuns(
                 comparison=comparison,
@@ -157,9 +162,7 @@ def compare(
                 result = run_until_decided(
                     runs, spare, store, report, jobs, patience=patience, began=began, take_over=take_over
                 )
-            page = publish_step(result, store)
-            report.compared(result, page)
-            comparisons.append((result, page))
+            comparisons.append(publish_case(result, store, report))
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -170,6 +173,13 @@ def compare(
     forget_step(flow_run.id, store)
     tell_end((f"{result.case}: {result.headline}", page.address) for result, page in comparisons)
     return final_state(results, problem)
+
+
+def publish_case(result: ComparisonRecord, store: Store, report: Report) -> tuple[ComparisonRecord, PublishedPage]:
+    """A case's comparison with its page, told to whoever watches."""
+    page = publish_step(result, store)
+    report.compared(result, page)
+    return result, page
 
 
 def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, place: str) -> str:

@@ -45,21 +45,25 @@ def run_all(
             if not holding:
                 held.enter_context(slice_of(plan.target))
                 holding = True
-            with turn_of(
-                plan,
-                store.run(plan.run_name),
-                jobs.owners(flow_run.id),
-                life_of=life_of,
-                wait=waiting(plan, report, jobs),
-                take_over=take_over,
-            ) as finished:
-                if finished is None:
-                    partner = find_partner(plan, plans, store)
-                    record = run_one(plan, store, report, jobs=jobs, continue_from=partner)
-                else:  # by the flow that this one has waited for
-                    report.reused(plan)
-                    record = finished
-            yield record
+            yield run_in_turn(plan, store, report, jobs, among=plans, take_over=take_over)
+
+
+def run_in_turn(
+    plan: RunPlan, store: Store, report: Report, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False
+) -> RunRecord:
+    """The record of one run: made here, or by the flow that this one has waited for."""
+    with turn_of(
+        plan,
+        store.run(plan.run_name),
+        jobs.owners(flow_run.id),
+        life_of=life_of,
+        wait=waiting(plan, report, jobs),
+        take_over=take_over,
+    ) as finished:
+        if finished is not None:
+            report.reused(plan)
+            return finished
+        return run_one(plan, store, report, jobs=jobs, continue_from=find_partner(plan, among, store))
 
 
 def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:

@@ -33,6 +33,7 @@ from tasks.launch import job
 from tasks.launch.owners import forget, own
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
+from tasks.preflight.case import compare_case_compiled
 from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
@@ -68,7 +69,7 @@ def launch_step(
     """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`."""
     own(plan.run_name, flow_runs, store)
     if continue_from is not None and plan.backend == "local":
-        store.run(continue_from.name).bring_checkpoints()
+        store.run(continue_from.name).bring_files()
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 
@@ -79,6 +80,8 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
     told = f"{plan.run_name}: steps of {steps}"
+    if plan.compiles_for:
+        steps, told = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
     artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=told))
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
@@ -86,11 +89,15 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     for event in watch(job.follow(plan, directory, handle), handle.job_name):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
-            continue  # nobody waits for these, and every event that a task yields costs milliseconds
+            if plan.compiles_for:  # each of its few lines is a stage
+                yield event
+            continue  # nobody waits for a trainer's, and every event that a task yields costs milliseconds
         if isinstance(event, Died):
             logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
         elif isinstance(event, Ended) and event.exit_code:
             logger.error("%s: ended with exit code %s", plan.run_name, event.exit_code)
+        if isinstance(event, Ended) and plan.compiles_for:
+            done = 1
         if isinstance(event, StepCompleted):
             done = event.step + 1
             if time.monotonic() - updated > PROGRESS_EVERY_S:
@@ -150,6 +157,12 @@ def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs)
 
 
+@task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)
+def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
+    """The comparison of what a compiler made of a case's two arms."""
+    return compare_case_compiled(records, store)
+
+
 @task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
     """Whether to go on with a comparison that is not decided, and why."""
@@ -171,7 +184,7 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
     append_comparison(comparison, store)
-    name = (comparison.comparison, comparison.case)
+    name = (comparison.comparison, comparison.case, *(["preflight"] if comparison.programs else []))
     summary, description = summary_markdown(comparison), summary_description(comparison)
     outlast(lambda: create_markdown_artifact(key=artifact_key(*name), markdown=summary, description=description))
     key, text, place = artifact_key(*name, "page"), f"{' '.join(name)}: the page", escape_markdown(page.address)

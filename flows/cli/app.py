@@ -14,6 +14,7 @@ from flows.cli.commands.flow_runs import FlowError
 from flows.cli.commands.history import history
 from flows.cli.commands.ingest import ingest
 from flows.cli.commands.nightly import nightly
+from flows.cli.commands.preflight import preflight
 from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site
@@ -31,7 +32,7 @@ app = cyclopts.App(
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
-for command in (compare, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
+for command in (compare, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
     app.command(command)
 app.command(resolve_command, name="resolve")
 app.command(site)

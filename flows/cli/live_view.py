@@ -19,12 +19,14 @@ from rich.progress import (
 )
 
 from tasks.launch.backend import Restarted
-from tasks.launch.watch import ProcessGone
+from tasks.launch.watch import LogLine, ProcessGone
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import plain, visible
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.services.report import Report
+
+LONGEST_STAGE = 60  # characters of what a compile tells
 
 
 @contextmanager
@@ -84,8 +86,10 @@ class TerminalReport(Report):
 
     def _add_rows(self, plans: Sequence[RunPlan], *, several: bool) -> None:
         for plan in plans:
-            name = f"{plan.case} {plan.arm}" + (f" #{plan.repeat + 1}" if several else "")
-            steps = int(plan.config["steps"])
+            name = f"{plan.case} {plan.arm}{' compile' if plan.compiles_for else ''}" + (
+                f" #{plan.repeat + 1}" if several else ""
+            )
+            steps = 1 if plan.compiles_for else int(plan.config["steps"])
             self._rows[plan.run_name] = self._progress.add_task(escape(name), total=steps, start=False, note="waiting")
             self._checkpoints[plan.run_name] = {}
 
@@ -98,8 +102,13 @@ class TerminalReport(Report):
             self.console.print(plain(text), soft_wrap=True)
 
     def reused(self, plan: RunPlan) -> None:
-        self._note(plan, "finished before (--fresh trains again)", completed=int(plan.config["steps"]))
-        self._say(f"{plan.run_name}: finished before (--fresh trains again)")
+        again = (
+            "compiled before (--fresh compiles again)"
+            if plan.compiles_for
+            else "finished before (--fresh trains again)"
+        )
+        self._note(plan, again, completed=1 if plan.compiles_for else int(plan.config["steps"]))
+        self._say(f"{plan.run_name}: {again}")
 
     def waits(self, plan: RunPlan, why: str) -> None:
         self._note(plan, "another flow works on it")
@@ -114,6 +123,8 @@ class TerminalReport(Report):
     def saw(self, plan: RunPlan, event: Any) -> None:
         marks = self._checkpoints[plan.run_name]
         match event:
+            case LogLine():
+                self._note(plan, event.text[:LONGEST_STAGE])
             case StepCompleted():
                 loss = "" if event.loss is None else f"loss {event.loss:.3f} "
                 rate = "" if event.seconds is None else f"{event.seconds:.3f} s/step"
@@ -148,6 +159,11 @@ class TerminalReport(Report):
             if proof.step is not None:
                 self._checkpoints[plan.run_name][proof.step] = "✓" if proof.ok else "✗"
         took = time.monotonic() - self._started.get(plan.run_name, time.monotonic())
+        if plan.compiles_for:
+            self._progress.update(self._rows[plan.run_name], completed=1)
+            self._progress.stop_task(self._rows[plan.run_name])
+            self._say(f"{plan.run_name}: over after {took:.0f} s")
+            return
         self._note(plan, "done")
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.ok for proof in proofs)

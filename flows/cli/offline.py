@@ -19,7 +19,8 @@ def publish_finished(plans: Sequence[RunPlan], store: Store, done: Collection[tu
     """
     pages = []
     cases = len({plan.case for plan in plans})
-    for (name, case), group in groupby(plans, key=lambda plan: (plan.comparison, plan.case)):
+    trained = [plan for plan in plans if plan.compiles_for is None]
+    for (name, case), group in groupby(trained, key=lambda plan: (plan.comparison, plan.case)):
         own = list(group)
         records = [record for plan in own if (record := store.run(plan.run_name).read_record()) is not None]
         if (name, case) in done or len(records) < len(own):

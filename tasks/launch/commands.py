@@ -12,16 +12,19 @@ from configs.comparison import Target
 from configs.errors import ConfigError
 from configs.launch import Replay, Xpk
 from configs.schema import Frozen, TrainConfig
+from configs.topologies import Topology, find_topology
 from tasks.launch.replay import StoredLog, find_log
 from tasks.records import RunFiles
 from tasks.resolve.identify import Checkout
 from tasks.trainers.command import AnyCommand
+from tasks.trainers.compile import CompileCommand, plan_compile
 from tasks.trainers.maxtext import MaxText, plan_maxtext
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
 PYTHON_IN_POD = "python"
 # what the trainer is, only the run itself can say
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
+NOWHERE = Path("/nowhere/run")  # a folder whose command is made to see whether it can be
 IMAGE = "image "  # how a checkout's software names one
 
 
@@ -138,6 +141,28 @@ class RunProgram(Plain):
         return RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
 
 
+class CompileHere(Plain):
+    """The compile of an arm's step for a slice that this machine has not."""
+
+    topology: Topology
+    config: TrainConfig
+
+    def _plan(self, directory: Path) -> CompileCommand:
+        return plan_compile(self.config, self.checkout, self.topology, directory)
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return self._plan(directory).argv
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return self._plan(directory).environment
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        return RunFiles(checkpoints=None)
+
+
 class PlayLog(Plain):
     """A stored log, on this machine. What ran then, only the log knows."""
 
@@ -188,6 +213,20 @@ def make_command(
     return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
 
 
+def make_compile(target: Target, checkout: Checkout, config: TrainConfig, *, arm: str) -> CompileHere:
+    """The command that compiles an arm's step for the target's slice. Raises ConfigError."""
+    if target.topology is None:
+        raise ConfigError([f"{target.name} names no topology: only what TPU slices run is compiled ahead of time"])
+    if any(word.startswith(IMAGE) for word in checkout.software):
+        raise ConfigError([f"the arm '{arm}' runs an image: what is in it cannot be compiled here"])
+    topology = find_topology(target.topology)
+    command = CompileHere(
+        checkout=checkout, topology=topology, config=config, facts={"compile": topology.model_dump(mode="json")}
+    )
+    command.argv(NOWHERE)
+    return command
+
+
 def _make_program(
     target: Target,
     checkout: Checkout,
@@ -207,5 +246,5 @@ def _make_program(
 
 def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:
     """The command itself, once its words can be said in any folder."""
-    command.argv(Path("/nowhere/run"))
+    command.argv(NOWHERE)
     return command

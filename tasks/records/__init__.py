@@ -3,6 +3,7 @@
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
+from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
@@ -12,6 +13,14 @@ from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, Xp
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.metric import Better, MetricDiff, Verdict
 from tasks.records.plan import BackendName, RunFiles, RunPlan
+from tasks.records.program_work import (
+    CollectiveSum,
+    HeavyArray,
+    ProgramComparison,
+    ProgramDifference,
+    ProgramWork,
+    Work,
+)
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
@@ -31,7 +40,10 @@ __all__ = [
     "CheckpointEvent",
     "CheckpointProof",
     "CheckpointState",
+    "CollectiveSum",
     "ComparisonRecord",
+    "CompileError",
+    "CompiledProgram",
     "Coverage",
     "Curve",
     "DeathKind",
@@ -39,9 +51,12 @@ __all__ = [
     "Environment",
     "Evidence",
     "Finding",
+    "Fingerprints",
     "FirstDivergence",
     "Floor",
     "Flops",
+    "HeavyArray",
+    "InputArray",
     "JobCause",
     "JobStatus",
     "LocalHandle",
@@ -53,6 +68,10 @@ __all__ = [
     "Parameters",
     "Parity",
     "Problem",
+    "ProgramComparison",
+    "ProgramDifference",
+    "ProgramMemory",
+    "ProgramWork",
     "Restore",
     "RunFate",
     "RunFiles",
@@ -68,6 +87,7 @@ __all__ = [
     "ValueDifference",
     "Verdict",
     "Wait",
+    "Work",
     "XpkHandle",
     "number_from_json",
     "number_to_json",

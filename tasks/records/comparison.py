@@ -8,6 +8,7 @@ from tasks.records.environment import Environment
 from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.finding import Finding
 from tasks.records.metric import MetricDiff, Verdict
+from tasks.records.program_work import ProgramComparison
 from tasks.records.times import TimeAccount
 
 
@@ -42,6 +43,7 @@ class ArmSummary(Frozen):
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
     environment: Environment = Environment()  # versions, devices and mesh of the first run
+    programs: tuple[str, ...] = ()  # texts of its compiled step, files in the first run's folder; sources count them on
 
     @property
     def ref(self) -> str:
@@ -73,3 +75,4 @@ class ComparisonRecord(Frozen):
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
     aa: bool = False  # both arms are meant to be the same: a control
+    programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained

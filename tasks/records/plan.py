@@ -47,4 +47,5 @@ class RunPlan(Frozen):
     rules: VerdictRules | None = None  # what the comparison is judged by, as its files said when it was asked for
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
     files: RunFiles = RunFiles()
+    compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
     start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout

@@ -27,8 +27,12 @@ class RunRecord(Frozen):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run went to its end, so that running it again would tell nothing new. A death may be chance."""
-        return self.reading.exit_code == 0
+        """Whether the run went to its end, so that running it again would tell nothing new.
+
+        A death may be chance, but not that of a compile whose compiler refuses the program.
+        """
+        refused = self.plan is not None and self.plan.compiles_for is not None and self.reading.exit_code == 1
+        return self.reading.exit_code == 0 or refused
 
     @field_validator("metrics", mode="before")
     @classmethod

@@ -16,7 +16,10 @@ def run_number() -> Any:
 
 
 class Source(Frozen):
-    """Where in a log a value stands: 1-based line, 0-based byte offset, both of the file as it was given."""
+    """Where in a log a value stands: 1-based line, 0-based byte offset, both of the file as it was given.
+
+    In the text of a compiled program `run` counts on from the arm's runs.
+    """
 
     line: int
     offset: int

@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.launch.commands import Command, make_command
+from tasks.launch.commands import Command, CompileHere, make_command, make_compile
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
 from tasks.resolve.identify import Checkout, hash_identity, name_run
@@ -58,6 +58,7 @@ class Request(Frozen):
     fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
     arms: ArmWishes = ArmWishes()  # refs and software of the arms
     rules: VerdictRules | None = None  # of the night that this is a part of; None: as the files say now
+    compile_only: bool = False  # for the target's topology, on this machine; nothing is trained
 
 
 def resolve_config(
@@ -165,10 +166,12 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
     runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in comparison.arms]
+    make: Callable[..., Command] = partial(make_command, target)
+    if request.compile_only:
+        runs = [run for run in runs if run[-1] == 0]
+        make = partial(plan_compiling, target)
     commands = [
-        problems.attempt(
-            partial(make_command, target, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat)
-        )
+        problems.attempt(partial(make, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat))
         for case, arm, repeat in runs
     ]
     read_rules = partial(load_verdict_rules, comparison.name, target.name, root=root)
@@ -178,7 +181,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     return [
         plan_run(
             comparison,
-            target,
+            on_this_machine(target) if request.compile_only else target,
             configs[case, arm],
             command,
             case=case,
@@ -192,6 +195,19 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         for (case, arm, repeat), command in zip(runs, commands, strict=True)
         if command is not None  # else there was a problem
     ]
+
+
+def plan_compiling(
+    target: Target, checkout: Checkout, config: TrainConfig, *, case: str, arm: str, repeat: int
+) -> Command:
+    """The command that compiles what a run of the target would train. Raises ConfigError."""
+    return make_compile(target, checkout, config, arm=arm)
+
+
+def on_this_machine(target: Target) -> Target:
+    """The target as a compile for it is launched: here, and with none of its settings."""
+    here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "xpk": {}, "replay": {}}
+    return target.model_copy(update=here)
 
 
 def plan_run(
@@ -225,7 +241,8 @@ def plan_run(
     if checkout.software:
         facts["software"] = checkout.software
     identity = hash_identity(facts | command.facts)
-    run_name = name_run(case, arm, repeat, identity)
+    compiles_for = target.topology if isinstance(command, CompileHere) else None
+    run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
     directory = out.absolute() / "runs" / run_name  # the trainer runs in another folder
     place = {"run_name": run_name, "base_output_directory": str(directory.parent)}
     origins = {key: value.origin for key, value in resolved.values.items()}
@@ -257,6 +274,7 @@ def plan_run(
         rules=rules,
         xpk=command.settings,
         files=command.files(directory),
+        compiles_for=compiles_for,
         start_folder=checkout.command.folder if checkout.command else None,
     )
 

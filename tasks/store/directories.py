@@ -180,8 +180,8 @@ class RunDirectory:
             self.mirror.refresh(f"{self._name}/{self.log.name}")
         return self.log
 
-    def bring_checkpoints(self) -> None:
-        """Bring what another run needs to go on from this one: its checkpoints, metrics and program."""
+    def bring_files(self) -> None:
+        """Bring what another run needs to go on from this one, or who reads it: checkpoints, metrics, programs."""
         if self.mirror is not None:
             self.mirror.fetch_folder(self._name, without="")
 

@@ -1,0 +1,87 @@
+"""`maxview preflight`: words to the flow `preflight`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from flows.cli.commands.flow_runs import run_flow
+from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, absolute_place, check_out
+
+
+def preflight(
+    name: str,
+    /,
+    *,
+    case: Case = None,
+    target: str = "v6e-32",
+    model: str | None = None,
+    set_: Set = None,
+    branch: str | None = None,
+    baseline: str | None = None,
+    repository: str | None = None,
+    with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
+    out: Out = DEFAULT_OUT,
+    fresh: Annotated[bool, Parameter(negative="")] = False,
+    json_: Json = False,
+) -> int:
+    """Compile both arms for a TPU slice, on a machine without one, and say what differs.
+
+    Parameters
+    ----------
+    name
+        A comparison: a file in configs/comparisons, for example linen-vs-nnx.
+    target
+        A target that names a topology: v5e-32, v5p-64, v6e-32, v7x-32.
+    model
+        The model file; the target's own by default.
+    branch
+        For main-vs-branch: the branch, tag or commit to judge; HEAD by default.
+    baseline
+        What to judge it against; main by default.
+    repository
+        A clone's folder or an address that has both; maxview's own checkout by default.
+    with_
+        ARM:PACKAGE, again for more, as `maxview compare` takes it.
+    fresh
+        Compile again even if equal compiles have finished before.
+    """
+    from configs.errors import ConfigError
+    from tasks.preflight.read import find_missing_compilers
+    from tasks.resolve.arm_trainers import ArmWishes
+    from tasks.resolve.plans import Request, resolve
+
+    # the input is checked here too: a mistake should not cost the start of a server
+    request = Request(
+        comparison=name,
+        cases=tuple(case or ()),
+        target=target,
+        model=model,
+        overrides=tuple(set_ or ()),
+        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ())),
+        compile_only=True,
+    )
+    missing = find_missing_compilers(resolve(request, Path(out)))
+    if missing:
+        raise ConfigError(missing)
+    check_out(out)
+
+    def run() -> Any:
+        from flows.preflight import preflight as flow
+
+        return flow(
+            comparison=name,
+            cases=list(case or []),
+            target=target,
+            model=model,
+            overrides=list(set_ or []),
+            branch=branch,
+            baseline=baseline,
+            repository=repository,
+            software=list(with_ or []),
+            out=absolute_place(out),
+            fresh=fresh,
+            return_state=True,
+        )
+
+    return run_flow(run, out=out, as_json=json_)

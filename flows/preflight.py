@@ -1,0 +1,97 @@
+"""The flow `preflight`: resolve → compile both arms for the target's slice, here → compare → publish."""
+
+from typing import Annotated, Any
+from uuid import uuid4
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
+
+from configs.errors import ConfigError
+from flows.compare import final_state
+from flows.compiles import compile_cases
+from tasks.preflight.read import find_missing_compilers
+from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.plans import Request
+from tasks.resolve.refs import LONGEST_NAME
+from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.endings import tell_end
+from tasks.services.report import current_report
+from tasks.services.run_form import Field, show_name
+from tasks.services.running_jobs import Stopped, current_jobs
+from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
+from tasks.store import open_store
+
+
+def name_run() -> str:
+    """The flow run's name: cases, comparison and target."""
+    wanted = flow_run.parameters
+    cases = ", ".join(wanted.get("cases") or ["its own cases"])
+    return show_name(f"{wanted['comparison']}: {cases} compiled for {wanted['target']}")
+
+
+@flow(
+    name="preflight",
+    flow_run_name=name_run,
+    description="Compile both arms of a comparison for a TPU slice, without one, and say what differs.",
+    on_cancellation=[on_cancellation],
+    on_crashed=[on_crashed],
+)
+def preflight(
+    comparison: Annotated[str, Field(description="What to compare: a file in configs/comparisons")] = "linen-vs-nnx",
+    cases: Annotated[
+        list[str], Field(description="Cases, for example 04_int8; empty: those of the comparison; all: every case")
+    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    target: Annotated[str, Field(description="A target that names a topology")] = "v6e-32",
+    model: Annotated[str | None, Field(description="Model file; empty: the target's own model")] = None,
+    overrides: Annotated[
+        list[str], Field(description="Config values for both arms, each key=value, for example remat_policy=none")
+    ] = [],  # noqa: B006
+    branch: Annotated[
+        str | None,
+        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        Field(max_length=LONGEST_NAME, description="main-vs-branch: what to judge it against; empty: main"),
+    ] = None,
+    repository: Annotated[
+        str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
+    ] = None,
+    software: Annotated[
+        list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")
+    ] = [],  # noqa: B006
+    out: Annotated[str, Field(description="Folder for compiles, records and pages")] = "maxview-out",
+    fresh: Annotated[bool, Field(description="Compile again even if equal compiles have finished before")] = False,
+) -> State[Any]:
+    """Compile both arms of every case for a slice, and publish what differs."""
+    report, jobs = current_report(), current_jobs()
+    store = open_store(out)
+    request = Request(
+        comparison=comparison,
+        cases=tuple(cases),
+        target=target,
+        model=model,
+        overrides=tuple(overrides),
+        fresh=uuid4().hex if fresh else "",
+        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software)),
+        compile_only=True,
+    )
+    plans = resolve_step(request, store)
+    missing = find_missing_compilers(plans)
+    if missing:
+        raise ConfigError(missing)
+    report.planned(plans)
+    results = []
+    try:
+        for record in compile_cases(plans, store, report, jobs):
+            page = publish_step(record, store)
+            report.compared(record, page)
+            results.append((record, page))
+    except Stopped as stopped:
+        return Cancelled(message=str(stopped))
+    summarise_step([record for record, _ in results], f"{comparison} preflight")
+    forget_step(flow_run.id, store)
+    tell_end((f"{record.case}: {record.headline}", page.address) for record, page in results)
+    return final_state([record for record, _ in results])

@@ -1,0 +1,161 @@
+"""Turns the text of an optimised program into what it does in one step, part by part."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from tasks.preflight.flops import count_flops
+from tasks.preflight.hlo import Computation, Instruction, Program, Shape, read_program
+from tasks.preflight.loops import Runs, count_runs
+from tasks.records import CollectiveSum, ProgramWork, Source, Work
+
+COLLECTIVES = (
+    "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
+    "collective-broadcast",
+)  # fmt: skip
+OPTIMISED = 1  # among the texts of an arm: its log, then this, then the lowered program
+KERNEL = "tpu_custom_call"
+_SCATTER = "all-reduce-scatter"  # how the compiler calls the fusion of an all-reduce with taking one's own part of it
+_FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
+_MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "slice"})
+_STEPS = re.compile(  # of a name, what JAX puts around the names that the trainer gave
+    r"jit\(.*\)|jvp\(.*\)|transpose\(.*\)|vmap\(.*\)|while|body|cond|scan|branch_\d+_fun|eval_jaxpr|checkpoint|"
+    r"rematted_computation|closed_call|core_call|shard_map|custom_vjp_call|custom_jvp_call|pjit"
+)
+_EINSUM = re.compile(r"[A-Za-z.]*,[A-Za-z.,]*->[A-Za-z.]*")
+
+
+class Unit(NamedTuple):
+    """What the device does at a time: an instruction that is no part of a fusion, with all that it holds."""
+
+    kind: str
+    detail: str
+    instruction: Instruction
+    runs: Runs
+    work: Work
+    collectives: tuple[tuple[str, int], ...]  # (kind, bytes of one execution)
+
+    @property
+    def source(self) -> Source:
+        """Its line."""
+        return Source(line=self.instruction.line, offset=self.instruction.offset, run=OPTIMISED)
+
+
+class Analysis(NamedTuple):
+    """A program: what it does in all, and unit by unit."""
+
+    work: ProgramWork
+    units: tuple[Unit, ...]
+
+
+def analyse_program(lines: Iterable[str]) -> Analysis:
+    """What the program does. Raises ValueError if the text is no optimised program."""
+    program = read_program(lines)
+    runs, unknown = count_runs(program)
+    units: list[Unit] = []
+    sums: dict[tuple[str, bool], list[tuple[int, int]]] = defaultdict(list)
+    kernels: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
+    for name, here in runs.items():
+        computation = program.computations[name]
+        for one in computation.instructions.values():
+            operations[one.opcode] += 1
+            if one.opcode == "custom-call":
+                kernels[one.target] += here.times
+        for unit in () if here.fused else _units(program, computation, here):
+            units.append(unit)
+            for kind, size in unit.collectives:
+                sums[kind, here.loops > 0].append((here.times, size * here.times))
+    work = ProgramWork(
+        work=add_work(unit.work for unit in units),
+        collectives=tuple(
+            CollectiveSum(
+                kind=kind,
+                in_loop=in_loop,
+                instructions=len(found),
+                executions=sum(times for times, _ in found),
+                bytes=sum(size for _, size in found),
+            )
+            for (kind, in_loop), found in sorted(sums.items())
+        ),
+        kernels=dict(sorted(kernels.items())),
+        operations=dict(sorted(operations.items())),
+        aliases=program.aliases,
+        unknown_loops=unknown,
+        lines=program.lines,
+    )
+    return Analysis(work, tuple(units))
+
+
+def add_work(parts: Iterable[Work]) -> Work:
+    """The work of all parts together."""
+    listed = list(parts)
+    return Work(**{name: sum(getattr(part, name) for part in listed) for name in Work.model_fields})
+
+
+def locate(op_name: str) -> tuple[str, str]:
+    """(phase, scope) out of the name that JAX gave an operation: its pass, and the part of the trainer."""
+    if "rematted_computation" in op_name:
+        phase = "recomputed"
+    elif "transpose(" in op_name:
+        phase = "backward"
+    else:
+        phase = "forward" if "jvp(" in op_name else "update"
+    words = op_name.split("/")[:-1]  # the last is the operation itself
+    return phase, "/".join(word for word in words if not _STEPS.fullmatch(word) and not _EINSUM.fullmatch(word))
+
+
+def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[Unit]:
+    for one in computation.instructions.values():
+        if one.opcode in _FREE or one.opcode.endswith(("-done", "-update")):
+            continue
+        flops, types, found = 0, set(), []
+        for holder, inner in _inside(program, computation, one):
+            shapes = _shapes_of(holder)
+            count = count_flops(inner, shapes)
+            if count:
+                flops += count
+                types.add("×".join(shapes[name].dtype for name in inner.operands[:2]))
+            if (kind := inner.opcode.removesuffix("-start")) in COLLECTIVES:
+                size = collective_bytes(inner, holder)
+                if kind == "all-reduce" and holder.name.startswith(_SCATTER):
+                    kind = "reduce-scatter"
+                found.append((kind, 2 * size if kind == "all-reduce" else size))
+        times = runs.times
+        work = Work(
+            cycles=(one.cycles or 0) * times,
+            flops=flops * times,
+            collective_bytes=sum(size for _, size in found) * times,
+            executions=times,
+        )
+        if found:
+            kind, detail = found[0][0], ""
+        elif one.opcode == "custom-call":
+            kind, detail = ("kernel" if one.target == KERNEL else "other"), one.target
+        else:
+            kind = "matmul" if flops else "copy" if one.opcode in _MOVES else "other"
+            detail = ", ".join(sorted(types))
+        yield Unit(kind, detail, one, runs, work, tuple(found))
+
+
+def _inside(program: Program, computation: Computation, one: Instruction) -> Iterator[tuple[Computation, Instruction]]:
+    """An instruction and, if it is a fusion, those in it, each with the computation that it stands in."""
+    yield computation, one
+    if one.opcode == "fusion" and (inner := program.computations.get(one.calls.get("calls", ""))):
+        for deeper in inner.instructions.values():
+            yield from _inside(program, inner, deeper)
+
+
+def _shapes_of(computation: Computation) -> Mapping[str, Shape]:
+    return {name: one.shapes[0] for name, one in computation.instructions.items() if one.shapes}
+
+
+def collective_bytes(one: Instruction, computation: Computation) -> int:
+    """The bytes of the whole arrays that a collective works on: its operands, or what it makes if that is more."""
+    known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
+    taken = sum(shape.bytes for operand in known for shape in operand.shapes)
+    made = sum(shape.bytes for shape in one.shapes)
+    if one.opcode.endswith("-start"):  # its result holds the operands again
+        made -= taken
+    return max(taken, made)

@@ -1,0 +1,366 @@
+"""Turns two compiled programs into their differences, the largest first: what only one does, and what that costs."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tasks.preflight.analyse import Analysis, Unit, add_work, locate
+from tasks.records import (
+    CompiledProgram,
+    HeavyArray,
+    InputArray,
+    ProgramComparison,
+    ProgramDifference,
+    Source,
+    Work,
+)
+
+LEAST_SHARE = 0.001  # of the cycles, bytes or memory: what is less is counted, not listed
+MOST_LISTED = 40
+HEAVY = 12  # arrays
+RECOMPUTED = 0.1  # of the products that are recomputed: a difference of so many is one of what is kept
+MIB = 2**20
+NONE = "none"
+COLLECTIVE = "collective"
+BUFFER = "AllocateBuffer"
+
+
+class Side(NamedTuple):
+    """One arm's program; the analysis is None where there is no text."""
+
+    program: CompiledProgram
+    analysis: Analysis | None
+
+
+class Scale(NamedTuple):
+    """What the shares are of: the larger of the two programs' totals."""
+
+    cycles: int
+    collective_bytes: int
+    memory: int
+
+    def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
+        """The largest of the shares, by its size, and in words; cycles and bytes cannot be added."""
+        shares = [
+            (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
+            (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
+            (memory / self.memory if self.memory else 0.0, "of the memory"),
+        ]
+        most = max((value for value, _ in shares), key=abs)
+        told = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= LEAST_SHARE / 2]
+        return most, ", ".join(told) or "nothing that can be counted"
+
+
+def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
+    """Everything in which the programs differ, with its cost; nothing where their optimised texts are the same."""
+    sides = (baseline, candidate)
+    found = [] if same_text(*sides) else list(_differences(sides, _scale(sides)))
+    found.sort(key=lambda one: (-abs(one.share), one.share < 0, one.what, one.where))
+    listed = [one for one in found if abs(one.share) >= LEAST_SHARE][:MOST_LISTED]
+    return ProgramComparison(
+        topology=candidate.program.topology,
+        devices=candidate.program.devices,
+        hbm_bytes=candidate.program.hbm_bytes,
+        differences=tuple(listed),
+        left_out=len(found) - len(listed),
+        arrays=tuple(_heaviest(*(side.program.arrays for side in sides))),
+        **{
+            name: value
+            for role, side in zip(("baseline", "candidate"), sides, strict=True)
+            for name, value in (
+                (role, side.analysis.work if side.analysis else None),
+                (f"{role}_memory", side.program.memory),
+            )
+        },
+    )
+
+
+def same_text(baseline: Side, candidate: Side) -> bool:
+    """Whether the compiler made the same program of both, names and locations apart."""
+    prints = [side.program.fingerprints and side.program.fingerprints.optimised for side in (baseline, candidate)]
+    return prints[0] is not None and prints[0] == prints[1]
+
+
+def _scale(sides: Sequence[Side]) -> Scale:
+    work = [side.analysis.work.work for side in sides if side.analysis]
+    return Scale(
+        cycles=max((one.cycles for one in work), default=0),
+        collective_bytes=max((one.collective_bytes for one in work), default=0),
+        memory=max((side.program.memory.total for side in sides if side.program.memory), default=0),
+    )
+
+
+def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+    yield from _compare_arrays(sides, scale)
+    yield from _compare_donation(sides, scale)
+    left, right = sides
+    if left.analysis is None or right.analysis is None:
+        return
+    alone = _without_equals([left.analysis.units, right.analysis.units], _cost_and_shapes)
+    alone = _without_equals(alone, _cost_of_collective)  # which pass gathers an array is all the same
+    flops = [_recomputed_flops(side.analysis) for side in (left, right) if side.analysis]
+    if abs(flops[0] - flops[1]) > RECOMPUTED * max(flops):
+        again = [
+            [unit for unit in side.analysis.units if _is_recomputed(unit)] for side in (left, right) if side.analysis
+        ]
+        kept = [[unit for unit in units if _keeps(unit) and not _is_recomputed(unit)] for units in alone]
+        yield _compare_recomputing(sides, again, kept, scale)
+        taken = {id(unit) for units in (*again, *kept) for unit in units}
+        alone = [[unit for unit in units if id(unit) not in taken] for units in alone]
+    else:
+        yield from _compare_temporary(sides, scale)
+    alone = _without_equals(alone, _cost)
+    types = [{unit.detail for unit in side.units if unit.kind == "matmul"} for side in (left.analysis, right.analysis)]
+    if changed := types[0] ^ types[1]:
+        concerned = [[unit for unit in units if _is_widened(unit, changed)] for units in alone]
+        yield _compare_types(concerned, changed, scale)
+        alone = [[unit for unit in units if not _is_widened(unit, changed)] for units in alone]
+    yield from _compare_units(alone, scale)
+
+
+def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+    """Inputs that lie or look otherwise, those with the same change together."""
+    left, right = ({array.path: array for array in side.program.arrays} for side in sides)
+    changes: dict[str, list[str]] = defaultdict(list)
+    for path in left.keys() | right.keys():
+        if what := _changed(left.get(path), right.get(path)):
+            changes[what].append(path)
+    for what, paths in changes.items():
+        sizes = [sum(side[path].bytes_per_device for path in paths if path in side) for side in (left, right)]
+        share, cost = scale.share(memory=sizes[1] - sizes[0])
+        first = min(paths, key=lambda path: (-abs(_weight(right, path) - _weight(left, path)), path))
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield ProgramDifference(
+            what=f"inputs: {what}",
+            where=f"{first}{more}",
+            baseline=_describe(left[first]) if first in left else NONE,
+            candidate=_describe(right[first]) if first in right else NONE,
+            share=share,
+            cost=f"{cost}: {sizes[0] / MIB:,.2f} → {sizes[1] / MIB:,.2f} MiB",
+        )
+
+
+def _weight(side: Mapping[str, InputArray], path: str) -> int:
+    return side[path].bytes_per_device if path in side else 0
+
+
+def _changed(left: InputArray | None, right: InputArray | None) -> str:
+    """What is other about an input; empty: nothing."""
+    if left is None or right is None:
+        return "only in the candidate" if left is None else "only in the baseline"
+    return " and ".join(name for name in ("shape", "dtype", "sharding") if getattr(left, name) != getattr(right, name))
+
+
+def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+    """Outputs that are no longer written in place of their inputs."""
+    memories = [side.program.memory for side in sides]
+    if memories[0] is None or memories[1] is None:
+        return
+    kept = [memory.output - memory.alias for memory in memories if memory]  # what outputs take beside the inputs
+    size = kept[1] - kept[0]
+    share, cost = scale.share(memory=size)
+    if abs(share) < LEAST_SHARE:
+        return
+    told = [
+        f"{side.analysis.work.aliases if side.analysis else '?'} outputs in place of an input, "
+        f"{memory.alias / MIB:,.2f} of {memory.output / MIB:,.2f} MiB"
+        for side, memory in zip(sides, memories, strict=True)
+        if memory
+    ]
+    yield ProgramDifference(
+        what="donation",
+        where="outputs written in place of inputs",
+        baseline=told[0],
+        candidate=told[1],
+        share=share,
+        cost=f"{cost}: {size / MIB:+,.2f} MiB",
+        baseline_source=Source(line=1, offset=0, run=1),  # the header lists them
+        candidate_source=Source(line=1, offset=0, run=1),
+    )
+
+
+def _recomputed_flops(analysis: Analysis) -> int:
+    return sum(unit.work.flops for unit in analysis.units if _is_recomputed(unit))
+
+
+def _is_recomputed(unit: Unit) -> bool:
+    """Whether the backward pass computes again what the forward pass has computed before.
+
+    What is gathered for that does not count: without, it may be gathered all the same.
+    """
+    return not unit.collectives and locate(unit.instruction.op_name)[0] == "recomputed"
+
+
+def _keeps(unit: Unit) -> bool:
+    """Whether it puts values of a loop's round aside for the backward pass, or takes them from there."""
+    slices = ("dynamic_update_slice", "dynamic_slice", "broadcast_in_dim")
+    return unit.kind == "other" and (unit.detail == BUFFER or unit.instruction.op_name.endswith(slices))
+
+
+def _compare_recomputing(
+    sides: Sequence[Side], again: Sequence[list[Unit]], kept: Sequence[list[Unit]], scale: Scale
+) -> ProgramDifference:
+    """One side recomputes in the backward pass what the other one keeps: cycles against cycles and memory."""
+    cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
+    memory = _temporary(sides[1]) - _temporary(sides[0])
+    share, cost = scale.share(cycles=cycles[1] - cycles[0], memory=memory)
+    told = [
+        f"recomputed {_describe_units(again[side])}" + (f"; kept {_describe_units(kept[side])}" if kept[side] else "")
+        for side in (0, 1)
+    ]
+    return ProgramDifference(
+        what="recomputing",
+        where="what the backward pass computes again, or is kept for it",
+        baseline=told[0],
+        candidate=told[1],
+        share=share,
+        cost=f"{cost}: temporary memory {memory / MIB:+,.2f} MiB",
+        baseline_source=_costliest(again[0] or kept[0]),
+        candidate_source=_costliest(again[1] or kept[1]),
+    )
+
+
+def _is_widened(unit: Unit, types: Collection[str]) -> bool:
+    """Whether it is a product of types that one side has not, or moves numbers of these types between devices."""
+    if unit.kind == "matmul":
+        return True
+    known = {dtype for pair in types for dtype in pair.replace(", ", "×").split("×")}
+    return bool(unit.collectives) and any(shape.dtype in known for shape in unit.instruction.shapes)
+
+
+def _compare_types(units: Sequence[list[Unit]], types: Collection[str], scale: Scale) -> ProgramDifference:
+    """Products of other types, with what else differs because their operands come from other devices."""
+    before, after = (add_work(unit.work for unit in side) for side in units)
+    share, cost = scale.share(
+        cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
+    )
+    products = [[unit for unit in side if unit.kind == "matmul"] for side in units]
+    scopes = sorted({locate(unit.instruction.op_name)[1] for side in products for unit in side if unit.detail in types})
+    return ProgramDifference(
+        what="types of products",
+        where=", ".join(scope or "no name" for scope in scopes),
+        baseline=_describe_units(units[0]),
+        candidate=_describe_units(units[1]),
+        share=share,
+        cost=cost,
+        baseline_source=_costliest(products[0]),
+        candidate_source=_costliest([unit for unit in products[1] if unit.detail in types] or products[1]),
+    )
+
+
+def _compare_temporary(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
+    sizes = [_temporary(side) for side in sides]
+    share, cost = scale.share(memory=sizes[1] - sizes[0])
+    if abs(share) >= LEAST_SHARE:
+        yield ProgramDifference(
+            what="temporary memory",
+            where="what is kept between instructions",
+            baseline=f"{sizes[0] / MIB:,.2f} MiB",
+            candidate=f"{sizes[1] / MIB:,.2f} MiB",
+            share=share,
+            cost=cost,
+        )
+
+
+def _temporary(side: Side) -> int:
+    return side.program.memory.temp if side.program.memory else 0
+
+
+def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], object]) -> list[list[Unit]]:
+    """The units of each side that the other one has no equal for; those whose look is None have none."""
+    looks = [Counter(map(look, units)) for units in sides]
+    common = looks[0] & looks[1]
+    del common[None]
+    rest = []
+    for units in sides:
+        spare = common.copy()
+        alone = []
+        for unit in units:
+            if spare[look(unit)] > 0:
+                spare[look(unit)] -= 1
+            else:
+                alone.append(unit)
+        rest.append(alone)
+    return rest
+
+
+def _cost(unit: Unit) -> object:
+    """What it is and costs, wherever it stands."""
+    return unit.kind, unit.detail, unit.runs.times, unit.work
+
+
+def _cost_and_shapes(unit: Unit) -> object:
+    return _cost(unit), unit.instruction.opcode, unit.instruction.shapes
+
+
+def _cost_of_collective(unit: Unit) -> object:
+    return _cost(unit) if unit.collectives else None
+
+
+def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[ProgramDifference]:
+    """What is left on each side, by kind and place."""
+    groups: dict[tuple[str, str, str], tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
+    for side, units in enumerate(alone):
+        for unit in units:
+            # one kind of collective may have become another
+            kind = COLLECTIVE if unit.collectives else unit.kind
+            groups[kind, *locate(unit.instruction.op_name)][side].append(unit)
+    for (_, phase, scope), (left, right) in groups.items():
+        before, after = (add_work(unit.work for unit in units) for units in (left, right))
+        share, cost = scale.share(
+            cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
+        )
+        yield ProgramDifference(
+            what=_name_group(right or left),
+            where=", ".join(part for part in (scope or "no name", phase) if part),
+            baseline=_describe_units(left),
+            candidate=_describe_units(right),
+            share=share,
+            cost=cost,
+            baseline_source=_costliest(left),
+            candidate_source=_costliest(right),
+        )
+
+
+def _name_group(units: Sequence[Unit]) -> str:
+    """`all-gather in a loop` and its kind."""
+    return " and ".join(sorted({unit.kind for unit in units})) + (
+        " in a loop" if any(unit.runs.loops for unit in units) else ""
+    )
+
+
+def _costliest(units: Sequence[Unit]) -> Source | None:
+    if not units:
+        return None
+    return max(units, key=lambda unit: (unit.work.collective_bytes, unit.work.cycles)).source
+
+
+def _describe_units(units: Sequence[Unit]) -> str:
+    """`2 × 16 times, bf16×bf16: 10,240 cycles` and its kind."""
+    if not units:
+        return NONE
+    work: Work = add_work(unit.work for unit in units)
+    times = sorted({unit.runs.times for unit in units})
+    often = f" × {times[0]} times" if times == [times[0]] and times[0] > 1 else f" × up to {times[-1]} times"
+    types = sorted({unit.detail for unit in units if unit.detail})
+    facts = [f"{work.collective_bytes / MIB:,.2f} MiB in collectives"] if work.collective_bytes else []
+    facts += [f"{work.cycles:,} cycles"] if work.cycles else []
+    types = sorted({unit.kind for unit in units if unit.collectives}) + types
+    head = f"{len(units)}{often if times[-1] > 1 else ''}{''.join(f', {word}' for word in types)}"
+    return f"{head}: {', '.join(facts)}" if facts else head
+
+
+def _heaviest(left: Sequence[InputArray], right: Sequence[InputArray]) -> Iterator[HeavyArray]:
+    sides = [{array.path: array for array in side} for side in (left, right)]
+
+    def weight(path: str) -> tuple[int, str]:
+        return -max(side[path].bytes_per_device for side in sides if path in side), path
+
+    for path in sorted(sides[0].keys() | sides[1].keys(), key=weight)[:HEAVY]:
+        before, after = (_describe(side[path]) if path in side else "" for side in sides)
+        yield HeavyArray(path=path, baseline=before, candidate=after)
+
+
+def _describe(array: InputArray) -> str:
+    shape = ",".join(map(str, array.shape))
+    return f"{array.dtype}[{shape}] {array.sharding} {array.bytes_per_device / MIB:,.2f} MiB"

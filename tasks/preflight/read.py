@@ -1,0 +1,42 @@
+"""Turns the folder of a compile into what came of it, and plans of compiles into what they lack to be run."""
+
+from collections.abc import Iterable
+
+from configs.topologies import find_topology
+from tasks.preflight.verdict import Compiled
+from tasks.records import CompiledProgram, CompileError, RunPlan, RunRecord
+from tasks.records.compiled import FILE, OPTIMISED
+from tasks.store import Store
+from tasks.store.documents import model_from_json, read_document
+
+
+def read_compile(record: RunRecord, store: Store) -> Compiled:
+    """What a compile left. One that was ended before it could say is an arm that does not compile, for that cause.
+
+    Raises StoreError if a file is damaged.
+    """
+    assert record.plan is not None  # every compile has one
+    assert record.plan.compiles_for is not None
+    directory = store.run_of_log(record.log)
+    path = directory.path / FILE
+    if not path.is_file():  # compiled on another machine, or not to the end
+        directory.bring_files()
+    program = read_document(path, model_from_json(CompiledProgram))
+    text = directory.path / OPTIMISED
+    if program is not None:
+        return Compiled(run=record, program=program, text=text.read_bytes() if text.is_file() else None)
+    topology, error = find_topology(record.plan.compiles_for), record.reading.error
+    told = CompileError(type=error.type, message=error.message) if error else None
+    facts = topology.model_dump(include={"devices", "hbm_bytes"})
+    program = CompiledProgram(topology=topology.name, ok=False, error=told, **facts)
+    return Compiled(run=record, program=program, text=None, told=False)
+
+
+def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
+    """What to install, for every arm that has no compiler for TPUs."""
+    lacking = {plan.arm: plan for plan in plans if "libtpu" not in plan.versions}
+    return [
+        f"libtpu, which compiles for TPUs, is not installed for the arm '{arm}': "
+        + (f"--with '{arm}:jax[tpu]'" if plan.software else "uv sync --extra tpu")
+        for arm, plan in lacking.items()
+    ]

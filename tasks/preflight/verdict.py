@@ -1,0 +1,262 @@
+"""Turns the compiles of two arms into the comparison record that every surface draws."""
+
+import gzip
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from configs.findings import FindingKind
+from configs.schema import Frozen
+from configs.verdict_rules import VerdictRules
+from tasks.diff.arms import ArmRuns, summarise
+from tasks.diff.comparability import find_findings
+from tasks.diff.comparison import comparison_id, conclude
+from tasks.diff.decide import Decision, decide_exact
+from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.preflight.analyse import KERNEL, OPTIMISED, analyse_program
+from tasks.preflight.compare import Side, compare_programs, same_text
+from tasks.records import (
+    ComparisonRecord,
+    CompiledProgram,
+    Evidence,
+    Finding,
+    Floor,
+    MetricDiff,
+    ProgramMemory,
+    ProgramWork,
+    RunRecord,
+    Source,
+)
+from tasks.records.compiled import LOWERED
+from tasks.records.compiled import OPTIMISED as OPTIMISED_FILE
+
+GIB, MIB = 2**30, 2**20
+# of what is asked of two runs, what a compile can answer
+KINDS: frozenset[FindingKind] = frozenset({
+    "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
+    "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
+    "config", "inert", "seed",
+})  # fmt: skip
+
+MEMORY = Metric(
+    name="program_memory_gb", title="Memory of a device", unit="GiB", better="lower",
+    rule="the compiler's sum of arguments, outputs and temporary values, less what is written in place", decimals=4,
+)  # fmt: skip
+PARTS = {
+    "argument": "arguments", "output": "outputs", "alias": "outputs in place of arguments",
+    "temp": "temporary values", "generated_code": "code", "host": "of the host",
+}  # fmt: skip
+CYCLES = Metric(
+    name="estimated_cycles", title="Estimated cycles", unit="", better="lower",
+    rule="the compiler's estimates, of a loop's body as often as it runs; collectives have none", decimals=0,
+)  # fmt: skip
+COLLECTIVES = Metric(
+    name="collective_bytes", title="Bytes in collectives", unit="MiB", better="lower",
+    rule="of the whole arrays, in loops as often as they run; those of an all-reduce twice", decimals=2,
+)  # fmt: skip
+FLOPS = Metric(
+    name="matmul_flops", title="FLOPs of matrix products", unit="GFLOP", better="equal",
+    rule="per device and step, in loops as often as they run, without those inside kernels", decimals=3,
+)  # fmt: skip
+KERNELS = Metric(
+    name="kernels", title="Custom kernels", unit="", better="equal",
+    rule="executions of kernels that the trainer brings along", decimals=0,
+)  # fmt: skip
+COMPILES = Metric(
+    name="compiles", title="Compiles and fits", unit="", better="equal", rule="the compile", decimals=None
+)
+COMPILE_TIME = Metric(
+    name="compile_cpu_s", title="Compile time", unit="CPU-s", better="lower", rule="of all threads", decimals=1
+)
+
+
+class Compiled(Frozen):
+    """One arm's compile: its run, and what it left."""
+
+    run: RunRecord
+    program: CompiledProgram
+    text: bytes | None  # the optimised program, packed with gzip; None: there is none
+    told: bool = True  # by the compile itself: else it was ended before it could say
+
+
+def compare_compiles(
+    baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules, next_command: str = ""
+) -> ComparisonRecord:
+    """The verdict on two compiled steps: the worst row, once the arms are comparable; an arm that does not compile or
+    fit is a result."""
+    compiles = (baseline, candidate)
+    left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
+    arms = (left, right)
+    sides = [
+        Side(
+            one.program,
+            analyse_program(gzip.decompress(one.text).decode().splitlines(keepends=True)) if one.text else None,
+        )
+        for one in compiles
+    ]
+    unfit = [one.run.arm for one in compiles if one.told and (not one.program.ok or _overflows(one.program))]
+    findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
+    rows = list(_rows(sides, arms, rules))
+    floors = list(_floors(sides))
+    verdict, headline = conclude(left, right, findings, rows, floors)
+    summaries = [
+        summarise(arm).model_copy(update={"programs": _texts(one)}) for arm, one in zip(arms, compiles, strict=True)
+    ]
+    return ComparisonRecord(
+        id=comparison_id(comparison, case, [baseline.run, candidate.run]),
+        comparison=comparison,
+        case=case,
+        target=candidate.program.topology,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        question=rules.question,
+        baseline=summaries[0],
+        candidate=summaries[1],
+        verdict=verdict,
+        headline=headline,
+        findings=tuple(findings),
+        rows=tuple(rows),
+        floors=tuple(floors),
+        next_command=next_command,
+        programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
+        aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
+    )
+
+
+def _texts(one: Compiled) -> tuple[str, ...]:
+    """The names of its program's texts, in the order in which sources count them after the log."""
+    lowered = one.program.fingerprints is not None
+    return (*((OPTIMISED_FILE,) if one.text else ()), *((LOWERED,) if lowered else ()))
+
+
+def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules) -> Iterator[Finding]:
+    for one, arm in zip(compiles, arms, strict=True):
+        if one.program.ok:
+            continue
+        error, told = arm.reading.error, one.program.error
+        why = f"{told.type}: {told.message.strip().partition(chr(10))[0]}" if told else "it does not say why"
+        source = Source(line=error.line, offset=error.offset) if error else None
+        yield Finding(
+            kind="died",
+            effect="blocks" if (effect := rules.effects["died"]) == "ignore" else effect,
+            message=f"{arm.label} does not compile for {one.program.topology}: {why}",
+            evidence=(Evidence(arm=arm.name, value=why, source=source),),
+        )
+
+
+def _findings(arms: Arms, rules: VerdictRules) -> list[Finding]:
+    found = find_findings(arms, declared=frozenset(rules.declared), effects=rules.effects, aa=False, parities=())
+    return [finding for finding in found if finding.kind in KINDS]
+
+
+def _floors(sides: list[Side]) -> Iterator[Floor]:
+    if same_text(*sides):
+        yield Floor(name="same program", holds=True, evidence="the compiler makes the same program of both")
+        return
+    lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
+    if None not in lowered:
+        same = lowered[0] == lowered[1]
+        what = "the same StableHLO, of which the compilers made" if same else "other StableHLO, and so"
+        yield Floor(name="same program", holds=False, evidence=f"{what} different programs")
+
+
+def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
+    yield _compiles_row(sides, arms)
+    yield _judged_row(MEMORY, arms, rules, [_memory_cell(side, "total") for side in sides], "the byte")
+    for name, title in PARTS.items():
+        cells = [_memory_cell(side, name) for side in sides]
+        metric = MEMORY.model_copy(
+            update={"name": f"memory_{name}", "title": f"– {title}", "rule": "the compiler's own"}
+        )
+        yield _told_row(metric, arms, cells, "the sum is judged")
+    cells = [_cell(work.work.cycles, 0) if (work := _work(side)) else Cell() for side in sides]
+    yield _judged_row(CYCLES, arms, rules, cells, "the cycle")
+    cells = [_cell(work.work.collective_bytes / MIB, 2) if (work := _work(side)) else Cell() for side in sides]
+    yield _judged_row(COLLECTIVES, arms, rules, cells, "the byte")
+    for in_loop, title in ((True, "– inside of loops"), (False, "– outside of loops")):
+        cells = [_collectives_cell(side, in_loop=in_loop) for side in sides]
+        metric = COLLECTIVES.model_copy(
+            update={"name": f"collective_bytes_{'in' if in_loop else 'out'}", "title": title}
+        )
+        yield _told_row(metric, arms, cells, "the sum is judged")
+    cells = [_cell(work.work.flops / 1e9, 3) if (work := _work(side)) else Cell() for side in sides]
+    yield _told_row(FLOPS, arms, cells, "what they cost is in the cycles")
+    cells = [_cell(work.kernels.get(KERNEL, 0), 0) if (work := _work(side)) else Cell() for side in sides]
+    yield _kernels_row(arms, cells)
+    seconds = [side.program.compile_cpu_seconds for side in sides]
+    cells = [Cell() if value is None else Cell(value=value, text=f"{value:,.1f}") for value in seconds]
+    yield _told_row(COMPILE_TIME, arms, cells, "one compile of each")
+
+
+def _work(side: Side) -> ProgramWork | None:
+    return side.analysis.work if side.analysis else None
+
+
+def _memory_cell(side: Side, name: str) -> Cell:
+    memory = side.program.memory
+    return _cell(_part(memory, name) / GIB, 4) if memory else Cell()
+
+
+def _collectives_cell(side: Side, *, in_loop: bool) -> Cell:
+    work = _work(side)
+    return _cell(sum(one.bytes for one in work.collectives if one.in_loop is in_loop) / MIB, 2) if work else Cell()
+
+
+def _part(memory: ProgramMemory, name: str) -> int:
+    if name == "host":
+        return memory.host_argument + memory.host_output + memory.host_temp
+    size: int = getattr(memory, name)
+    return size
+
+
+def _cell(value: float, decimals: int) -> Cell:
+    """A number of the program as a whole, whose text begins with its header."""
+    return Cell(value=value, text=f"{value:,.{decimals}f}", source=Source(line=1, offset=0, run=OPTIMISED))
+
+
+def _compiles_row(sides: list[Side], arms: Arms) -> MetricDiff:
+    fits = [side.program.ok and not _overflows(side.program) for side in sides]
+    cells = [_fit_cell(side.program, fit) for side, fit in zip(sides, fits, strict=True)]
+    if fits[0] == fits[1]:
+        reason = "both do" if fits[0] else "neither does"
+        decision = Decision(verdict="same" if fits[0] else "unknown", reason=reason)
+    else:
+        decision = Decision(verdict="regressed" if fits[0] else "improved", reason="only one of them does")
+    return make_row(COMPILES, (cells[0], cells[1]), arms, decision)
+
+
+def _overflows(program: CompiledProgram) -> bool:
+    return program.memory is not None and program.memory.total > program.hbm_bytes
+
+
+def _fit_cell(program: CompiledProgram, fits: bool) -> Cell:
+    if program.error is not None or program.memory is None:
+        return Cell(text=f"no: {program.error.type}" if program.error else "no")
+    share = 100 * program.memory.total / program.hbm_bytes
+    return Cell(text=f"{'yes' if fits else 'no'}: {share:.1f} % of {program.hbm_bytes / GIB:.2f} GiB")
+
+
+def _judged_row(metric: Metric, arms: Arms, rules: VerdictRules, cells: list[Cell], precision: str) -> MetricDiff:
+    pair = (cells[0], cells[1])
+    decision = missing_decision(pair, arms)
+    if decision is None:
+        left, right = (cell.value for cell in pair)
+        assert left is not None  # both texts are there, so both values are
+        assert right is not None
+        tolerance = rules.tolerances[metric.name]
+        decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=precision)
+    return make_row(metric, pair, arms, decision)
+
+
+def _told_row(metric: Metric, arms: Arms, cells: list[Cell], why: str) -> MetricDiff:
+    pair = (cells[0], cells[1])
+    return make_row(metric, pair, arms, missing_decision(pair, arms) or not_judged(why))
+
+
+def _kernels_row(arms: Arms, cells: list[Cell]) -> MetricDiff:
+    """Kernels of the trainer's own: the compiler estimates nothing of them, so none may come or go unnoticed."""
+    pair = (cells[0], cells[1])
+    decision = missing_decision(pair, arms)
+    if decision is None:
+        same = pair[0].value == pair[1].value
+        why = "as many on both sides" if same else "the cycles lack what kernels cost, so they cannot stand for it"
+        decision = Decision(verdict="same" if same else "changed", reason=why, threshold_text="exact")
+    return make_row(KERNELS, pair, arms, decision)
