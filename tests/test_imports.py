@@ -47,7 +47,10 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
         ("flows.cli.app, flows.compare, flows.ingest", ("jax", "flax", "orbax")),
         ("flows.cli.app", ("prefect", "polars", "jax")),
         ("model.train", ("prefect", "polars", "fastapi")),
-        ("tasks.scrape, tasks.verify, tasks.diff, tasks.preflight.case, tasks.store, tasks.resolve.plans", ("jax", "prefect")),
+        (
+            "tasks.scrape, tasks.verify, tasks.diff, tasks.preflight.case, tasks.store, tasks.resolve.plans",
+            ("jax", "prefect"),
+        ),
     ],
 )
 def test_an_import_loads_only_what_it_needs(modules: str, absent: tuple[str, ...], tmp_path: Path) -> None:
