@@ -37,7 +37,7 @@ from tasks.preflight.case import compare_case_compiled
 from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
-from tasks.publish.next_command import add_next
+from tasks.publish.next_command import add_next, add_next_of_compiles
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
@@ -160,7 +160,7 @@ def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)
 def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
     """The comparison of what a compiler made of a case's two arms."""
-    return compare_case_compiled(records, store)
+    return add_next_of_compiles(compare_case_compiled(records, store), records)
 
 
 @task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)

@@ -79,7 +79,7 @@ class Compiled(Frozen):
 
 
 def compare_compiles(
-    baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules, next_command: str = ""
+    baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
 ) -> ComparisonRecord:
     """The verdict on two compiled steps: the worst row, once the arms are comparable; an arm that does not compile or
     fit is a result."""
@@ -115,7 +115,6 @@ def compare_compiles(
         findings=tuple(findings),
         rows=tuple(rows),
         floors=tuple(floors),
-        next_command=next_command,
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
     )

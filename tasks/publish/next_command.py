@@ -20,6 +20,20 @@ def add_next(record: ComparisonRecord, runs: Sequence[RunRecord]) -> ComparisonR
     return record.model_copy(update={"next_command": command})
 
 
+def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]) -> ComparisonRecord:
+    """The comparison of two compiled steps with the command that comes next: to train them, or to read what failed."""
+    by_arm = {run.arm: run for run in compiles}
+    runs = [by_arm[arm.name] for arm in (record.baseline, record.candidate)]
+    plans = [run.plan for run in runs if run.plan is not None]
+    unfit = [run for run in runs if record.programs and run.arm in record.programs.unfit]
+    if unfit:
+        words = ["less", unfit[0].log]
+    else:
+        words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", record.target]
+        words += [*wishes_of(plans[0]), *arm_wishes(plans)]
+    return record.model_copy(update={"next_command": shlex.join(words)})
+
+
 def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan | None], *, repeats: int) -> str:
     """The command that is most useful after this verdict, with the wishes of `plans`, one run of each arm."""
     if any(finding.effect == "blocks" for finding in record.findings):
