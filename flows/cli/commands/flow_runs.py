@@ -59,6 +59,7 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
+    from flows.cli.hand_over import leave_spare
     from flows.cli.live_view import TerminalReport
     from flows.cli.start import NothingToUndo, end_at_once
 
@@ -82,10 +83,14 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
 
             environment.prepare()
             from flows.cli.interrupted import end_in_time
+            from tasks.services.resting import REST_S
             from tasks.services.server import prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
             from tasks.services.report import reporting_to
         end_in_time(api)
         with reporting_to(report):
-            return run(), report
+            state = run()
+        if api.process is not None:
+            leave_spare(api.process, REST_S)
+        return state, report
