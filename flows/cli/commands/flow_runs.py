@@ -25,15 +25,15 @@ def run_flow(
     from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
 
-    state, report = finish_flow(run, out)
-    records = [record for record, _ in report.comparisons]
+    state, view = finish_flow(run, out)
+    records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
     if as_json:
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:
         console = Console()
-        for record, page in report.comparisons:
+        for record, page in view.comparisons:
             remote = "://" in page.address
             shown = page.address if remote else os.path.relpath(page.path)
             console.print(render_terminal(record, page=shown, link=page.link if remote else None))
@@ -55,12 +55,12 @@ def index_of(out: str) -> str:
 
 
 def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; its final state, and the report with what it compared.
+    """Run a flow in this process with a live view; its final state, and the view with what it compared.
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
     from flows.cli.hand_over import leave_spare
-    from flows.cli.live_view import TerminalReport
+    from flows.cli.live_view import LiveView
     from flows.cli.start import NothingToUndo, end_at_once
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -71,13 +71,13 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
 
         try:
             errors.print(f"maxview: {why}")
-            done = {(record.comparison, record.case) for record, _ in report.comparisons}
-            for page in publish_finished(report.plans, open_store(out), done):
+            done = {(record.comparison, record.case) for record, _ in view.comparisons}
+            for page in publish_finished(view.plans, open_store(out), done):
                 errors.print(f"page: {page}")
         finally:
             end_at_once(code=2)
 
-    with TerminalReport(Console(stderr=True)) as report, ExitStack() as held:
+    with LiveView(Console(stderr=True)) as view, ExitStack() as held:
         with NothingToUndo():
             from tasks.services import settings as environment
 
@@ -87,10 +87,10 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
             from tasks.services.server import prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
-            from tasks.services.report import reporting_to
+            from tasks.services.events import EVENTS
         end_in_time(api)
-        with reporting_to(report):
+        with EVENTS.heard_by(view.show):
             state = run()
         if api.process is not None:
             leave_spare(api.process, REST_S)
-        return state, report
+        return state, view
