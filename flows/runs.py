@@ -13,7 +13,6 @@ from tasks.launch import job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned
-from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
 from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
 from tasks.scrape import CheckpointCommitted
@@ -89,7 +88,7 @@ def run_one(plan: RunPlan, store: Store, events: Events, *, jobs: Jobs, continue
     def stop(handle: RunHandle) -> None:
         if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
             return
-        if plan.backend == "xpk" and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
+        if not job.is_here(plan) and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
             get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
             return
         events.put(Stopping(plan))
@@ -108,7 +107,7 @@ def run_one(plan: RunPlan, store: Store, events: Events, *, jobs: Jobs, continue
             events.put(Logged(plan, event))
             jobs.check()
             if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                path = find_checkpoint(plan, directory, event.step)
+                path = job.find_checkpoint(plan, directory, event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
     left = unverified_steps(plan, directory, done)

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-COMMANDS = ("compare", "ingest", "nightly")  # those that run a flow
+COMMANDS = ("compare", "ingest", "nightly", "preflight")  # those that run a flow
 FOLDER = "maxview"  # of Prefect's
 PACKAGES = ("configs", "tasks", "flows")
 # what a terminal sets, and nothing reads while it is loaded

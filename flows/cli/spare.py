@@ -21,7 +21,7 @@ from flows.cli.hand_over import LENGTH_BYTES, TAKEN
 
 LOADED = (
     "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.interrupted", "flows.cli.live_view",
-    "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "tasks.publish.floors",
+    "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "flows.preflight", "tasks.publish.floors",
     "tasks.publish.terminal", "tasks.services.server", "tasks.services.slices",
     # what Prefect and its client load when the first flow is run
     "anyio._backends._asyncio", "prefect.flow_engine", "prefect.task_engine",

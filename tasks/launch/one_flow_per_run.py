@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from tasks.launch.job import is_here
 from tasks.records import RunPlan, RunRecord
 from tasks.store import RunDirectory
 from tasks.store.claims import TakenError
@@ -50,7 +51,7 @@ def turn_of(
     with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
         while (finished := _finished(directory)) is None:
             try:
-                directory.claim(flow_runs, is_over=is_over, checkpoints=plan.backend != "xpk")
+                directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
                 break
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows import compare, runs
+from flows import runs
 from flows.cli.app import call
 from tasks.services.events import Events
 from tasks.services.running_jobs import Jobs
@@ -43,7 +43,6 @@ def test_a_turn_is_taken_over_only_where_it_is_said(
 def test_the_word_reaches_the_flow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]) -> None:
     given: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "compare", lambda **wanted: given.update(wanted))
-    monkeypatch.setattr("flows.cli.commands.compare.run_flow", lambda run, **_: run() or 0)
+    monkeypatch.setattr("flows.cli.commands.compare.run_flow", lambda _, wanted, **__: given.update(wanted) or 0)
     assert call(["compare", "linen-vs-nnx", *words]) == 0
     assert given["take_over"] is bool(words)

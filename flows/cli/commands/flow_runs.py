@@ -2,12 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
+
+from flows.cli.commands.options import absolute_place
 
 
 class FlowError(RuntimeError):
@@ -15,9 +18,14 @@ class FlowError(RuntimeError):
 
 
 def run_flow(
-    run: Callable[[], Any], *, out: str, as_json: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    parameters: Mapping[str, Any],
+    *,
+    out: str,
+    as_json: bool,
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Run a flow in this process with a live view, print its comparisons, and return the exit status.
+    """Run the flow of this name in this process with a live view, print its comparisons, and return the exit status.
 
     left_out: cases that were not run, and why.
     """
@@ -25,7 +33,7 @@ def run_flow(
     from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
 
-    state, view = finish_flow(run, out)
+    state, view = finish_flow(name, parameters, out)
     records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
@@ -54,8 +62,8 @@ def index_of(out: str) -> str:
     return f"{out.rstrip('/')}/index.html"
 
 
-def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; its final state, and the view with what it compared.
+def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any, Any]:
+    """Run the flow of this name in this process with a live view; its final state, and the view with what it compared.
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
@@ -90,7 +98,8 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
             from tasks.services.events import EVENTS
         end_in_time(api)
         with EVENTS.heard_by(view.show):
-            state = run()
+            flow = getattr(import_module(f"flows.{name}"), name)
+            state = flow(**parameters, out=absolute_place(out), return_state=True)
         if api.process is not None:
             leave_spare(api.process, REST_S)
         return state, view
