@@ -121,7 +121,7 @@ def compare(
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
     events, jobs, began = EVENTS, current_jobs(), time.monotonic()
     if comment:
-        parse_pull_request(comment)  # a mistake in it is told before anything is trained
+        parse_pull_request(comment)  # a mistake in it is reported before anything is trained
     store = open_store(out)
     request = Request(
         comparison=comparison,

@@ -32,11 +32,11 @@ def ingest(
         list[str] | None, Field(description="Several runs: the baseline's logs, folders, patterns; paths or gs://")
     ] = None,
     candidate: Annotated[list[str] | None, Field(description="Several runs: the candidate's, as many")] = None,
-    case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
+    case: Annotated[str | None, Field(description="The case's name, where the logs do not name it")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
     target: Annotated[
-        str | None, Field(description="Where they ran: a target, or any name; its history tells the noise")
+        str | None, Field(description="Where they ran: a target, or any name; its history has the noise")
     ] = None,
     tolerances: Annotated[
         str, Field(description="What must not differ by more: default, or other-draws for other seeds")
@@ -47,8 +47,8 @@ def ingest(
     sides = sort_words(logs or (), baseline or (), candidate or ())
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
     store = open_store(out)
-    told, records = scrape_logs_step(given, aa, store)
-    comparison = diff_logs_step(records, case or told or UNTITLED, aa, target, tolerances, given, store)
+    named, records = scrape_logs_step(given, aa, store)
+    comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
     EVENTS.put(Compared(comparison, publish_step(comparison, store), str(flow_run.id)))
     summarise_step([comparison], "ingest")
     return final_state([comparison])

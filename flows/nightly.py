@@ -109,7 +109,7 @@ def run_cell(
     found = None
 
     def attempt() -> State[Any]:
-        """The cell's own flow run; where the server was away, what told so is raised."""
+        """The cell's own flow run; where the server was away, the error that says so is raised."""
         jobs.check()
         state: State[Any] = compare(
             comparison=cell.comparison,
@@ -146,7 +146,7 @@ def run_cell(
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:
-    """Summary and message; what goes wrong with them is told, and hides nothing of what the night found."""
+    """Summary and message; what goes wrong with them is reported, and hides nothing of what the night found."""
     problems = []
     steps: list[tuple[str, Callable[[], Any]]] = [
         (publish_night_step.name, lambda: publish_night_step(record, store)),

@@ -98,7 +98,7 @@ def _targets() -> Iterator[tuple[State, str]]:
     for name in list_names("targets"):
         try:
             target = load_target(name)
-        except ConfigError:  # told above
+        except ConfigError:  # reported above
             continue
         obstacles = list(find_obstacles(target, os.environ))
         for obstacle in obstacles:

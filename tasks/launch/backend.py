@@ -35,7 +35,7 @@ class Backend[H](Protocol):
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Start the plan's job; `keep` is told the handle before. Raises LaunchError."""
+        """Start the plan's job; `keep` is called with the handle before. Raises LaunchError."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:

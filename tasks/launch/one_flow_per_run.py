@@ -31,7 +31,7 @@ def turn_of(
 ) -> Iterator[RunRecord | None]:
     """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
 
-    `wait` is told again and again what is waited for, and may raise. In a bucket, the run of a machine whose flow run
+    `wait` is called again and again with the reason, and may raise. In a bucket, the run of a machine whose flow run
     is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
     which was put back into the queue.
     Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more

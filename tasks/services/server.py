@@ -145,7 +145,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     """An API that answers; flows inside the block use it. Raises ServerError.
 
     meanwhile: loads the flows, while an embedded server starts, which takes as long.
-    lost: told, by another thread, why an embedded server has ended that cannot be started again.
+    lost: called by another thread with the reason why an embedded server has ended that cannot be started again.
     """
     named = os.environ.get("PREFECT_API_URL")
     if named:

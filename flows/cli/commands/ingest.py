@@ -35,9 +35,9 @@ def ingest(
     candidate
         The candidate's, in the same way.
     case
-        The case's name, where the logs do not tell it.
+        The case's name, where the logs do not name it.
     target
-        Where they ran: a target, or any name. Its history tells what equal runs there differ by, and learns from these.
+        Where they ran: a target, or any name. Its history shows what equal runs there differ by, and learns from these.
     tolerances
         What must not differ by more: default, or other-draws for runs with other first weights or another batch.
     """

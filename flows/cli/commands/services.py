@@ -24,7 +24,7 @@ def up(
     """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
 
     PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
-    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is told what changed overnight.
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL receives what changed overnight.
 
     Parameters
     ----------
