@@ -1,97 +1,92 @@
 """Times the main job as its user meets it: `maxview compare linen-vs-nnx` and `maxview ingest`, whole processes.
 
-    uv run python -m benchmarks.main_job [--page SAVED_PAGE] [--rounds 3]
+    uv run python -m benchmarks.main_job [--page SAVED_PAGE] [--rounds 3] [--only ingest]
 
-For each command it prints wall seconds, what of them was the two trainers' own time, the rest, and the peak memory of
-the command's own process; first with an embedded Prefect server, then against a running one.
+Beside them the peer: a bare Prefect flow of one task, with the server that Prefect starts for it. Each round runs
+the bare flow, the command for the first time (nothing rests), and the command again. For each it prints wall seconds,
+what of them was the trainers' own time, the rest, and the rest as a share of the bare flow's time.
 """
 
 import argparse
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-import httpx
 import psutil
 
 from benchmarks.machine import describe_machine
 from tasks.store import Store
 
 ROOT = Path(__file__).parent.parent
+BARE = """
+from prefect import flow, task
+@task
+def one(): return 1
+@flow
+def bare(): return one()
+bare()
+"""
+SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300",
+}
 
 
-@dataclass(frozen=True)
-class Timing:
-    """One command: its wall time, the trainers' share of it, and its peak resident memory."""
+class Timing(NamedTuple):
+    """One command in seconds: its wall time, and the trainers' share of it."""
 
     wall_s: float
-    trainers_s: float
-    peak_mb: float
-    status: int
+    trainers_s: float = 0.0
 
     @property
     def rest_s(self) -> float:
         return self.wall_s - self.trainers_s
 
 
-def run(words: list[str], out: Path, environment: dict[str, str]) -> Timing:
-    """Run `maxview WORDS --out OUT`; trainers' time is from each supervisor's start to the last write of its log."""
-    argv = [sys.executable, "-m", "flows.cli", *words, "--out", str(out), "--json"]
+def run(
+    argv: list[str], environment: dict[str, str], store: Path | None = None, statuses: tuple[int, ...] = (0,)
+) -> Timing:
+    """Run it; trainers' time is from each supervisor's start to the last write of its log."""
     start = time.time()
-    quiet = subprocess.DEVNULL
-    process = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=quiet, stderr=quiet)
-    _, status, usage = os.wait4(process.pid, 0)  # the peak of this process, or of a child that it waited for
+    done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     wall = time.time() - start
+    assert done.returncode in statuses, done.stderr
     trainers = 0.0
-    for directory in Store(out).runs():
+    for directory in Store(store).runs() if store else ():
         handle = directory.read_handle()
         if handle is not None and directory.log.stat().st_mtime >= start:
             trainers += directory.log.stat().st_mtime - (psutil.boot_time() + handle.created)
-    return Timing(wall, trainers, usage.ru_maxrss / 1024, os.waitstatus_to_exitcode(status))
+    return Timing(wall, trainers)
 
 
-@contextmanager
-def server(home: Path, environment: dict[str, str]) -> Iterator[str]:
-    """A Prefect server on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    argv = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    settings = {"PREFECT_HOME": str(home), "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"}
-    process = subprocess.Popen(argv, env=environment | settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}/api"
+def measure(words: list[str], scratch: Path, clean: dict[str, str]) -> tuple[Timing, Timing, Timing]:
+    """The bare flow, the command with nothing that rests, and again; each with a database that exists."""
+    command = [sys.executable, "-m", "flows.cli"]
+    ours = clean | {"PREFECT_HOME": str(scratch / "ours")}
+    job = [*command, *words, "--out", str(scratch / "out"), "--json"]
+    bare = run([sys.executable, "-c", BARE], clean | SETTINGS | {"PREFECT_HOME": str(scratch / "bare")})
     try:
-        while True:
-            try:
-                httpx.get(f"{url}/health", timeout=2).raise_for_status()
-                break
-            except httpx.HTTPError:
-                time.sleep(0.2)
-        yield url
+        first = run(job, ours, scratch / "out", (0, 1, 3))
+        second = run(job, ours, scratch / "out", (0, 1, 3))
     finally:
-        process.terminate()
-        process.wait(20)
+        run([*command, "down"], ours)
+    return bare, first, second
 
 
-def show(name: str, timings: list[Timing]) -> None:
+def show(name: str, timings: list[Timing], bare: list[Timing]) -> None:
     """One line: the medians over the rounds."""
-    statuses = {timing.status for timing in timings}
-    middle = [
-        statistics.median(values)
-        for values in zip(*((t.wall_s, t.trainers_s, t.rest_s, t.peak_mb) for t in timings), strict=True)
-    ]
+    wall, trainers, rest = (
+        statistics.median(values) for values in zip(*((t.wall_s, t.trainers_s, t.rest_s) for t in timings), strict=True)
+    )
+    share = statistics.median(one.rest_s / peer.wall_s for one, peer in zip(timings, bare, strict=True))
     print(
-        f"{name:38} wall {middle[0]:6.1f} s   trainers {middle[1]:6.1f} s   rest {middle[2]:5.1f} s   "
-        f"peak {middle[3]:5.0f} MB   exit {sorted(statuses)}",
-        flush=True,
+        f"{name:32} wall {wall:6.1f} s   trainers {trainers:6.1f} s   rest {rest:5.1f} s   {share:5.2f} x", flush=True
     )
 
 
@@ -100,23 +95,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--page", type=Path, help="a saved MaxView page, for ingest")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=("compare", "ingest"))
     options = parser.parse_args()
-    print(describe_machine())
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
-        embedded = clean | {"PREFECT_HOME": str(scratch / "embedded")}
-        jobs = {"compare linen-vs-nnx": ["compare", "linen-vs-nnx", "--fresh"]}
-        if options.page:
-            jobs["ingest a page"] = ["ingest", str(options.page.absolute())]
-        # the first start creates the database
-        run(["compare", "linen-vs-nnx", "--set", "steps=2"], scratch / "first", embedded)
-        for name, words in jobs.items():
-            show(f"{name}, embedded", [run(words, scratch / "e", embedded) for _ in range(options.rounds)])
-        with server(scratch / "server", clean) as url:
-            reached = clean | {"PREFECT_HOME": str(scratch / "client"), "PREFECT_API_URL": url}
-            for name, words in jobs.items():
-                show(f"{name}, running server", [run(words, scratch / "s", reached) for _ in range(options.rounds)])
+    jobs = {"compare": ["compare", "linen-vs-nnx", "--fresh"]}
+    if options.page:
+        jobs["ingest"] = ["ingest", str(options.page.absolute())]
+    print(describe_machine(), f"load {os.getloadavg()[0]:.1f}")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
+    for name, words in jobs.items():
+        if options.only not in (None, name):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            measure(words, Path(folder), clean)  # makes both databases
+            rounds = [measure(words, Path(folder), clean) for _ in range(options.rounds)]
+        bare, first, second = (list(timings) for timings in zip(*rounds, strict=True))
+        show("a bare flow of one task", bare, bare)
+        show(name, first, bare)
+        show(f"{name}, again", second, bare)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ class Target(Frozen):
     devices: Count
     topology: Slice | None = None  # that programs are compiled for ahead, of configs/topologies.py
     memory_gib: Size | None = None  # of each device; not set for a processor: its machine's, or a topology: its own
-    dollars_per_chip_hour: Size | None = None  # what more runs would cost is told with it
+    dollars_per_chip_hour: Size | None = None  # what more runs would cost is computed from it
     model: Name
     time_limit_s: Count
     environment: dict[str, str] = {}
@@ -232,7 +232,7 @@ class Target(Frozen):
 class Tolerance(Frozen):
     """Up to which difference two values count as the same, and why: relative to the baseline, or absolute in its unit.
 
-    Of a metric with noise, `least` is the least difference that is told of once it is sure, in the same unit.
+    Of a metric with noise, `least` is the least difference that is reported once it is sure, in the same unit.
     """
 
     relative: Size | None = None

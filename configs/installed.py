@@ -1,10 +1,17 @@
-"""Turns a folder with the trainer's source, and the Python that runs it, into the facts that tell its runs apart."""
+"""Turns a folder with the trainer's source, and the Python that runs it, into the facts that tell its runs apart.
+
+Another Python is asked by running this file (`tasks/resolve/ask_python.py`): it may lack everything but its standard
+library.
+"""
 
 import hashlib
 import importlib.metadata
+import importlib.util
+import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,15 +51,22 @@ def source_digest(root: Path) -> str:
     return digest.hexdigest()
 
 
-def installed_versions() -> dict[str, str]:
-    """The versions of the packages that a run imports, Python included."""
+def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """The versions of the packages that a run imports and of `more`, Python included; those that are installed."""
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in (*PACKAGES, *more):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def find_folders(packages: Sequence[str]) -> dict[str, str]:
+    """The folders of packages that are installed. Nothing is imported: that may take half a minute."""
+    found = {package: importlib.util.find_spec(package) for package in packages}
+    return {name: next(iter(spec.submodule_search_locations)) for name, spec in found.items()
+            if spec is not None and spec.submodule_search_locations}  # fmt: skip
 
 
 def machine_memory_gib() -> float:
@@ -70,3 +84,9 @@ def describe_trainer() -> dict[str, Any]:
         "source": source_digest(root),
         "versions": installed_versions(),
     }
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:]
+    said = {"versions": installed_versions(sorted({name.lower() for name in asked})), "folders": find_folders(asked)}
+    sys.stdout.write(json.dumps(said) + "\n")

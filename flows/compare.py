@@ -26,8 +26,8 @@ from tasks.resolve.plans import Request
 from tasks.resolve.refs import LONGEST_NAME
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
+from tasks.services.events import EVENTS, Compared, Events, Extended, Planned, Troubled
 from tasks.services.night_rules import current_rules
-from tasks.services.report import Report, current_report
 from tasks.services.run_form import Field, show_name
 from tasks.services.running_jobs import Jobs, Stopped, current_jobs
 from tasks.steps import (
@@ -119,9 +119,9 @@ def compare(
     ] = None,
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
-    report, jobs, began = current_report(), current_jobs(), time.monotonic()
+    events, jobs, began = EVENTS, current_jobs(), time.monotonic()
     if comment:
-        parse_pull_request(comment)  # a mistake in it is told before anything is trained
+        parse_pull_request(comment)  # a mistake in it is reported before anything is trained
     store = open_store(out)
     request = Request(
         comparison=comparison,
@@ -138,16 +138,16 @@ def compare(
     plans = resolve_step(request, store)
     # a ref may move meanwhile: what may be needed later is resolved now
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
-    report.planned(plans)
+    events.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans})
     try:
-        refused = find_refused(request, plans[0].target, store, report, jobs)
+        refused = find_refused(request, plans[0].target, store, events, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
-                comparisons.append(publish_case(refused[case], store, report))
+                comparisons.append(publish_case(refused[case], store, events))
                 continue
-            records = list(run_all(list(group), store, report, jobs, take_over=take_over))
+            records = list(run_all(list(group), store, events, jobs, take_over=take_over))
             runs = CaseRuns(
                 comparison=comparison,
                 case=case,
@@ -160,25 +160,25 @@ def compare(
                 result = diff_step(runs, store)
             else:
                 result = run_until_decided(
-                    runs, spare, store, report, jobs, patience=patience, began=began, take_over=take_over
+                    runs, spare, store, events, jobs, patience=patience, began=began, take_over=take_over
                 )
-            comparisons.append(publish_case(result, store, report))
+            comparisons.append(publish_case(result, store, events))
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, comparison)
     problem = write_comment(comparisons, comparison, comment) if comment else ""
     if problem:
-        report.troubled(problem)
+        events.put(Troubled(problem))
     forget_step(flow_run.id, store)
     tell_end((f"{result.case}: {result.headline}", page.address) for result, page in comparisons)
     return final_state(results, problem)
 
 
-def publish_case(result: ComparisonRecord, store: Store, report: Report) -> tuple[ComparisonRecord, PublishedPage]:
+def publish_case(result: ComparisonRecord, store: Store, events: Events) -> tuple[ComparisonRecord, PublishedPage]:
     """A case's comparison with its page, told to whoever watches."""
     page = publish_step(result, store)
-    report.compared(result, page)
+    events.put(Compared(result, page, str(flow_run.id)))
     return result, page
 
 
@@ -196,7 +196,7 @@ def run_until_decided(
     runs: CaseRuns,
     spare: list[RunPlan],
     store: Store,
-    report: Report,
+    events: Events,
     jobs: Jobs,
     *,
     patience: Patience,
@@ -211,10 +211,10 @@ def run_until_decided(
         following = repeat_step(result, patience, repeats, spent_s)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]
-        report.extended(plans, following.why)
+        events.put(Extended(plans, following.why))
         if not plans:
             return result
-        more = run_all(plans, store, report, jobs, take_over=take_over)
+        more = run_all(plans, store, events, jobs, take_over=take_over)
         runs = runs.model_copy(update={"runs": (*runs.runs, *more)})
         look += 1
 

@@ -15,7 +15,7 @@ from flows.runs import run_in_turn
 from tasks.preflight.read import find_missing_compilers
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request
-from tasks.services.report import Report
+from tasks.services.events import Events, Planned, Troubled
 from tasks.services.running_jobs import Jobs
 from tasks.steps import diff_compiles_step, publish_step, resolve_step
 from tasks.store import Store
@@ -23,11 +23,11 @@ from tasks.store import Store
 COMPILE_BYTES = 6 * 2**30  # of memory that one compile may take: a billion parameters over 32 devices take most of it
 
 
-def compile_cases(plans: list[RunPlan], store: Store, report: Report, jobs: Jobs) -> Iterator[ComparisonRecord]:
+def compile_cases(plans: list[RunPlan], store: Store, events: Events, jobs: Jobs) -> Iterator[ComparisonRecord]:
     """The comparison of every case, in their order; what was compiled before is read."""
     with ThreadPoolExecutor(max_workers=count_lanes(len(plans)), thread_name_prefix="compile") as lanes:
         futures = {
-            plan.run_name: lanes.submit(copy_context().run, run_in_turn, plan, store, report, jobs, among=[plan])
+            plan.run_name: lanes.submit(copy_context().run, run_in_turn, plan, store, events, jobs, among=[plan])
             for plan in plans
         }
         try:
@@ -48,7 +48,7 @@ def count_lanes(compiles: int) -> int:
 
 
 def find_refused(
-    request: Request, target: str, store: Store, report: Report, jobs: Jobs
+    request: Request, target: str, store: Store, events: Events, jobs: Jobs
 ) -> dict[str, ComparisonRecord]:
     """The cases that cannot run on the target's slice, as its compiler says, with the comparison that tells why.
 
@@ -64,11 +64,11 @@ def find_refused(
     if missing:
         told = f"preflight was left out: {'; '.join(missing)}"
         get_run_logger().warning("%s", told)
-        report.troubled(told)
+        events.put(Troubled(told))
         return {}
-    report.planned(plans)
+    events.put(Planned(plans))
     refused = {}
-    for record in compile_cases(plans, store, report, jobs):
+    for record in compile_cases(plans, store, events, jobs):
         if record.programs and record.programs.unfit:
             refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
         else:

@@ -10,7 +10,7 @@ from prefect.runtime import flow_run
 from flows.compare import final_state
 from tasks.ingest.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
-from tasks.services.report import current_report
+from tasks.services.events import EVENTS, Compared
 from tasks.services.run_form import Field, show_name
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
 from tasks.store import open_store
@@ -32,11 +32,11 @@ def ingest(
         list[str] | None, Field(description="Several runs: the baseline's logs, folders, patterns; paths or gs://")
     ] = None,
     candidate: Annotated[list[str] | None, Field(description="Several runs: the candidate's, as many")] = None,
-    case: Annotated[str | None, Field(description="The case's name, where the logs do not tell it")] = None,
+    case: Annotated[str | None, Field(description="The case's name, where the logs do not name it")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
     target: Annotated[
-        str | None, Field(description="Where they ran: a target, or any name; its history tells the noise")
+        str | None, Field(description="Where they ran: a target, or any name; its history has the noise")
     ] = None,
     tolerances: Annotated[
         str, Field(description="What must not differ by more: default, or other-draws for other seeds")
@@ -46,10 +46,9 @@ def ingest(
     check_words(target, tolerances)
     sides = sort_words(logs or (), baseline or (), candidate or ())
     given = Given(baseline=tuple(sides[0]), candidate=tuple(sides[1]))
-    report = current_report()
     store = open_store(out)
-    told, records = scrape_logs_step(given, aa, store)
-    comparison = diff_logs_step(records, case or told or UNTITLED, aa, target, tolerances, given, store)
-    report.compared(comparison, publish_step(comparison, store))
+    named, records = scrape_logs_step(given, aa, store)
+    comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
+    EVENTS.put(Compared(comparison, publish_step(comparison, store), str(flow_run.id)))
     summarise_step([comparison], "ingest")
     return final_state([comparison])

@@ -1,7 +1,7 @@
 """The flow `nightly`: plan → every cell a `compare`, as many at once as the target has slices → summary and message."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from typing import Annotated, Any
@@ -13,14 +13,12 @@ from prefect.states import Completed, Failed
 
 from flows.compare import compare
 from tasks.publish.nightly import comment_markdown, night_headline
-from tasks.publish.site import PublishedPage
-from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
+from tasks.services.events import EVENTS, Compared, Event
 from tasks.services.night_rules import judging_by
 from tasks.services.outage import is_outage, outlast
-from tasks.services.report import Report, current_report, reporting_to
 from tasks.services.run_form import Field
 from tasks.services.running_jobs import Jobs, jobs_of_a_night
 from tasks.steps import (
@@ -75,13 +73,22 @@ def nightly(
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
     """The results of the cells in their order; each lane takes the next cell when its last one is over."""
+    verdicts: dict[str, Compared] = {}  # by the flow run of the cell
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Compared):
+            verdicts[event.flow_run] = event
+
     with (
+        EVENTS.heard_by(keep),
         jobs_of_a_night(flow_run.id) as jobs,
         ThreadPoolExecutor(max_workers=plan.slices, thread_name_prefix="cell") as lanes,
     ):
         futures: list[Future[CellResult]] = []
         try:
-            futures += [lanes.submit(copy_context().run, run_cell, plan, cell, store, jobs) for cell in plan.cells]
+            futures += [
+                lanes.submit(copy_context().run, run_cell, plan, cell, store, jobs, verdicts) for cell in plan.cells
+            ]
             for _ in as_completed(futures):
                 pass
         except BaseException:  # cancellation: the lanes see it by their jobs, which end
@@ -93,14 +100,16 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
         yield future.result()
 
 
-def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> CellResult:
-    """The result of one cell, whatever happens in it."""
+def run_cell(
+    plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
+) -> CellResult:
+    """The result of one cell, whatever happens in it; `verdicts` has what was compared, by flow run."""
     jobs.check()
     started = time.monotonic()
-    report = CellReport(current_report())
+    found = None
 
     def attempt() -> State[Any]:
-        """The cell's own flow run; where the server was away, what told so is raised."""
+        """The cell's own flow run; where the server was away, the error that says so is raised."""
         jobs.check()
         state: State[Any] = compare(
             comparison=cell.comparison,
@@ -121,37 +130,23 @@ def run_cell(plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs) -> Cell
         return state
 
     try:
-        with reporting_to(report), judging_by(plan.rules.get(cell.comparison)):
+        with judging_by(plan.rules.get(cell.comparison)):
             state = outlast(attempt)  # what has finished is not run again
+        found = verdicts.get(str(state.state_details.flow_run_id))
         message = state.message or state.name or "it did not say why"
     except Exception as error:  # of Prefect's own; a night goes on
         get_run_logger().exception("%s %s failed", cell.comparison, cell.case)
         message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     jobs.check()
-    if report.record is None:
+    if found is None:
         return CellResult(cell=cell, outcome="failed", headline=message, seconds=seconds)
-    found = report.record
-    return CellResult(cell=cell, outcome=found.verdict, headline=found.headline, page=report.page, seconds=seconds)
-
-
-class CellReport(Report):
-    """Keeps the comparison of one cell, and passes everything else on to whoever started the night."""
-
-    def __init__(self, outer: Report) -> None:
-        self.record: ComparisonRecord | None = None
-        self.page = ""
-        for what, told in vars(Report).items():
-            if callable(told) and not what.startswith("_") and what not in vars(CellReport):
-                setattr(self, what, getattr(outer, what))
-
-    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
-        """The verdict; a terminal has no room for hundreds of them."""
-        self.record, self.page = record, page.address
+    verdict, headline = found.record.verdict, found.record.headline
+    return CellResult(cell=cell, outcome=verdict, headline=headline, page=found.page.address, seconds=seconds)
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:
-    """Summary and message; what goes wrong with them is told, and hides nothing of what the night found."""
+    """Summary and message; what goes wrong with them is reported, and hides nothing of what the night found."""
     problems = []
     steps: list[tuple[str, Callable[[], Any]]] = [
         (publish_night_step.name, lambda: publish_night_step(record, store)),

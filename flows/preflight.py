@@ -17,7 +17,7 @@ from tasks.resolve.plans import Request
 from tasks.resolve.refs import LONGEST_NAME
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
-from tasks.services.report import current_report
+from tasks.services.events import EVENTS, Compared, Planned
 from tasks.services.run_form import Field, show_name
 from tasks.services.running_jobs import Stopped, current_jobs
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
@@ -66,7 +66,7 @@ def preflight(
     fresh: Annotated[bool, Field(description="Compile again even if equal compiles have finished before")] = False,
 ) -> State[Any]:
     """Compile both arms of every case for a slice, and publish what differs."""
-    report, jobs = current_report(), current_jobs()
+    events, jobs = EVENTS, current_jobs()
     store = open_store(out)
     request = Request(
         comparison=comparison,
@@ -82,12 +82,12 @@ def preflight(
     missing = find_missing_compilers(plans)
     if missing:
         raise ConfigError(missing)
-    report.planned(plans)
+    events.put(Planned(plans))
     results = []
     try:
-        for record in compile_cases(plans, store, report, jobs):
+        for record in compile_cases(plans, store, events, jobs):
             page = publish_step(record, store)
-            report.compared(record, page)
+            events.put(Compared(record, page, str(flow_run.id)))
             results.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))

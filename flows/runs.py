@@ -13,13 +13,12 @@ from tasks.launch import job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned
-from tasks.launch.places import find_checkpoint
 from tasks.launch.replay import holds_checkpoints
 from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
 from tasks.scrape import CheckpointCommitted
 from tasks.services.cleanup import is_running
+from tasks.services.events import Events, Launched, Logged, Reused, Stopping, Verified, Waits
 from tasks.services.flow_runs import goes_on, life_of
-from tasks.services.report import Report
 from tasks.services.running_jobs import Jobs
 from tasks.services.slices import slice_of
 from tasks.steps import launch_step, scrape_step, verify_step, watch_step
@@ -27,7 +26,7 @@ from tasks.store import Store
 
 
 def run_all(
-    plans: list[RunPlan], store: Store, report: Report, jobs: Jobs, *, take_over: bool = False
+    plans: list[RunPlan], store: Store, events: Events, jobs: Jobs, *, take_over: bool = False
 ) -> Iterator[RunRecord]:
     """The records of the plans of a case: those that have finished before are read, the others run one after another.
 
@@ -39,17 +38,17 @@ def run_all(
         for plan in plans:
             finished = store.run(plan.run_name).read_record()
             if finished is not None and finished.is_finished:
-                report.reused(plan)
+                events.put(Reused(plan))
                 yield finished
                 continue
             if not holding:
                 held.enter_context(slice_of(plan.target))
                 holding = True
-            yield run_in_turn(plan, store, report, jobs, among=plans, take_over=take_over)
+            yield run_in_turn(plan, store, events, jobs, among=plans, take_over=take_over)
 
 
 def run_in_turn(
-    plan: RunPlan, store: Store, report: Report, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False
+    plan: RunPlan, store: Store, events: Events, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False
 ) -> RunRecord:
     """The record of one run: made here, or by the flow that this one has waited for."""
     with turn_of(
@@ -57,16 +56,16 @@ def run_in_turn(
         store.run(plan.run_name),
         jobs.owners(flow_run.id),
         life_of=life_of,
-        wait=waiting(plan, report, jobs),
+        wait=waiting(plan, events, jobs),
         take_over=take_over,
     ) as finished:
         if finished is not None:
-            report.reused(plan)
+            events.put(Reused(plan))
             return finished
-        return run_one(plan, store, report, jobs=jobs, continue_from=find_partner(plan, among, store))
+        return run_one(plan, store, events, jobs=jobs, continue_from=find_partner(plan, among, store))
 
 
-def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
+def waiting(plan: RunPlan, events: Events, jobs: Jobs) -> Callable[[str], None]:
     """What tells why a run has to wait, once, and ends the waiting if the flow is ended."""
     told: set[str] = set()
 
@@ -75,12 +74,12 @@ def waiting(plan: RunPlan, report: Report, jobs: Jobs) -> Callable[[str], None]:
         if why not in told:
             told.add(why)
             get_run_logger().info("%s", why)
-            report.waits(plan, why)
+            events.put(Waits(plan, why))
 
     return wait
 
 
-def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
+def run_one(plan: RunPlan, store: Store, events: Events, *, jobs: Jobs, continue_from: Path | None) -> RunRecord:
     """The record of one run: launched, watched, verified and scraped."""
     directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
     jobs.check()
@@ -89,10 +88,10 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
     def stop(handle: RunHandle) -> None:
         if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
             return
-        if plan.backend == "xpk" and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
+        if not job.is_here(plan) and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
             get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
             return
-        report.stopping(plan)
+        events.put(Stopping(plan))
         job.stop(handle)
 
     def stop_if_there() -> None:
@@ -102,17 +101,17 @@ def run_one(plan: RunPlan, store: Store, report: Report, *, jobs: Jobs, continue
 
     with jobs.launching(plan, stop_if_there):
         handle = launch_step(plan, directory, continue_from, owners, store)
-    report.launched(plan, handle)
+    events.put(Launched(plan, handle))
     with jobs.holding(plan, handle, stop):
         for event in watch_step(plan, directory, handle):
-            report.saw(plan, event)
+            events.put(Logged(plan, event))
             jobs.check()
             if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                path = find_checkpoint(plan, directory, event.step)
+                path = job.find_checkpoint(plan, directory, event.step)
                 proofs.append(verify_step.submit(path, directory.manifest(event.step)))
     done = [future.result() for future in proofs]
     left = unverified_steps(plan, directory, done)
     done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in left]
-    report.verified(plan, done)
+    events.put(Verified(plan, done))
     record: RunRecord = scrape_step(plan, directory, done)
     return record

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,24 @@ def shape(line: str) -> str:
     return re.sub(r"\s+", " ", line).strip()
 
 
-def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+type Run = Callable[[list[str], Path], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run `maxview …` in a folder; what rests between two commands ends with the tests."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
-    environment = clean | {"PREFECT_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    argv = [sys.executable, "-m", "flows.cli", *words]
-    return subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    home = str(tmp_path_factory.mktemp("home"))
+    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+
+    def command(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "flows.cli", *words]
+        return subprocess.run(
+            argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+        )
+
+    yield command
+    assert command(["down"], Path(home)).stderr in ("embedded server: ended\n", "nothing is up\n")
 
 
 def assert_shown(command: str, output: str) -> None:
@@ -47,7 +61,7 @@ def assert_shown(command: str, output: str) -> None:
 
 
 @pytest.mark.long
-def test_the_main_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_the_main_command_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
     result = run(["compare", "linen-vs-nnx"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert_shown("maxview compare linen-vs-nnx", result.stdout)
@@ -57,7 +71,7 @@ def test_the_main_command_prints_what_the_readme_shows(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(SEEDS is None, reason="MAXVIEW_SEEDS is not set: the logs of real runs are not here")
-def test_ingest_prints_what_the_readme_shows(tmp_path: Path) -> None:
+def test_ingest_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
     page = next(Path(str(SEEDS)).glob("002_*"))
     (tmp_path / "page.txt").write_bytes(page.read_bytes())
     result = run(["ingest", "page.txt"], tmp_path)

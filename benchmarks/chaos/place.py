@@ -124,11 +124,11 @@ class Place:
         self._run("-m", "flows.cli", "up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
 
     def down(self) -> None:
-        """End worker and server, and what commands are forked from."""
+        """End worker and server, what commands are forked from, and the embedded server that rests."""
         if nursery := self.__dict__.get("_nursery"):
             nursery.stdin.close()
             nursery.wait()
-        self._run("-m", "flows.cli", "down", "--state", str(self.state))
+        self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
 
     def make_home(self) -> None:
         """The database of commands that bring their own server, which is slow to make."""

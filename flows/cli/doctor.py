@@ -17,6 +17,7 @@ from rich.markup import escape
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.check import find_obstacles
+from tasks.services.resting import REST_S, find_resting
 from tasks.store import StoreError, check_place
 from tasks.trainers.maxtext import find_maxtext
 from tasks.trainers.place import PYTHON_VARIABLE
@@ -65,6 +66,12 @@ def _prefect() -> Iterator[tuple[State, str]]:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
         yield "ok", "Prefect: embedded server (PREFECT_API_URL is not set)"
+        for place in find_resting():
+            with place.unused() as unused:
+                now = (
+                    f"rests, and ends {REST_S / 60:g} minutes after its last command" if unused else "serves a command"
+                )
+            yield "ok", f"Prefect: an embedded server in {place.folder} {now} (maxview down ends it)"
         return
     try:
         httpx.get(f"{url.rstrip('/')}/health", timeout=5).raise_for_status()
@@ -91,7 +98,7 @@ def _targets() -> Iterator[tuple[State, str]]:
     for name in list_names("targets"):
         try:
             target = load_target(name)
-        except ConfigError:  # told above
+        except ConfigError:  # reported above
             continue
         obstacles = list(find_obstacles(target, os.environ))
         for obstacle in obstacles:

@@ -24,7 +24,19 @@ from tasks.publish.site import PublishedPage
 from tasks.publish.text import plain, visible
 from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
-from tasks.services.report import Report
+from tasks.services.events import (
+    Compared,
+    Event,
+    Extended,
+    Launched,
+    Logged,
+    Planned,
+    Reused,
+    Stopping,
+    Troubled,
+    Verified,
+    Waits,
+)
 
 LONGEST_STAGE = 60  # characters of what a compile tells
 
@@ -43,7 +55,7 @@ def byte_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]
         yield lambda what, done, total: progress.update(row, description=visible(what), completed=done, total=total)
 
 
-class TerminalReport(Report):
+class LiveView:
     """A live view; where there is no terminal, a line when something starts, ends or dies."""
 
     def __init__(self, console: Console):
@@ -77,7 +89,35 @@ class TerminalReport(Report):
                 self._progress.stop_task(row)
         self._progress.stop()
 
-    def planned(self, plans: Sequence[RunPlan]) -> None:
+    def show(self, event: Event) -> None:
+        """Draw an event."""
+        match event:
+            case Planned(plans):
+                self._planned(plans)
+            case Reused(plan):
+                self._reused(plan)
+            case Waits(plan, why):
+                self._note(plan, "another flow works on it")
+                self._say(why)
+            case Launched(plan, handle):
+                self._launched(plan, handle)
+            case Logged(plan, what):
+                self._logged(plan, what)
+            case Stopping(plan):
+                self._note(plan, "stopping (it saves a checkpoint first)")
+                self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
+            case Verified(plan, proofs):
+                self._verified(plan, proofs)
+            case Extended(plans, why):
+                self._add_rows(plans, several=True)
+                if why:
+                    self.console.print(escape(why), soft_wrap=True)
+            case Troubled(text):
+                self.console.print(plain(text), style="red", soft_wrap=True)
+            case Compared(record, page, _):
+                self.comparisons.append((record, page))
+
+    def _planned(self, plans: Sequence[RunPlan]) -> None:
         if self._waiting is not None:
             self._progress.remove_task(self._waiting)
             self._waiting = None
@@ -101,7 +141,7 @@ class TerminalReport(Report):
         if not self.console.is_terminal:
             self.console.print(plain(text), soft_wrap=True)
 
-    def reused(self, plan: RunPlan) -> None:
+    def _reused(self, plan: RunPlan) -> None:
         again = (
             "compiled before (--fresh compiles again)"
             if plan.compiles_for
@@ -110,51 +150,43 @@ class TerminalReport(Report):
         self._note(plan, again, completed=1 if plan.compiles_for else int(plan.config["steps"]))
         self._say(f"{plan.run_name}: {again}")
 
-    def waits(self, plan: RunPlan, why: str) -> None:
-        self._note(plan, "another flow works on it")
-        self._say(why)
-
-    def launched(self, plan: RunPlan, handle: RunHandle) -> None:
+    def _launched(self, plan: RunPlan, handle: RunHandle) -> None:
         self._started[plan.run_name] = time.monotonic()
         self._progress.start_task(self._rows[plan.run_name])
         self._note(plan, "starting")
         self._say(f"{plan.run_name}: running, log {handle.log}")
 
-    def saw(self, plan: RunPlan, event: Any) -> None:
+    def _logged(self, plan: RunPlan, what: Any) -> None:
         marks = self._checkpoints[plan.run_name]
-        match event:
+        match what:
             case LogLine():
-                self._note(plan, event.text[:LONGEST_STAGE])
+                self._note(plan, what.text[:LONGEST_STAGE])
             case StepCompleted():
-                loss = "" if event.loss is None else f"loss {event.loss:.3f} "
-                rate = "" if event.seconds is None else f"{event.seconds:.3f} s/step"
-                self._note(plan, f"{loss}{rate}", completed=event.step + 1)
+                loss = "" if what.loss is None else f"loss {what.loss:.3f} "
+                rate = "" if what.seconds is None else f"{what.seconds:.3f} s/step"
+                self._note(plan, f"{loss}{rate}", completed=what.step + 1)
             case CheckpointStarted():
-                marks[event.step] = "…"
+                marks[what.step] = "…"
                 self._note(plan, "saving")
             case CheckpointCommitted():
-                marks[event.step] = " committed"
+                marks[what.step] = " committed"
                 self._note(plan, "verifying")
             case Died():
-                self._note(plan, f"died: {event.error.type}")
-                self._say(f"{plan.run_name}: died: {event.error.type}: {event.error.message}")
+                self._note(plan, f"died: {what.error.type}")
+                self._say(f"{plan.run_name}: died: {what.error.type}: {what.error.message}")
             case Restarted():
-                self._note(plan, f"started again: {event.cause.type}")
-                self._say(f"{plan.run_name}: attempt {event.attempt}: {event.cause.type}: {event.cause.message}")
+                self._note(plan, f"started again: {what.cause.type}")
+                self._say(f"{plan.run_name}: attempt {what.attempt}: {what.cause.type}: {what.cause.message}")
             case ProcessGone():
                 self._note(plan, "gone: its processes were killed")
                 self._say(f"{plan.run_name}: its processes were killed")
-            case Ended() if event.exit_code:
-                self._note(plan, f"ended with exit code {event.exit_code}")
+            case Ended() if what.exit_code:
+                self._note(plan, f"ended with exit code {what.exit_code}")
                 self._progress.stop_task(self._rows[plan.run_name])
             case _:
                 pass
 
-    def stopping(self, plan: RunPlan) -> None:
-        self._note(plan, "stopping (it saves a checkpoint first)")
-        self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
-
-    def verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
+    def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         for proof in proofs:
             if proof.step is not None:
                 self._checkpoints[plan.run_name][proof.step] = "✓" if proof.ok else "✗"
@@ -168,14 +200,3 @@ class TerminalReport(Report):
         self._progress.stop_task(self._rows[plan.run_name])
         good = sum(proof.ok for proof in proofs)
         self._say(f"{plan.run_name}: over after {took:.0f} s, {good} of {len(proofs)} checkpoints verified")
-
-    def extended(self, plans: Sequence[RunPlan], why: str) -> None:
-        self._add_rows(plans, several=True)
-        if why:
-            self.console.print(escape(why), soft_wrap=True)
-
-    def troubled(self, text: str) -> None:
-        self.console.print(plain(text), style="red", soft_wrap=True)
-
-    def compared(self, record: ComparisonRecord, page: PublishedPage) -> None:
-        self.comparisons.append((record, page))

@@ -1,4 +1,4 @@
-"""What is told on standard error while logs are read and after: how far a stream is, which step lines were not read."""
+"""Shows on standard error, while logs are read and after: how far a stream is, which step lines were not read."""
 
 from rich.console import Console
 

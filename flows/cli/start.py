@@ -19,12 +19,22 @@ _saying = _thread.allocate_lock()
 
 def main() -> None:
     """The command line; an interrupt while it is loaded ends it without a word of Python's."""
-    import _signal  # type: ignore[import-not-found] # what `signal` wraps: it alone is there in no time
+    leave_at_interrupt()
+    from flows.cli.hand_over import hand_over
 
-    _signal.signal(_signal.SIGINT, _leave)
+    status = hand_over(sys.argv[1:])
+    if status is not None:
+        os._exit(status)
     from flows.cli.app import call
 
     run(call)
+
+
+def leave_at_interrupt() -> None:
+    """From now on the first Ctrl-C ends this process at once: nothing has begun."""
+    import _signal  # type: ignore[import-not-found] # what `signal` wraps: it alone is there in no time
+
+    _signal.signal(_signal.SIGINT, _leave)
 
 
 def run(call: "Callable[[], int]") -> None:

@@ -71,7 +71,7 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _shows(run: RunRecord, step: int) -> bool:
-    """Whether a log holds the part in which a step's checkpoint would be told of."""
+    """Whether a log holds the part in which a step's checkpoint would be mentioned."""
     reading = run.reading
     begun = not reading.steps.is_empty() and int(reading.steps["step"].min() or 0) <= step  # type: ignore[arg-type]
     return begun and _is_whole(run)

@@ -126,7 +126,7 @@ def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
 
 
 def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
-    """The versions of an arm's packages, and whether its first run itself told them."""
+    """The versions of an arm's packages, and whether its first run itself reported them."""
     said = arm.first.program.get("trainer")
     if isinstance(said, dict) and isinstance(said.get("versions"), dict):
         return said["versions"], True

@@ -3,7 +3,7 @@
 The method is that of Hunter, now Apache Otava: E-divisive means finds the candidates in windows, a two-sided t-test
 decides, and a second pass takes the weakest away until all that are left hold (M. Fleming, P. Kołaczkowski et al.,
 "Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE 2023). Added to it: nights that stand
-alone are set aside first, a slope is told from a staircase, and a series that does not vary is compared exactly.
+alone are set aside first, a slope is no staircase, and a series that does not vary is compared exactly.
 `docs/decisions/0009-change-points.md` says why it is written here, and what was measured.
 """
 
@@ -25,7 +25,7 @@ OUTLIER = 5.0  # robust standard deviations
 NEIGHBOURS = 4  # nights on each side that an outlier is seen against
 CONFIDENCE = 0.95
 MOST_MEMORY = 0.9
-MEMORY_NIGHTS = 8  # per level, from which on it can be told
+MEMORY_NIGHTS = 8  # per level, from which on it can be estimated
 CONSTANT_SHARE = 0.8  # of neighbours that are equal, from which on a series counts as exact
 SQRT_2 = 2.0**0.5
 MAD_TO_SIGMA = float(ndtri(0.75))
@@ -70,7 +70,7 @@ class Trend(Frozen):
 def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, least_change: float = 0.0) -> Trend:
     """The level changes of a series of finite values, oldest first.
 
-    `least_change` is the least relative change that is told of. Raises ValueError for values that are not finite.
+    `least_change` is the least relative change that is reported. Raises ValueError for values that are not finite.
     """
     series = np.asarray(values, dtype=float)
     if not np.isfinite(series).all():

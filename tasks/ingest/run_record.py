@@ -114,7 +114,7 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 def read_metrics(path: Path) -> pl.DataFrame | None:
     """The trainer's JSON lines as a frame; None if there are none. A last line cut off by a crash is left out.
 
-    Those of MaxText are told by what is in them: a log that is played has left them whatever its plan says.
+    Those of MaxText are recognised by what is in them: a log that is played has left them whatever its plan says.
     Raises ValueError naming a line that is no JSON object.
     """
     try:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from etils import epath
+
 from configs.schema import Frozen
 from tasks.records import JobCause, JobStatus, RunPlan
 from tasks.store import RunDirectory
@@ -24,10 +26,16 @@ class Restarted(Frozen):
 class Backend[H](Protocol):
     """Runs jobs and finds them again. Handles are written down before a job begins, so that none can be lost."""
 
+    here: bool  # its jobs are processes of this machine, end with it, and read and write its files
+
+    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+        """Where a job leaves its checkpoint of a step."""
+        ...
+
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Start the plan's job; `keep` is told the handle before. Raises LaunchError."""
+        """Start the plan's job; `keep` is called with the handle before. Raises LaunchError."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:

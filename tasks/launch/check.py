@@ -11,7 +11,7 @@ from tasks.launch.errors import LaunchError
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
-    """What a run on the target would fail for, as far as can be told from here; asks the cluster if there is one."""
+    """What a run on the target would fail for, as far as can be seen from here; asks the cluster if there is one."""
     try:
         settings = target.launch_settings(environ)
     except ConfigError as error:

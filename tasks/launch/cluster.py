@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from etils import epath
+
 from configs.launch import Xpk
 from tasks.launch import local
 from tasks.launch import look as looking
@@ -17,7 +19,7 @@ from tasks.launch.jobset import TAKEN_AWAY, seconds_between
 from tasks.launch.kube import NotAnswering, choose_context, connect
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.launch.look import attempts_of, look, wait_until_gone
-from tasks.launch.places import as_pods_see
+from tasks.launch.places import as_pods_see, find_uploaded
 from tasks.launch.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle
 from tasks.store import RunDirectory
@@ -27,6 +29,12 @@ TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes for which a run is starte
 
 class OnCluster:
     """Jobs as workloads. Their truth is in the cluster: a flow that finds a handle needs nothing else to go on."""
+
+    here = False
+
+    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+        """See Backend."""
+        return find_uploaded(plan, directory, step)
 
     def launch(
         self,

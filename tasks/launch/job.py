@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from etils import epath
+
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
@@ -64,6 +66,16 @@ def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
     """Whether an earlier attempt of the run left a checkpoint on this machine."""
     folder = directory.checkpoints_of(plan)
     return folder is not None and folder.is_dir() and any(TMP_MARK not in path.name for path in folder.iterdir())
+
+
+def is_here(plan: RunPlan) -> bool:
+    """Whether the plan's job is processes of this machine, which end with it and read and write its files."""
+    return backend_of(plan.backend).here
+
+
+def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+    """Where the plan's job leaves its checkpoint of a step."""
+    return backend_of(plan.backend).find_checkpoint(plan, directory, step)
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:

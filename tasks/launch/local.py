@@ -45,7 +45,7 @@ def launch(
 ) -> LocalHandle:
     """Start the plan's command in a process group of its own, its output going to `log` as it comes.
 
-    `keep` is told the handle before the command starts: a run that nobody could find again never begins.
+    `keep` is called with the handle before the command starts: a run that nobody could find again never begins.
     Raises LaunchError if another run holds the log or no process can be started.
     """
     argv = [sys.executable, "-I", "-S", supervise.__file__, str(plan.time_limit_s), str(grace_s)]

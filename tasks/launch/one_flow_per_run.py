@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from tasks.launch.job import is_here
 from tasks.records import RunPlan, RunRecord
 from tasks.store import RunDirectory
 from tasks.store.claims import TakenError
@@ -30,7 +31,7 @@ def turn_of(
 ) -> Iterator[RunRecord | None]:
     """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
 
-    `wait` is told again and again what is waited for, and may raise. In a bucket, the run of a machine whose flow run
+    `wait` is called again and again with the reason, and may raise. In a bucket, the run of a machine whose flow run
     is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
     which was put back into the queue.
     Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more
@@ -50,7 +51,7 @@ def turn_of(
     with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
         while (finished := _finished(directory)) is None:
             try:
-                directory.claim(flow_runs, is_over=is_over, checkpoints=plan.backend != "xpk")
+                directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
                 break
             except TakenError as taken:
                 if not any(life_of(flow_run) == "running" for flow_run in taken.claim.flow_runs):

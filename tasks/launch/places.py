@@ -43,8 +43,8 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
             directory.mirror.fetch_folder(f"runs/{directory.run_name}/{name}")
 
 
-def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-    """Where the run's checkpoint of a step lies: on this machine, or, of a run on a cluster, in the bucket."""
-    if plan.backend == "xpk" and directory.mirror is not None:
+def find_uploaded(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+    """Where a checkpoint lies that a pod has written: in the bucket, or in the folder that pods share with us."""
+    if directory.mirror is not None:
         return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
     return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))

@@ -53,7 +53,7 @@ def find_log(settings: Replay, *, case: str, arm: str, repeat: int, where: str) 
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
     """What a log file holds of the run of an arm: the only one in it, or the one of that name.
 
-    Raises ConfigError if it cannot be told which, or the file is no log.
+    Raises ConfigError if it is not clear which, or the file is no log.
     """
     try:
         runs = scrape(Path(path)).runs

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from etils import epath
+
 from tasks.launch import local
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.records import JobStatus, LocalHandle, RunPlan
@@ -16,6 +18,12 @@ READ_BYTES = 1 << 20
 
 class Supervised:
     """Jobs as process groups under `supervise.py`, each writing its log itself."""
+
+    here = True
+
+    def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
+        """See Backend."""
+        return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))
 
     def launch(
         self,

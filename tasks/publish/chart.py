@@ -16,7 +16,7 @@ from tasks.publish.words import VERDICTS, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
 WIDTH = 760
-POINTS = 120  # per curve: more cannot be told apart at this width
+POINTS = 120  # per curve: more cannot be distinguished at this width
 SIDE_COLOURS = ("#0969da", "#bc4c00")
 # computing is green, what was waited for is warm, what lies outside of the steps is grey
 PART_COLOURS = {

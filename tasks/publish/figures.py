@@ -16,7 +16,7 @@ from tasks.store.atomic import write_atomically
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
 UNITS = {"tflops_per_device": "TFLOP/s per device", "tokens_per_s_per_device": "tokens/s per device"}
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", "loss", "step_time_s"})
-MOST_MARKS = 2_000  # of each arm: more bands could not be told apart
+MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 
 class Trace(Frozen):

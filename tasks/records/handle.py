@@ -29,7 +29,7 @@ class XpkHandle(Frozen):
     context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
     created: float  # when it was asked for, in seconds since the epoch
     tries: int = 1  # counted up whenever the platform took the run's machines away and it was started again
-    extra_argv: tuple[str, ...] = ()  # what the trainer was told beyond the plan's words
+    extra_argv: tuple[str, ...] = ()  # what the trainer was given beyond the plan's words
     grace_s: int = 60  # from SIGTERM to SIGKILL
     log: str  # where the log is gathered
 

@@ -2,50 +2,27 @@
 
 import hashlib
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from configs.comparison import Trainer
-from configs.environment import pass_on
-from configs.errors import ConfigError
-from configs.installed import PACKAGES, installed_versions, source_digest, trainer_commit
+from configs.installed import installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
+from tasks.resolve.ask_python import ask_python
 from tasks.trainers.command import AnyCommand
 from tasks.trainers.maxtext import MaxText
 
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
 NAME_LENGTH = 64  # of a run's name
-ASK_TIMEOUT_S = 60.0
-# read where the other Python is: it may lack everything but its standard library
-VERSIONS_CODE = """
-import importlib.metadata, json, platform, sys
-versions = {"python": platform.python_version()}
-for package in sys.argv[1:]:
-    try:
-        versions[package] = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        pass
-print(json.dumps(versions))
-"""
 
 
 def versions_of(python: str) -> dict[str, str]:
     """The versions that a run by the interpreter `python` will import. Raises ConfigError if it cannot be asked."""
     if python == sys.executable:
         return installed_versions()
-    argv = [python, "-I", "-c", VERSIONS_CODE, *PACKAGES]
-    try:  # what an arm has installed may run as it starts
-        done = subprocess.run(
-            argv, capture_output=True, text=True, check=True, timeout=ASK_TIMEOUT_S, env=pass_on(os.environ)
-        )
-        versions: dict[str, str] = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
-        raise ConfigError([f"{python}: is no Python that tells its packages ({error})"]) from error
-    return versions
+    return ask_python(python).versions
 
 
 def hash_identity(facts: Mapping[str, Any]) -> str:

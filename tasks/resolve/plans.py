@@ -117,7 +117,7 @@ def resolve_config(
 
 
 def devices_of(target: Target) -> Devices:
-    """What a trainer will find on the target, as far as can be told from here."""
+    """What a trainer will find on the target, as far as is known here."""
     memory = target.device_memory_gib
     if memory is None and target.backend == "local" and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices

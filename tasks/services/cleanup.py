@@ -47,7 +47,7 @@ def running_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Whether a job has not ended, as far as can be told: where it cannot, ending it will say what is wrong."""
+    """Whether a job has not ended, as far as is known: where it is not, ending it will say what is wrong."""
     try:
         return job.status(handle).state != "ended"
     except job.LaunchError:

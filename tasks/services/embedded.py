@@ -1,10 +1,12 @@
-"""The process of an embedded server: Prefect's server on a loopback port, which ends when its standard input does.
+"""The process of an embedded server: Prefect's server on a loopback port, which ends when nobody has used it for long.
 
-The other end of that pipe is the command's alone, so the server ends with the command, whichever way that ends.
+Commands use it one after the other and side by side. One that is killed lets go of it like any other: what it holds is
+a lock, which the system takes back.
 """
 
 import fcntl
 import os
+import signal
 import socket
 import sys
 import threading
@@ -14,16 +16,24 @@ from typing import IO
 
 import uvicorn
 
+from tasks.launch.same_process import start_of
+from tasks.services.resting import STOP_S, Place, Server, find_home
+from tasks.store import write_atomically
+
 LOCK = "maxview-start.lock"
 LOOK_EVERY_S = 0.1
+MOST_PAUSE_S = 1.0
 
 
-def main(port: int) -> None:
-    """Serve until SIGTERM, or until nobody is left to serve."""
-    threading.Thread(target=_end_with_input, daemon=True, name="whoever started this").start()
+def main(place: Place, port: int, rest_s: float) -> None:
+    """Serve until SIGTERM, or until nobody has used it for `rest_s`; port 0: any that is free."""
     # two that make one database at once spoil it for each other
     lock = _take_turn()
-    threading.Thread(target=_end_turn, args=(lock, port), daemon=True, name="starting").start()
+    if place.find() is not None:  # another command has been faster
+        return
+    port = port or _free_port()
+    threading.Thread(target=_end_turn, args=(lock, place, port), daemon=True, name="starting").start()
+    threading.Thread(target=_end_unused, args=(place, rest_s), daemon=True, name="users").start()
     uvicorn.run(
         "prefect.server.api.server:create_app",
         factory=True,
@@ -34,33 +44,51 @@ def main(port: int) -> None:
     )
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _take_turn() -> IO[str] | None:
-    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        lock = (home / LOCK).open("w")
+        find_home().mkdir(parents=True, exist_ok=True)
+        lock = (find_home() / LOCK).open("w")
     except OSError:  # Prefect says what is wrong with its folder
         return None
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 
-def _end_turn(lock: IO[str] | None, port: int) -> None:
-    """Let the next one start once this server listens, which it does when its database is made."""
+def _end_turn(lock: IO[str] | None, place: Place, port: int) -> None:
+    """Say where this server is, and let the next one start, once it listens: its database is made then."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             break
         except OSError:
             time.sleep(LOOK_EVERY_S)
+    boot, created = start_of(os.getpid())
+    me = Server(name=place.key, pid=os.getpid(), created=created, boot=boot, log=str(place.log), port=port)
+    write_atomically(place.address, me.model_dump_json(indent=1) + "\n")
     if lock is not None:
         lock.close()
 
 
-def _end_with_input() -> None:
-    os.read(sys.stdin.fileno(), 1)
-    os._exit(0)
+def _end_unused(place: Place, rest_s: float) -> None:
+    used = time.time()
+    while True:
+        time.sleep(min(MOST_PAUSE_S, rest_s / 4))
+        with place.unused() as unused:
+            if not unused:
+                used = time.time()
+            elif time.time() - max(used, place.users.stat().st_mtime) >= rest_s:
+                place.address.unlink(missing_ok=True)
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(STOP_S)
+                os._exit(1)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(Place(Path(sys.argv[1]), sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))

@@ -26,7 +26,7 @@ from tasks.store import Store, open_store
 BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
 MARK = "PREFECT__FLOW_RUN_ID"  # what Prefect calls a flow run in the environment of its process
 MESSAGE = "maxview down has ended it: the same run again goes on from what is there"
-PROCESS_PATIENCE_S = 45.0  # a flow that is told to end ends its job first, which saves a checkpoint
+PROCESS_PATIENCE_S = 45.0  # a flow that is asked to end ends its job first, which saves a checkpoint
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
 
 
 def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
-    """End what a flow run has left, and tell it with what was `running` before."""
+    """End what a flow run has left, and report it with what was `running` before."""
     try:
         ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:

@@ -60,6 +60,14 @@ def is_running(kept: Kept) -> bool:
         return False
 
 
+def wait_for_end(kept: Kept) -> None:
+    """Return when it runs no more. It need not have been started here; while a trainer is timed, nobody wakes up."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(kept.pid)
+        if is_running(kept):  # else its number is another's by now
+            process.wait()
+
+
 def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
     """End it: SIGTERM, and SIGKILL for what is left of its session after `patience_s`; whether it went by itself."""
     by_itself = True

@@ -1,28 +1,27 @@
-"""Gives the command line a Prefect API: the configured one, or an embedded server of its own for as long as it runs.
+"""Gives the command line a Prefect API: the configured one, or an embedded server that rests between two commands.
 
 Prefect can start an embedded server by itself. Ours starts while Prefect is still being imported, survives the Ctrl-C
-that its parent has to report to it, and says why when it cannot start.
+that its command has to report to it, serves the commands after this one, and says why when it cannot start.
 """
 
 import atexit
 import os
 import re
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
+from tasks.services.processes import wait_for_end
+from tasks.services.resting import REST_S, find_home, make_place
+
 STARTUP_S = 120.0
-STOP_S = 10.0
+PAUSE_S = 0.05
 MOST_STARTS, SOON_S = 4, 90.0  # an embedded server that ends so often within so many seconds is given up
 EMBEDDED = {
     # what Prefect sets for its own embedded server: no UI, and only the services that record runs
@@ -44,93 +43,101 @@ class Api:
     """A Prefect API that answers."""
 
     url: str
-    is_ending: Callable[[], bool] = lambda: False  # whether it is being ended on purpose
+    is_ending: Callable[[], bool] = lambda: False  # whether this command needs it no more
+    process: int | None = None  # of an embedded server
 
 
 class EmbeddedServer:
-    """A Prefect server on a free loopback port, ended when this process ends, whichever way it ends."""
+    """A Prefect server on a loopback port: the one that rests here, or a new one, which outlives this process."""
 
-    def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/api"
+    def __init__(self, rest_s: float = REST_S) -> None:
         self.ending = False
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the server
-        self._turn = threading.Lock()  # of whoever starts it again or ends it
-        self._process = self._start()
-        # registered before Prefect is imported, so it runs after Prefect has sent its last logs and events
+        self.place, self._rest_s = make_place(), rest_s
+        self._users = self.place.use()
+        self.process: subprocess.Popen[bytes] | None = None  # what this command has started
+        self.server = self.place.find()
+        if self.server is None:
+            self._start(port=0)
         atexit.register(self.stop)
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def _start(self, port: int) -> None:
         # -P: nothing of the folder that the user happens to be in. No function runs between fork and exec: this process
         # has threads by then, and a lock that one of them holds would stay locked for good in the child
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "tasks.services.embedded", str(self.port)],
-            env=os.environ | EMBEDDED,
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-        )
+        words = (self.place.folder, self.place.key, port, self._rest_s)
+        with self.place.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tasks.services.embedded", *map(str, words)],
+                env=os.environ | EMBEDDED,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
-        """From now on start it again when it ends, at the same address; `lost` is told when that is in vain."""
+        """From now on start it again when it ends, at the same address; `lost` is called with why that is in vain."""
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
         starts: deque[float] = deque(maxlen=MOST_STARTS)
         while True:
-            self._process.wait()
+            self._wait_for_end()
+            if self.ending:
+                return
             starts.append(time.monotonic())
-            with self._turn:
-                if self.ending:
-                    return
-                if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
-                    break
-                self._let_go()
-                self._process = self._start()
+            if len(starts) == MOST_STARTS and starts[-1] - starts[0] < SOON_S:
+                break
+            self._start(port=0 if self.server is None else self.server.port)
         lost(self._explain("ends again and again"))
 
-    def _let_go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+    def _wait_for_end(self) -> None:
+        """Return when there is no server, and none that starts."""
+        while (server := self.place.find()) is not None or self._is_starting():
+            if server is not None:
+                wait_for_end(server)
+            time.sleep(PAUSE_S)
+
+    def _is_starting(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def wait(self) -> None:
         """Return when it answers. Raises ServerError if it ends or stays silent."""
         deadline = time.monotonic() + STARTUP_S
-        while not answers(self.url):
-            if self._process.poll() is not None:
+        while True:
+            starting = self._is_starting()
+            self.server = self.place.find()
+            if self.server is not None and answers(self.server.url):
+                return
+            if self.server is None and self.process is None:  # it has ended since it was found
+                self._start(port=0)
+            elif self.server is None and not starting:
                 raise ServerError(self._explain("ended while starting"))
             if time.monotonic() > deadline:
                 raise ServerError(self._explain(f"did not answer within {STARTUP_S:g} s"))
-            time.sleep(0.05)
+            time.sleep(PAUSE_S)
 
     def _explain(self, what: str) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"
-        home = os.environ.get("PREFECT_HOME") or str(Path("~/.prefect").expanduser())
         return (
             f"Prefect's embedded server {what}: {cause}\n"
-            f"Its folder is {home}: move its prefect.db away, set PREFECT_HOME to a folder that can be written, "
+            f"Its folder is {find_home()}: move its prefect.db away, set PREFECT_HOME to a folder that can be written, "
             "or use a server of your own (prefect server start, then set PREFECT_API_URL)"
         )
 
     def stop(self) -> None:
-        """End it; it writes down what it still holds."""
+        """This command needs it no more."""
         atexit.unregister(self.stop)
-        with self._turn:
-            self.ending = True
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._let_go()
-            self._log.close()
+        self.ending = True
+        self._users.close()
+
+    def discard(self) -> None:
+        """The same, of one that was started for nothing."""
+        self.stop()
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
 
 
 @contextmanager
@@ -138,7 +145,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     """An API that answers; flows inside the block use it. Raises ServerError.
 
     meanwhile: loads the flows, while an embedded server starts, which takes as long.
-    lost: told, by another thread, why an embedded server has ended that cannot be started again.
+    lost: called by another thread with the reason why an embedded server has ended that cannot be started again.
     """
     named = os.environ.get("PREFECT_API_URL")
     if named:
@@ -151,7 +158,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     configured = get_current_settings().api.url
     if configured:  # by the environment or by a Prefect profile
         if embedded:
-            embedded.stop()
+            embedded.discard()
         check(configured)
         yield Api(configured)
         return
@@ -160,8 +167,9 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
 
     embedded.wait()
     embedded.keep_alive(lost)
-    with temporary_settings({PREFECT_API_URL: embedded.url}), alone():
-        yield Api(embedded.url, is_ending=lambda: embedded.ending)
+    assert embedded.server is not None  # it answers
+    with temporary_settings({PREFECT_API_URL: embedded.server.url}), alone():
+        yield Api(embedded.server.url, is_ending=lambda: embedded.ending, process=embedded.server.pid)
 
 
 def answers(url: str) -> bool:

@@ -14,7 +14,7 @@ from tasks.store.atomic import StoreError
 def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
     """Hold the lock file `path`, which is made. While somebody else does, `wait` is called again and again.
 
-    It is told who that is, should take a moment, and may raise. Raises StoreError where no lock can be had.
+    It is called with who that is, should take a moment, and may raise. Raises StoreError where no lock can be had.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

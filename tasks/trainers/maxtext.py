@@ -6,19 +6,15 @@ none that means anything.
 """
 
 import hashlib
-import json
-import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.environment import pass_on
 from configs.errors import ConfigError, Problems, suggest
 from configs.read import read_yaml
 from configs.schema import OWN_KEYS, Frozen, TrainConfig
+from tasks.resolve.ask_python import ask_python
 
-PROBE_TIMEOUT_S = 120.0
 # where versions keep their trainer: folder of the package, module to run, decoders
 _LAYOUTS = (
     ("maxtext", "maxtext.trainers.pre_train.train", "trainers/pre_train/train.py"),
@@ -37,23 +33,6 @@ PYTHON_IN_POD = "python"
 EMPTY = '""'
 # MaxText looks for these where its image starts, then in the package that is installed
 _BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
-# finds the package without importing it, which would take half a minute
-_PROBE = """
-import importlib.metadata as metadata, importlib.util as util, json, platform
-found = {}
-for name in ("maxtext", "MaxText"):
-    spec = util.find_spec(name)
-    if spec is not None and spec.submodule_search_locations:
-        found[name] = list(spec.submodule_search_locations)[0]
-versions = {"python": platform.python_version()}
-names = ("maxtext", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "libtpu", "tensorstore", "numpy")
-for name in names:
-    try:
-        versions[name] = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        pass
-print(json.dumps({"packages": found, "versions": versions}))
-"""
 
 
 class MaxText(Frozen):
@@ -94,10 +73,10 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
 
     Raises ConfigError if there is none, or none of a kind that is known.
     """
-    facts = _probe(python)
+    found = ask_python(str(python), [name for name, _, _ in _LAYOUTS])
     places: list[tuple[Path, Path | None]]
     if checkout is None:
-        places = [(Path(folder), None) for folder in facts["packages"].values()]
+        places = [(Path(folder), None) for folder in found.folders.values()]
         missing = f"{python}: has no MaxText (uv pip install -p {python} --resolution=lowest 'maxtext[tpu]==0.2.5')"
     else:
         places = [(checkout / base / name, checkout / base) for base in _SOURCES for name, _, _ in _LAYOUTS]
@@ -111,7 +90,7 @@ def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
                     package=str(folder),
                     digest=_digest(folder),
                     module=module,
-                    versions={k: v for k, v in facts["versions"].items() if source is None or k != "maxtext"},
+                    versions={k: v for k, v in found.versions.items() if source is None or k != "maxtext"},
                     keys=frozenset(map(str, read_yaml(base))),
                     dialects=frozenset(nnx for nnx, file in _DECODERS.items() if (folder / file).is_file()) or {False},
                     source=None if source is None else str(source),
@@ -205,24 +184,3 @@ def _digest(package: Path) -> str:
         digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-def _probe(python: Path) -> dict[str, dict[str, str]]:
-    try:
-        found = subprocess.run(
-            [str(python), "-I", "-c", _PROBE],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PROBE_TIMEOUT_S,
-            env=pass_on(os.environ),  # what it has installed may run as it starts
-        )
-        facts: dict[str, dict[str, str]] = json.loads(found.stdout.splitlines()[-1])
-    except OSError as error:
-        raise ConfigError([f"{python}: cannot be run: {error.strerror or error}; name a Python"]) from error
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError([f"{python}: did not answer within {PROBE_TIMEOUT_S:.0f} s"]) from error
-    except (subprocess.CalledProcessError, ValueError, IndexError) as error:
-        tail = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1:]
-        raise ConfigError([f"{python}: is no Python that can say what it has installed: {''.join(tail)}"]) from error
-    return facts

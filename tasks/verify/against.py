@@ -124,7 +124,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
-    except DamagedFile:  # not every checkpoint has one, and the verification has told of damage
+    except DamagedFile:  # not every checkpoint has one, and the verification has reported damage
         return found
     for key, text in content.items():
         try:

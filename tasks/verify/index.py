@@ -15,7 +15,7 @@ import numpy as np
 from tasks.records import Problem
 
 MOST_CHUNKS = 10_000_000  # of one array; metadata that asks for more is damaged, or made to fill the memory
-# how the bytes under one key are packed, as far as their length can be told without unpacking them
+# how the bytes under one key are packed, as far as their length can be known without unpacking them
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}

@@ -6,7 +6,7 @@
 | a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
 | a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
 
-The place of a transformation in optax's chain is no part of the path: what stands several times is told apart by order.
+The place of a transformation in optax's chain is no part of the path: what stands several times is numbered by order.
 """
 
 import re

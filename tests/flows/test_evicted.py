@@ -15,7 +15,7 @@ from prefect.states import AwaitingRetry, Cancelling, Running, State
 from flows import runs as module
 from tasks.launch.owners import own
 from tasks.services import flow_runs
-from tasks.services.report import Report
+from tasks.services.events import Events
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.store import Store
 
@@ -52,7 +52,7 @@ def test_a_job_is_left_to_whoever_goes_on_with_it(
     monkeypatch.setattr(module.job, "stop", stopped.append)
     plan: Any = SimpleNamespace(run_name="a-run", backend=backend)
     with pytest.raises(TerminationSignal):
-        module.run_one(plan, Store(tmp_path), Report(), jobs=Jobs("night"), continue_from=None)
+        module.run_one(plan, Store(tmp_path), Events(), jobs=Jobs("night"), continue_from=None)
     assert stopped == ([handle] if ends else [])
 
 
@@ -74,7 +74,7 @@ def test_a_nights_jobs_are_left_and_its_cells_still_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(module.job, "stop", stopped.append)
     plan: Any = SimpleNamespace(run_name="a-run", backend="xpk")
     with pytest.raises(Stopped):
-        module.run_one(plan, Store(tmp_path), Report(), jobs=jobs, continue_from=None)
+        module.run_one(plan, Store(tmp_path), Events(), jobs=jobs, continue_from=None)
     assert stopped == []
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -191,16 +192,17 @@ def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
     server = EmbeddedServer()
     try:
         server.wait()
+        assert server.server is not None
         told: list[str] = []
         server.keep_alive(told.append)
-        killed = server._process.pid
+        killed, url = server.server.pid, server.server.url
         os.kill(killed, signal.SIGKILL)
-        wait_for(lambda: server._process.pid != killed and answers(server.url))
+        wait_for(lambda: (now := server.place.find()) is not None and now.pid != killed and answers(url))
         assert told == []
     finally:
         server.stop()
-    assert not answers(server.url)  # ended on purpose
-    assert server._process.returncode is not None
+        assert server.place.end()
+    assert not answers(url)  # nor is it started again
 
 
 def is_gone(process: psutil.Process) -> bool:
@@ -220,6 +222,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "uvicorn.py").write_text("raise OSError('no')\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     server = EmbeddedServer()
     told: list[str] = []
     try:
@@ -230,15 +233,57 @@ def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPat
         server.stop()
 
 
-def test_an_embedded_server_ends_with_its_command(clean_environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("run = lambda *_, **__: __import__('time').sleep(300)\n")
-    # nor does starting it run what libraries do before a fork: JAX, which has threads, warns of a deadlock there
-    code = "import os, time; os.register_at_fork(before=lambda: print('fork')); "
-    code += "from tasks.services.server import EmbeddedServer; print(EmbeddedServer()._process.pid); time.sleep(300)"
-    environment = clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    command = subprocess.Popen([sys.executable, "-u", "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+USES = """
+import os, sys, time
+os.register_at_fork(before=lambda: print('fork'))
+from tasks.services.server import EmbeddedServer
+server = EmbeddedServer(rest_s=float(sys.argv[1])); server.wait(); print(server.server.pid, flush=True); time.sleep(300)
+"""
+
+
+def use_server(rest_s: float, environment: dict[str, str]) -> tuple["subprocess.Popen[str]", psutil.Process]:
+    """A command with an embedded server, which has told its number."""
+    argv = [sys.executable, "-c", USES, str(rest_s)]
+    command = subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True)
+    started.append(command)
     assert command.stdout is not None
-    server = psutil.Process(int(command.stdout.readline()))
-    command.kill()
-    command.communicate()
+    # nor does starting it run what libraries do before a fork: JAX, which has threads, warns of a deadlock there
+    return command, psutil.Process(int(command.stdout.readline()))
+
+
+@pytest.fixture
+def environment(clean_environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """That of commands whose server starts in no time."""
+    (tmp_path / "uvicorn.py").write_text(ANSWERS)
+    return clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PREFECT_HOME": str(tmp_path)}
+
+
+def test_an_embedded_server_rests_and_ends_when_nobody_has_used_it(environment: dict[str, str]) -> None:
+    first, server = use_server(2.0, environment)
+    second, again = use_server(2.0, environment)
+    assert again == server
+    first.kill()  # whichever way it ends
+    time.sleep(4.0)
+    assert server.is_running()
+    second.kill()
     wait_for(lambda: is_gone(server))
+    third, anew = use_server(300.0, environment)
+    assert anew != server
+    third.kill()
+    third.wait()
+    assert anew.is_running()
+    down = subprocess.run([sys.executable, "-m", "flows.cli", "down"], env=environment, capture_output=True, text=True)
+    assert (down.returncode, down.stderr) == (0, "embedded server: ended\n")
+    assert is_gone(anew)
+
+
+def test_commands_that_begin_at_once_have_one_server(environment: dict[str, str]) -> None:
+    with ThreadPoolExecutor() as together:
+        begun = list(together.map(lambda _: use_server(2.0, environment), range(3)))
+    assert len({server.pid for _, server in begun}) == 1
+
+
+def test_a_server_with_other_settings_is_another(environment: dict[str, str]) -> None:
+    _, server = use_server(2.0, environment)
+    _, other = use_server(2.0, environment | {"PREFECT_SERVER_DATABASE_TIMEOUT": "60"})
+    assert other != server

@@ -6,7 +6,9 @@ import re
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +21,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from tasks.services.server import ServerError, check, check_address
 from tasks.services.settings import SETTINGS
 
+ROOT = Path(__file__).parent.parent.parent
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 LOG = """\
@@ -55,11 +58,44 @@ def test_the_embedded_server_needs_no_settings(
     assert [row["difference_text"] for row in comparison["rows"] if row["metric"] == "final_loss"] == ["0"]
     # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
     assert result.returncode == 3, result.stderr
-    # the server is gone, and has written down every task run before
+    down = maxview("down", environment=environment)
+    assert (down.returncode, down.stderr) == (0, "embedded server: ended\n")
+    # it has written down every task run before
     with closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
         runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
         assert runs == [("COMPLETED", 4)]  # scrape, diff, publish, summarise
         assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(1,)]
+
+
+ASK = "import sys; from flows.cli.hand_over import hand_over; sys.exit(f'taken: {hand_over(sys.argv[1:])}')"
+
+
+@pytest.mark.long
+def test_the_second_command_is_done_by_a_spare_process(
+    start: Callable[..., "subprocess.Popen[str]"],
+    logs: tuple[str, str],
+    clean_environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    environment = clean_environment | {"PREFECT_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    words = ["ingest", *logs, "--out", "o", "--json"]
+    once = start(*words, environment=environment)
+    first, _ = once.communicate(timeout=300)
+    deadline = time.monotonic() + 60
+    while not list((home / "maxview").glob("*.sock")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    argv = [sys.executable, "-c", ASK, *words]
+    again = subprocess.run(
+        argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert again.stderr == "taken: 3\n"
+    assert [row["difference_text"] for row in json.loads(again.stdout)[0]["rows"]] == [
+        row["difference_text"] for row in json.loads(first)[0]["rows"]
+    ]
+    with closing(sqlite3.connect(home / "prefect.db")) as database:
+        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(2,)]
 
 
 def test_the_recorder_of_task_runs_never_spins() -> None:

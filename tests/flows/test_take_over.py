@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from flows import compare, runs
+from flows import runs
 from flows.cli.app import call
-from tasks.services.report import Report
+from tasks.services.events import Events
 from tasks.services.running_jobs import Jobs
 from tasks.store import Store
 
@@ -34,7 +34,7 @@ def test_a_turn_is_taken_over_only_where_it_is_said(
     monkeypatch.setattr(runs, "slice_of", slice_of)
     monkeypatch.setattr(runs, "flow_run", SimpleNamespace(id="one"))
     plans: list[Any] = [SimpleNamespace(run_name=f"{arm}-run", target="cpu") for arm in "ab"]
-    records: list[Any] = list(runs.run_all(plans, Store(tmp_path), Report(), Jobs(), take_over=said))
+    records: list[Any] = list(runs.run_all(plans, Store(tmp_path), Events(), Jobs(), take_over=said))
     assert records == ["finished meanwhile"] * 2
     assert asked == [said, said]
 
@@ -43,7 +43,6 @@ def test_a_turn_is_taken_over_only_where_it_is_said(
 def test_the_word_reaches_the_flow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]) -> None:
     given: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "compare", lambda **wanted: given.update(wanted))
-    monkeypatch.setattr("flows.cli.commands.compare.run_flow", lambda run, **_: run() or 0)
+    monkeypatch.setattr("flows.cli.commands.compare.run_flow", lambda _, wanted, **__: given.update(wanted) or 0)
     assert call(["compare", "linen-vs-nnx", *words]) == 0
     assert given["take_over"] is bool(words)

@@ -9,18 +9,8 @@ import pytest
 from flows import compare as module
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import NextLook, Patience
-from tasks.services.report import Report
+from tasks.services.events import Event, Events, Extended
 from tasks.store import Store
-
-
-class Notes(Report):
-    """Remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.extensions: list[tuple[int, str]] = []
-
-    def extended(self, plans: Any, why: str) -> None:
-        self.extensions.append((len(plans), why))
 
 
 def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,13 +39,16 @@ def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setattr(module, "diff_step", look)
     monkeypatch.setattr(module, "repeat_step", decide)
     monkeypatch.setattr(module, "run_all", run)
-    notes = Notes()
+    heard: list[Event] = []
+    events = Events()
     first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
     jobs: Any = None
-    result = module.run_until_decided(
-        first, spare, Store(tmp_path), notes, jobs, patience=Patience(), began=0.0, take_over=True
-    )
+    with events.heard_by(heard.append):
+        result = module.run_until_decided(
+            first, spare, Store(tmp_path), events, jobs, patience=Patience(), began=0.0, take_over=True
+        )
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case
-    assert notes.extensions == [(4, "not yet"), (4, "still not"), (0, "")]
+    extensions = [(len(event.plans), event.why) for event in heard if isinstance(event, Extended)]
+    assert extensions == [(4, "not yet"), (4, "still not"), (0, "")]

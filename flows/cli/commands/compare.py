@@ -1,12 +1,12 @@
 """`maxview compare`: words to the flow `compare`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, absolute_place, check_out
+from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, check_out
 
 
 def compare(
@@ -94,29 +94,23 @@ def compare(
         parse_pull_request(comment)
     check_out(out)
 
-    def run() -> Any:
-        from flows.compare import compare as flow
-
-        return flow(
-            comparison=name,
-            cases=list(case or []),
-            target=target,
-            model=model,
-            repeats=repeats,
-            overrides=list(set_ or []),
-            branch=branch,
-            baseline=baseline,
-            repository=repository,
-            software=list(with_ or []),
-            aa=aa,
-            until_decided=until_decided,
-            budget_s=budget_s,
-            max_repeats=max_repeats,
-            out=absolute_place(out),
-            fresh=fresh,
-            take_over=take_over,
-            comment=comment,
-            return_state=True,
-        )
-
-    return run_flow(run, out=out, as_json=json_, left_out=left_out)
+    parameters = {
+        "comparison": name,
+        "cases": list(case or []),
+        "target": target,
+        "model": model,
+        "repeats": repeats,
+        "overrides": list(set_ or []),
+        "branch": branch,
+        "baseline": baseline,
+        "repository": repository,
+        "software": list(with_ or []),
+        "aa": aa,
+        "until_decided": until_decided,
+        "budget_s": budget_s,
+        "max_repeats": max_repeats,
+        "fresh": fresh,
+        "take_over": take_over,
+        "comment": comment,
+    }
+    return run_flow("compare", parameters, out=out, as_json=json_, left_out=left_out)

@@ -2,12 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
+
+from flows.cli.commands.options import absolute_place
 
 
 class FlowError(RuntimeError):
@@ -15,9 +18,14 @@ class FlowError(RuntimeError):
 
 
 def run_flow(
-    run: Callable[[], Any], *, out: str, as_json: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    name: str,
+    parameters: Mapping[str, Any],
+    *,
+    out: str,
+    as_json: bool,
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Run a flow in this process with a live view, print its comparisons, and return the exit status.
+    """Run the flow of this name in this process with a live view, print its comparisons, and return the exit status.
 
     left_out: cases that were not run, and why.
     """
@@ -25,15 +33,15 @@ def run_flow(
     from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
 
-    state, report = finish_flow(run, out)
-    records = [record for record, _ in report.comparisons]
+    state, view = finish_flow(name, parameters, out)
+    records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
     if as_json:
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
     else:
         console = Console()
-        for record, page in report.comparisons:
+        for record, page in view.comparisons:
             remote = "://" in page.address
             shown = page.address if remote else os.path.relpath(page.path)
             console.print(render_terminal(record, page=shown, link=page.link if remote else None))
@@ -54,12 +62,13 @@ def index_of(out: str) -> str:
     return f"{out.rstrip('/')}/index.html"
 
 
-def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
-    """Run a flow in this process with a live view; its final state, and the report with what it compared.
+def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any, Any]:
+    """Run the flow of this name in this process with a live view; its final state, and the view with what it compared.
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
-    from flows.cli.live_view import TerminalReport
+    from flows.cli.hand_over import leave_spare
+    from flows.cli.live_view import LiveView
     from flows.cli.start import NothingToUndo, end_at_once
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -70,22 +79,27 @@ def finish_flow(run: Callable[[], Any], out: str) -> tuple[Any, Any]:
 
         try:
             errors.print(f"maxview: {why}")
-            done = {(record.comparison, record.case) for record, _ in report.comparisons}
-            for page in publish_finished(report.plans, open_store(out), done):
+            done = {(record.comparison, record.case) for record, _ in view.comparisons}
+            for page in publish_finished(view.plans, open_store(out), done):
                 errors.print(f"page: {page}")
         finally:
             end_at_once(code=2)
 
-    with TerminalReport(Console(stderr=True)) as report, ExitStack() as held:
+    with LiveView(Console(stderr=True)) as view, ExitStack() as held:
         with NothingToUndo():
             from tasks.services import settings as environment
 
             environment.prepare()
             from flows.cli.interrupted import end_in_time
+            from tasks.services.resting import REST_S
             from tasks.services.server import prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
-            from tasks.services.report import reporting_to
+            from tasks.services.events import EVENTS
         end_in_time(api)
-        with reporting_to(report):
-            return run(), report
+        with EVENTS.heard_by(view.show):
+            flow = getattr(import_module(f"flows.{name}"), name)
+            state = flow(**parameters, out=absolute_place(out), return_state=True)
+        if api.process is not None:
+            leave_spare(api.process, REST_S)
+        return state, view

@@ -1,6 +1,6 @@
 """`maxview ingest`: logs to the flow `ingest`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -35,9 +35,9 @@ def ingest(
     candidate
         The candidate's, in the same way.
     case
-        The case's name, where the logs do not tell it.
+        The case's name, where the logs do not name it.
     target
-        Where they ran: a target, or any name. Its history tells what equal runs there differ by, and learns from these.
+        Where they ran: a target, or any name. Its history shows what equal runs there differ by, and learns from these.
     tolerances
         What must not differ by more: default, or other-draws for runs with other first weights or another batch.
     """
@@ -49,22 +49,8 @@ def ingest(
         pass  # what is no comparison is refused before a flow run is begun
     check_out(out)
 
-    def run() -> Any:
-        from flows.ingest import ingest as flow
-
-        logs_, baseline_, candidate_ = (
-            [absolute_place(log) for log in words] if words else None for words in (logs, baseline, candidate)
-        )
-        return flow(
-            logs=logs_,
-            baseline=baseline_,
-            candidate=candidate_,
-            case=case,
-            out=absolute_place(out),
-            aa=aa,
-            target=target,
-            tolerances=tolerances,
-            return_state=True,
-        )
-
-    return run_flow(run, out=out, as_json=json_)
+    sides = {"logs": logs, "baseline": baseline, "candidate": candidate}
+    parameters = {side: [absolute_place(log) for log in words] if words else None for side, words in sides.items()} | {
+        "case": case, "aa": aa, "target": target, "tolerances": tolerances,
+    }  # fmt: skip
+    return run_flow("ingest", parameters, out=out, as_json=json_)

@@ -1,12 +1,12 @@
 """`maxview nightly`: words to the flow `nightly`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import FlowError, finish_flow, index_of
-from flows.cli.commands.options import DEFAULT_OUT, Case, Out, Set, absolute_place, check_out
+from flows.cli.commands.options import DEFAULT_OUT, Case, Out, Set, check_out
 
 
 def nightly(
@@ -50,22 +50,7 @@ def nightly(
     check_request(request)
     check_out(out)
 
-    def run() -> Any:
-        from flows.nightly import nightly as flow
-
-        return flow(
-            comparisons=list(request.comparisons),
-            cases=list(request.cases),
-            target=request.target,
-            repeats=request.repeats,
-            overrides=list(request.overrides),
-            config=request.config,
-            out=absolute_place(out),
-            fresh=request.fresh,
-            return_state=True,
-        )
-
-    state, _ = finish_flow(run, out)
+    state, _ = finish_flow("nightly", request.model_dump(mode="json"), out)
     from tasks.publish.nightly import night_markdown
     from tasks.resolve.night import read_records
     from tasks.store import open_store

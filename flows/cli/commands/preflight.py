@@ -1,12 +1,12 @@
 """`maxview preflight`: words to the flow `preflight`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, absolute_place, check_out
+from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, check_out
 
 
 def preflight(
@@ -66,22 +66,16 @@ def preflight(
         raise ConfigError(missing)
     check_out(out)
 
-    def run() -> Any:
-        from flows.preflight import preflight as flow
-
-        return flow(
-            comparison=name,
-            cases=list(case or []),
-            target=target,
-            model=model,
-            overrides=list(set_ or []),
-            branch=branch,
-            baseline=baseline,
-            repository=repository,
-            software=list(with_ or []),
-            out=absolute_place(out),
-            fresh=fresh,
-            return_state=True,
-        )
-
-    return run_flow(run, out=out, as_json=json_)
+    parameters = {
+        "comparison": name,
+        "cases": list(case or []),
+        "target": target,
+        "model": model,
+        "overrides": list(set_ or []),
+        "branch": branch,
+        "baseline": baseline,
+        "repository": repository,
+        "software": list(with_ or []),
+        "fresh": fresh,
+    }
+    return run_flow("preflight", parameters, out=out, as_json=json_)

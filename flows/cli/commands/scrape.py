@@ -27,14 +27,14 @@ def scrape(
     """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.
 
     A stream may still go on (kubectl logs -f POD | maxview scrape -); Ctrl-C ends it and gives what came so far.
-    Step lines that were seen and could not be read are told on standard error; the exit status stays 0.
+    Step lines that were seen and could not be read are reported on standard error; the exit status stays 0.
     """
     from flows.cli.reading_notes import show_progress, warn_of_unread
     from flows.cli.show_reading import show_reading, write_schedule
     from tasks.scrape import read_sources
 
-    told = partial(show_progress, Console(stderr=True))
-    reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=told)
+    show = partial(show_progress, Console(stderr=True))
+    reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=show)
     if schedule is not None:
         write_schedule(reading, schedule)
     show_reading(reading, format_, output)

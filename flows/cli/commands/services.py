@@ -24,7 +24,7 @@ def up(
     """Bring up a Prefect server with pool, limits, automations, deployments and a worker; again: bring it up to date.
 
     PREFECT_SERVER_API_AUTH_STRING (user:password) asks for a password, PREFECT_SERVER_DATABASE_CONNECTION_URL uses
-    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL is told what changed overnight.
+    PostgreSQL instead of SQLite, MAXVIEW_WEBHOOK_URL receives what changed overnight.
 
     Parameters
     ----------
@@ -47,11 +47,16 @@ def up(
 
 
 def down(*, state: State = None) -> int:
-    """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays."""
+    """End the worker that `maxview up` started, the runs that it has begun, and the server; what they know stays.
+
+    Embedded servers that rest between two commands end too, but for those that a command uses.
+    """
     from tasks.services import up as services
+    from tasks.services.resting import end_resting
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    if not services.stop(state or services.default_state(os.environ), errors.print):
+    ended = services.stop(state or services.default_state(os.environ), errors.print)
+    if not end_resting(errors.print) and not ended:
         errors.print("nothing is up")
     return 0
 

@@ -21,7 +21,7 @@ from tasks.ingest.run_record import with_cause
 from tasks.launch import job
 from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
-from tasks.launch.places import find_checkpoint
+from tasks.launch.job import find_checkpoint
 from tasks.launch.watch import JobEvent, ProcessGone, watch
 from tasks.records import LogError, RunPlan, RunReading, XpkHandle
 from tasks.scrape import Ended, scrape_run

@@ -1,0 +1,154 @@
+"""Hands a command to a spare process, which has loaded already what the command would have to load first.
+
+Only what Python has in no time is imported here. The spare process (`spare.py`) makes a copy of itself, which does what
+this process would have done, on its terminal, in its folder, with its environment; what is done to this process, it
+does to that one.
+"""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+COMMANDS = ("compare", "ingest", "nightly", "preflight")  # those that run a flow
+FOLDER = "maxview"  # of Prefect's
+PACKAGES = ("configs", "tasks", "flows")
+# what a terminal sets, and nothing reads while it is loaded
+CHANGES = ("_", "COLORTERM", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID")
+PATIENCE_S = 60.0  # in which a spare process that is being loaded takes a command
+LENGTH_BYTES, TAKEN = 8, b"t"
+GONE = "maxview: the process that did this is gone; the same command goes on from here\n"
+
+
+class _Place(NamedTuple):
+    path: Path
+    environment: dict[str, str]  # as it was when this command began
+
+
+_place: _Place | None = None  # where a spare process is missing
+
+
+def hand_over(words: Sequence[str]) -> int | None:
+    """The exit status of a command that a spare process took; None if it has to be done here."""
+    global _place
+    if not words or words[0] not in COMMANDS or os.environ.get("PREFECT_API_URL"):
+        return None
+    path = socket_path()
+    line = _connect(path)
+    if line is None:
+        _place = _Place(path, dict(os.environ))
+        return None
+    with line:
+        _pass_signals_on(line)
+        answer = line.makefile("r").readline()
+    return _end_alike(int(answer)) if answer else _say_gone()
+
+
+def leave_spare(server: int, rest_s: float) -> None:
+    """Start a spare process for the commands after this one, to end with the server that has this process id."""
+    import subprocess
+
+    if _place is None or not hasattr(os, "pidfd_open"):
+        return
+    argv = [sys.executable, "-P", "-m", "flows.cli.spare", str(_place.path), str(server), str(rest_s)]
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(
+        argv, env=_place.environment, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    )
+
+
+def _connect(path: Path) -> socket.socket | None:
+    """The line to a spare process that has taken the command of this one; None if there is none."""
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(PATIENCE_S)
+    request = {"words": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
+    packed = json.dumps(request).encode()
+    try:
+        line.connect(str(path))
+        socket.send_fds(line, [len(packed).to_bytes(LENGTH_BYTES)], [0, 1, 2])
+        line.sendall(packed)
+        taken = line.recv(1) == TAKEN
+    except OSError:  # there is none, it has just ended, or a stream is closed
+        taken = False
+    if not taken:
+        line.close()
+        return None
+    line.settimeout(None)
+    return line
+
+
+def _pass_signals_on(line: socket.socket) -> None:
+    import signal
+    from contextlib import suppress
+
+    def pass_on(number: int, _frame: object) -> None:
+        with suppress(OSError):  # it has just ended
+            line.send(bytes([number]))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+
+
+def _end_alike(status: int) -> int:
+    """The exit status; where it is that of a signal (negative), this process ends by it too."""
+    if status < 0:
+        import signal
+
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def _say_gone() -> int:
+    os.write(2, GONE.encode())
+    return 2
+
+
+def socket_path() -> Path:
+    """Where a process waits that is as this one was when it began."""
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    return home / FOLDER / f"{spare_key()}.sock"
+
+
+def spare_key() -> str:
+    """Twelve letters that differ with all that a process inherits and what it would load."""
+    import resource
+    import sysconfig
+
+    environment = sorted((name, value) for name, value in os.environ.items() if name not in CHANGES)
+    limits = [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
+    rights = (os.getuid(), os.getgid(), sorted(os.getgroups()), os.umask(0o77))
+    os.umask(rights[-1])
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    group = _read(Path("/proc/self/cgroup"))
+    packages = [
+        os.stat(path).st_mtime_ns for path in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    ]
+    inherited = (environment, limits, rights, os.nice(0), cores, group, sys.executable, sys.flags, packages)
+    return sha256(repr((inherited, _settings(), _sources())).encode()).hexdigest()[:12]
+
+
+def _settings() -> list[str]:
+    """What Prefect reads in the working directory and in its own."""
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    return [
+        _read(path) for path in (Path("pyproject.toml"), Path("prefect.toml"), Path(".env"), home / "profiles.toml")
+    ]
+
+
+def _sources() -> list[tuple[str, int, int]]:
+    root = Path(__file__).parent.parent.parent
+    files = (file for package in PACKAGES for file in sorted((root / package).rglob("*.py")))
+    return [(str(file), (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""
