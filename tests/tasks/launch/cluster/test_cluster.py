@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from configs.environment import PASSED_ON
 from configs.launch import Xpk
 from tasks.ingest.run_record import with_cause
 from tasks.launch import job
@@ -106,6 +107,20 @@ def test_a_run_to_its_good_end(standin: Any, make_plan: MakePlan, directory: Run
     assert status.queued_s is not None
     assert status.ran_s is not None
     assert with_cause(scrape_run(directory.log), directory.log).error is None
+
+
+def test_nothing_of_the_callers_travels_into_a_pod(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in has started before: a pod of its has what the workload says, and nothing of this process."""
+    for name in ("GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
+        monkeypatch.setenv(name, "a-secret")
+    dump = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
+    plan = make_plan(ALONE + dump).model_copy(update={"passed_on": (*PASSED_ON, "HF_TOKEN")})
+    assert exit_codes(run(plan, directory)) == [0]
+    log = directory.log.read_text()
+    assert f"\nGREETING={plan.environment['GREETING']}" in log
+    assert "a-secret" not in log
 
 
 def test_the_trainers_own_exit_code_and_exception(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
