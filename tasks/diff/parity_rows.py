@@ -130,7 +130,8 @@ def judge_curve(
     if not found.varies and (is_offset(found.sides, exact=found.exact) or (known and not small)):
         return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}", **limit)
     if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
-        reason = f"{where}{_side_of(blocks)}: more than {OTHER_DRAWS} make ({chance_makes.why})"
+        most = threshold_of(chance_makes, furthest.baseline)
+        reason = f"{where}{_side_of(blocks)}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})"
         return Decision(verdict=word, reason=reason, **limit)
     if small and not found.varies:
         reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
@@ -138,7 +139,7 @@ def judge_curve(
     if min(parity.runs) >= LEAST_REPEATS:
         return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
-    if parity.first is not None and parity.first.step == int(found.steps[0]):
+    if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
@@ -178,10 +179,10 @@ def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, 
     beyond = [block for block in sure if abs(block.difference) + block.half > threshold_of(tolerance, block.baseline)]
     if beyond:
         block = min(beyond, key=lambda block: block.chance)
-        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over steps {block.first}–{block.last}"
+        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over {block.steps}"
         return Decision(verdict=word, reason=f"{where}; {sizes}, {show_chance(block.chance)}", p_value=block.chance)
     widest = max(blocks, key=lambda block: block.furthest)
-    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over steps {widest.first}–{widest.last}"
+    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over {widest.steps}"
     if all(block.furthest <= threshold_of(tolerance, block.baseline) for block in blocks):
         return Decision(verdict="same", reason=f"{where}; {sizes}, inside {allowed} ({tolerance.why})")
     return Decision(verdict="unknown", reason=f"{where}; {sizes}: neither inside {allowed} nor surely different")
@@ -212,9 +213,7 @@ def _direction(blocks: Sequence[Block], better: str) -> Verdict:
 
 def _side_of(blocks: Sequence[Block]) -> str:
     last = blocks[-1]
-    return (
-        f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in steps {last.first}–{last.last}"
-    )
+    return f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
 
 
 def _steps_cell(arm: ArmRuns) -> Cell:

@@ -43,13 +43,13 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
 
 def _clocks(arms: Arms) -> Observations:
     """Seconds × tokens per second is the tokens of a step, whatever it is that takes longer or shorter."""
-    tokens = _tokens_of_step(arms[0].reading), _tokens_of_step(arms[1].reading)
-    if None not in tokens and not tokens[0] / OTHER_UNIT <= tokens[1] <= tokens[0] * OTHER_UNIT:
+    left, right = (_tokens_of_step(arm.reading) for arm in arms)
+    if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
         message = (
             "the steps' seconds × Tokens/s/device is {:.0f} and {:.0f} tokens: other work, or a clock in another unit"
         )
         places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
-        yield from compare(arms, "tokens", tokens, message, places)
+        yield from compare(arms, "tokens", (left, right), message, places)
 
 
 def _tokens_of_step(reading: RunReading) -> float | None:
