@@ -32,12 +32,13 @@ from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import Decision
 from tasks.diff.levels import Levels, find_levels
-from tasks.diff.noise import Past, difference_of
+from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.rows import Arms
 from tasks.diff.step_seconds import refine_seconds
 from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, decide_levels
+from tasks.history.prior import difference_of
 from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord
 
 type Values = NDArray[np.float64]
@@ -215,7 +216,7 @@ def slow_down(levels: Levels, factor: float) -> Levels:
     quick, middle = (
         level.model_copy(update={"seconds": factor * level.seconds}) for level in (levels.quick, levels.middle)
     )
-    return Levels(quick=quick, middle=middle)
+    return levels.model_copy(update={"quick": quick, "middle": middle})
 
 
 @cache
@@ -249,7 +250,7 @@ def make_arms(cell: Cell, *, apart: bool) -> Arms:
 
 def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
     """Our word."""
-    return decide_levels(levels, STEP_TIME, arms, RULES, excuse="", given=Circumstances(past=past)).verdict
+    return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 
 
 def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> RunRecord:

@@ -71,6 +71,13 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
     return table.unique("step", keep="last", maintain_order=True).sort("step")
 
 
+def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
+    """Where a row of a table of steps stands in the log of the arm's run with this number; None where there is none."""
+    if not -steps.height <= index < steps.height or steps["line"][index] is None:
+        return None
+    return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
+
+
 def step_table(run: RunRecord) -> pl.DataFrame:
     """(step, seconds, loss, line, offset) at the best precision there is, ascending, each step once (its last line).
 

@@ -71,7 +71,7 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _shows(run: RunRecord, step: int) -> bool:
-    """Whether a log holds the part in which a step's checkpoint would be mentioned."""
+    """Whether a log holds the part in which a step's checkpoint would be announced."""
     reading = run.reading
     begun = not reading.steps.is_empty() and int(reading.steps["step"].min() or 0) <= step  # type: ignore[arg-type]
     return begun and _is_whole(run)
@@ -125,10 +125,11 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if not baseline.announced and not candidate.announced:
         return "same", "neither arm saves any"
     unproved = [arm.label for arm, side in zip(arms, saved, strict=True) if side.announced and not side.proved]
-    told = f"as the logs tell it: nothing of {' and '.join(unproved)} could be verified from here" if unproved else ""
+    names = " and ".join(unproved)
+    said = f"nothing of {names} could be verified from here: this is what the logs say" if unproved else ""
     unseen = [arm.label for arm, side in zip(arms, saved, strict=True) if side.invisible and not side.proved]
     if unseen:
-        return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {told}"
+        return "unknown", f"the log of {' and '.join(unseen)} does not show commits; {said}"
     if lacking := sorted(baseline.steps - candidate.steps):
         if not candidate.proved and (
             cut := [step for step in lacking if not all(_shows(r, step) for r in arms[1].runs)]
@@ -138,4 +139,4 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
         return "regressed", f"{arms[1].label} has no checkpoint of step {', '.join(map(str, lacking))}"
     if lacking := sorted(candidate.steps - baseline.steps):
         return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"
-    return "same", told or "every checkpoint was committed and verified"
+    return "same", said or "every checkpoint was committed and verified"

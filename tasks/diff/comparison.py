@@ -45,7 +45,6 @@ def diff(
     target: str,
     rules: VerdictRules,
     aa: bool = False,
-    next_command: str = "",
     given: Circumstances | None = None,
 ) -> ComparisonRecord:
     """Compare the repeats of two arms by rules that were read when they were asked for.
@@ -59,17 +58,17 @@ def diff(
     findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=(parity, *others))
     floors = floors_of(left, right)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
-    given = given or Circumstances()
+    given = (given or Circumstances()).model_copy(update={"excuse": excuse})
     draws = draws_differ(arms)
     loss = judge_loss(parity, rules, proved=proved, other_draws=draws, instead=given.instead)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
     shared = given.shared_by(1 + all(measured))
-    time_row, step_time = step_time_row(arms, rules, excuse=excuse, given=shared)
-    cpu_row = cpu_time_row(arms, rules, excuse=excuse, given=shared)
+    time_row, step_time = step_time_row(arms, rules, shared)
+    cpu_row = cpu_time_row(arms, rules, shared)
     host = name_host(step_time, arms) if proved and not excuse else ""
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
-    values = values_row(arms, others, rules, proved=proved, instead=given.instead)
+    values = values_row(arms, others, rules, proved=proved, other_draws=draws, instead=given.instead)
     times = account_times(arms)
     rows = [
         *maxview_rows(arms, rules.tolerances, step_time, time_row.difference, loss),
@@ -104,7 +103,6 @@ def diff(
             arm.name: tuple(numbered(stall, n) for n, run in enumerate(arm.runs) for stall in run.reading.stalls)
             for arm in arms
         },
-        next_command=next_command,
         times=times,
         parities=tuple(found.parity for found in (parity, *others)),
         aa=aa,

@@ -29,6 +29,11 @@ class Block(Frozen):
     chance: float = 1.0
 
     @property
+    def steps(self) -> str:
+        """Its steps as people name them."""
+        return f"step {self.first}" if self.first == self.last else f"steps {self.first}–{self.last}"
+
+    @property
     def furthest(self) -> float:
         """The largest difference inside the interval."""
         return abs(self.difference) + self.half

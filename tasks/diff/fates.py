@@ -3,11 +3,11 @@
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, has_died, seconds_between
+from tasks.diff.arms import ArmRuns, has_died, place_of, seconds_between
 from tasks.diff.decide import Decision, show_duration
-from tasks.diff.observed import Observations, Observed, last_step_line, places_of, show_each
+from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
-from tasks.records import Evidence, MetricDiff, RunReading, RunRecord, Source
+from tasks.records import Evidence, MetricDiff, RunRecord, Source
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
@@ -73,7 +73,7 @@ def find_reading_gaps(arms: Arms) -> Observations:
 
 
 def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
-    coverage, name = run.reading.coverage, arm.name_run(number)
+    coverage, steps, name = run.reading.coverage, run.reading.steps, arm.name_run(number)
 
     def show(value: str, source: Source | None) -> tuple[Evidence, ...]:
         return (Evidence(arm=arm.name, value=value, source=source),)
@@ -97,36 +97,23 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         yield Observed(
             kind=kind,
             message=f"the log of {name} {why}",
-            evidence=show("no EXIT_CODE", last_step_line(run.reading, number)),
+            evidence=show("no EXIT_CODE", place_of(steps, -1, run=number)),
         )
     if coverage.gaps:
         first, last = coverage.gaps[0]
         yield Observed(
             kind="missing-steps",
             message=f"steps are missing in the log of {name}, first {first}–{last}",
-            evidence=show(f"gaps: {len(coverage.gaps)}", _line_after(run.reading, last, number)),
+            evidence=show(f"gaps: {len(coverage.gaps)}", place_of(steps.filter(pl.col("step") > last), run=number)),
         )
     if coverage.rewinds:
+        again = pl.col("step") <= pl.col("step").shift(1)
         yield Observed(
             kind="restarted",
             message=f"{name} went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the "
             "last counts",
-            evidence=show(f"{coverage.rewinds} ×", _first_rewind(run.reading, number)),
+            evidence=show(f"{coverage.rewinds} ×", place_of(steps.filter(again), run=number)),
         )
-
-
-def _line_after(reading: RunReading, step: int, run: int) -> Source | None:
-    """The line of the first step behind a gap."""
-    return _place(reading.steps.filter(pl.col("step") > step), run)
-
-
-def _first_rewind(reading: RunReading, run: int) -> Source | None:
-    """The line of the first step that is not further on than the one before it."""
-    return _place(reading.steps.filter(pl.col("step") <= pl.col("step").shift(1)), run)
-
-
-def _place(rows: pl.DataFrame, run: int) -> Source | None:
-    return None if rows.is_empty() else Source(line=rows["line"][0], offset=rows["offset"][0], run=run)
 
 
 def find_distance(arms: Arms) -> Observations:

@@ -32,6 +32,7 @@ class Levels(Frozen):
 
     quick: Level
     middle: Level
+    slow: float = 0.0  # the share of steps that take more than CLOSE times as long as is usual
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
@@ -49,7 +50,7 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
         level = float(np.quantile(steps, quantile))
         found.append(Level(seconds=level, error=float(np.hypot(block_error(steps, quantile), rounding / level))))
-    return Levels(quick=found[0], middle=found[1])
+    return Levels(quick=found[0], middle=found[1], slow=float(np.mean(timed > CLOSE * usual_step(timed))))
 
 
 def usable_steps(seconds: Seconds) -> Seconds:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
+from tasks.diff.arms import place_of
 from tasks.diff.decide import Decision, decide_exact
 from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
@@ -25,11 +26,12 @@ def _last_step(column: str, decimals: int) -> Callable[[RunReading], Cell]:
     def read(reading: RunReading) -> Cell:
         if reading.steps.is_empty() or column not in reading.steps.columns:
             return Cell()
-        row = reading.steps.row(-1, named=True)
-        if row[column] is None:
-            return Cell()
-        source = Source(line=row["line"], offset=row["offset"])
-        return Cell(value=row[column], text=f"{row[column]:.{decimals}f}", source=source)
+        value = reading.steps[column][-1]
+        return (
+            Cell()
+            if value is None
+            else Cell(value=value, text=f"{value:.{decimals}f}", source=place_of(reading.steps, -1))
+        )
 
     return read
 
@@ -39,8 +41,7 @@ def _mean_step(reading: RunReading) -> Cell:
     if steps.is_empty():
         return Cell()
     mean = float(steps["seconds"].sum()) / steps.height
-    row = steps.row(0, named=True)
-    return Cell(value=mean, text=f"{mean:.3f}", source=Source(line=row["line"], offset=row["offset"]))
+    return Cell(value=mean, text=f"{mean:.3f}", source=place_of(steps))
 
 
 def _parameters(reading: RunReading) -> Cell:

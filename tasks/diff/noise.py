@@ -3,10 +3,9 @@
 All figures are natural logarithms of ratios: 0.01 is 1 %.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
-from math import exp, hypot, log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 from scipy.special import gammaln  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -20,9 +19,6 @@ TAILS_WITHIN = 0.7  # the same of the degrees of freedom
 SURE = 2.0  # standard errors by which a history must show more noise than is stated, before more is believed
 FINEST = 1e-4  # no clock of a run is better than this
 LENT = 0.5  # degrees of freedom per further pair of the history: pairs have runs in common, and machines change
-
-
-type Measured = tuple[float, float | None]  # a run's value, and what its own steps leave open of it, as a share
 
 
 class Past(Frozen):
@@ -87,14 +83,3 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
         pairs=sizes.size,
         source=past.source,
     )
-
-
-def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
-    """What two runs differ by, and what their steps leave open of that."""
-    return log(after[0] / before[0]), hypot(before[1] or 0.0, after[1] or 0.0)
-
-
-def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
-    """Each run with the one before it, within groups of equal runs in the order they ran."""
-    usable = ([run for run in group if run[0] > 0] for group in groups)
-    return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

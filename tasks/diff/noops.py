@@ -8,15 +8,15 @@ import polars as pl
 
 from configs.findings import FindingKind
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, is_exact
+from tasks.diff.arms import ArmRuns, is_exact, place_of
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
+from tasks.diff.parity_rows import LEAST_STEPS
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
-from tasks.records import Evidence, RunRecord, Source
+from tasks.records import Evidence, Source
 
-LEAST_STEPS = 3  # fewer values are equal by chance
 SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
@@ -88,20 +88,14 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
                 count=len(values) + (before.count if before else 0),
                 low=min(low, before.low) if before else low,
                 high=max(high, before.high) if before else high,
-                place=before.place if before else _place(run, name, number),
+                place=before.place if before else _first_that_moves(run.reading.steps, name, number),
             )
     return fields
 
 
-def _place(run: RunRecord, name: str, number: int) -> Source | None:
-    steps = run.reading.steps
-    if steps.is_empty():
-        return None
-    rows = steps
-    if name in steps.columns:
-        moving = steps.filter(pl.col(name).is_not_null() & (pl.col(name) != 0))
-        rows = steps if moving.is_empty() else moving
-    return Source(line=rows["line"][0], offset=rows["offset"][0], run=number)
+def _first_that_moves(steps: pl.DataFrame, name: str, run: int) -> Source | None:
+    moving = steps.filter(pl.col(name).is_not_null() & (pl.col(name) != 0)) if name in steps.columns else steps
+    return place_of(steps if moving.is_empty() else moving, run=run)
 
 
 def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Observations:

@@ -1,12 +1,12 @@
 """What was noticed about two arms, before config says what it does to the verdict."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from configs.findings import Effects, FindingKind
 from configs.schema import Frozen
 from tasks.diff.rows import Arms
-from tasks.records import Evidence, Finding, RunReading, Source
+from tasks.records import Evidence, Finding, Source
 
 type Observations = Iterator["Observed"]
 
@@ -54,20 +54,3 @@ def compare(
 def places_of(arms: Arms, name: str) -> tuple[Source | None, Source | None]:
     """Where the first run of each arm says a value of its environment or config."""
     return arms[0].reading.sources.get(name), arms[1].reading.sources.get(name)
-
-
-def first_step_line(reading: RunReading, run: int = 0) -> Source | None:
-    """The first step line of a log."""
-    return _step_line(reading, 0, run)
-
-
-def last_step_line(reading: RunReading, run: int = 0) -> Source | None:
-    """The last step line of a log."""
-    return _step_line(reading, -1, run)
-
-
-def _step_line(reading: RunReading, index: int, run: int) -> Source | None:
-    if reading.steps.is_empty():
-        return None
-    row: Mapping[str, Any] = reading.steps.row(index, named=True)
-    return Source(line=row["line"], offset=row["offset"], run=run)

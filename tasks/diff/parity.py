@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, has_died, is_exact, last_of_each_step
+from tasks.diff.arms import ArmRuns, has_died, is_exact, last_of_each_step, place_of
 from tasks.diff.gaps import Values, gaps_between, nearest_at, varies_at
 from tasks.diff.printed import last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
@@ -164,7 +164,9 @@ def _within(
         step=step,
         numbers=tuple(number for number, _ in runs),
         values=tuple(repr(float(value)) if exact else f"{value:g}" for value in side[:, at]),
-        places=tuple(step_place(run, step, number) for number, run in runs),
+        places=tuple(
+            place_of(run.reading.steps.filter(pl.col("step") == step), -1, run=number) for number, run in runs
+        ),
     )
 
 
@@ -172,10 +174,4 @@ def _place(runs: Runs, side: Values, index: int, step: int, value: float) -> Sou
     """The step's line in the log of the run that has this value there."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
-    return step_place(run, step, number)
-
-
-def step_place(run: RunRecord, step: int, number: int) -> Source | None:
-    """Where a step's last line stands in the log of the arm's run with this number."""
-    rows = run.reading.steps.filter(pl.col("step") == step)
-    return None if rows.is_empty() else Source(line=rows["line"][-1], offset=rows["offset"][-1], run=number)
+    return place_of(run.reading.steps.filter(pl.col("step") == step), -1, run=number)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from configs.comparison import Tolerance
 from configs.verdict_rules import VerdictRules
@@ -32,6 +33,8 @@ VALUES = Metric(
     decimals=None,
 )
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
+LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
+LEAST_STEPS = 3  # fewer values are equal by chance
 OTHER_DRAWS = "other first weights or other data"
 
 
@@ -51,6 +54,9 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
 
 def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str) -> Decision:
     """What the losses of all steps say. `proved`: one program runs on both sides; `other_draws`: as declared."""
+    if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
+        reason = f"{found.sides[0][0][0]:g} at all {found.parity.steps} steps of every run: nothing was trained"
+        return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
     given = rules.tolerances
     tolerance = given["loss_of_other_draws"] if other_draws else given["loss"]
     if found.varies and not other_draws and not tolerance.relative and not tolerance.absolute:
@@ -59,14 +65,25 @@ def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_
     return judge_curve(found, tolerance, proved=proved, chance_makes=draws, better="lower", instead=instead)
 
 
+def _never_moves(found: MetricParity) -> bool:
+    values = np.concatenate([side.ravel() for side in found.sides])
+    return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
+
+
 def values_row(
-    arms: Arms, found: Sequence[MetricParity], rules: VerdictRules, *, proved: bool, instead: str
+    arms: Arms, found: Sequence[MetricParity], rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str
 ) -> MetricDiff | None:
-    """The worst of all other deterministic values in one row; None if the runs share none."""
+    """The worst of all other deterministic values in one row, parts of the loss judged as the loss is; None if the runs
+    share none."""
     if not found:
         return None
-    tolerance = rules.tolerances["step_values"]
-    judged = [(item.parity, judge_curve(item, tolerance, proved=proved, instead=instead)) for item in found]
+
+    def judge(item: MetricParity) -> Decision:
+        if LOSS_LIKE in item.parity.metric:
+            return judge_loss(item, rules, proved=proved, other_draws=other_draws, instead=instead)
+        return judge_curve(item, rules.tolerances["step_values"], proved=proved, instead=instead)
+
+    judged = [(item.parity, judge(item)) for item in found]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
@@ -113,7 +130,8 @@ def judge_curve(
     if not found.varies and (is_offset(found.sides, exact=found.exact) or (known and not small)):
         return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}", **limit)
     if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
-        reason = f"{where}{_side_of(blocks)}: more than {OTHER_DRAWS} make ({chance_makes.why})"
+        most = threshold_of(chance_makes, furthest.baseline)
+        reason = f"{where}{_side_of(blocks)}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})"
         return Decision(verdict=word, reason=reason, **limit)
     if small and not found.varies:
         reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
@@ -121,7 +139,7 @@ def judge_curve(
     if min(parity.runs) >= LEAST_REPEATS:
         return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
-    if parity.first is not None and parity.first.step == int(found.steps[0]):
+    if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
@@ -129,22 +147,29 @@ def judge_curve(
 
 
 def _judge_broken(found: MetricParity) -> Decision | None:
-    """What NaN and infinities in any run say; None where there are none, or the same on both sides."""
+    """What NaN and infinities in any run say; None where there are none."""
     bad = [~np.isfinite(side) for side in found.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
     if not any(runs):
         return None
-    steps = [int(found.steps[np.flatnonzero(side.any(axis=0))[0]]) if side.any() else None for side in bad]
+    where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
     if all(runs):
-        if all(side.all(axis=0)[side.any(axis=0)].all() for side in bad) and np.array_equal(bad[0][0], bad[1][0]):
-            reason = f"no number from step {steps[0]} on, on both sides"
-            return Decision(verdict="unknown", reason=reason)
-        return Decision(verdict="unknown", reason=f"no numbers on either side: from step {steps[0]} and {steps[1]} on")
+        return Decision(verdict="unknown", reason=f"no number on either side {' and '.join(dict.fromkeys(where))}")
     side = 1 if runs[1] else 0
     of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
     arm = ("the baseline", "the candidate")[side]
-    reason = f"{arm} is no number (NaN or infinite) from step {steps[side]} on{of}"
+    reason = f"{arm} is no number (NaN or infinite) {where[side]}{of}"
     return Decision(verdict="regressed" if side else "improved", reason=reason)
+
+
+def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
+    """Which steps are chosen, as people say it."""
+    found = np.flatnonzero(chosen)
+    if not found.size:
+        return "at no step"
+    if found.size == len(steps) - found[0]:
+        return f"from step {steps[found[0]]} on"
+    return f"at {found.size} of {len(steps)} steps, first at step {steps[found[0]]}"
 
 
 def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> Decision:
@@ -154,10 +179,10 @@ def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, 
     beyond = [block for block in sure if abs(block.difference) + block.half > threshold_of(tolerance, block.baseline)]
     if beyond:
         block = min(beyond, key=lambda block: block.chance)
-        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over steps {block.first}–{block.last}"
+        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over {block.steps}"
         return Decision(verdict=word, reason=f"{where}; {sizes}, {show_chance(block.chance)}", p_value=block.chance)
     widest = max(blocks, key=lambda block: block.furthest)
-    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over steps {widest.first}–{widest.last}"
+    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over {widest.steps}"
     if all(block.furthest <= threshold_of(tolerance, block.baseline) for block in blocks):
         return Decision(verdict="same", reason=f"{where}; {sizes}, inside {allowed} ({tolerance.why})")
     return Decision(verdict="unknown", reason=f"{where}; {sizes}: neither inside {allowed} nor surely different")
@@ -188,9 +213,7 @@ def _direction(blocks: Sequence[Block], better: str) -> Verdict:
 
 def _side_of(blocks: Sequence[Block]) -> str:
     last = blocks[-1]
-    return (
-        f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in steps {last.first}–{last.last}"
-    )
+    return f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
 
 
 def _steps_cell(arm: ArmRuns) -> Cell:

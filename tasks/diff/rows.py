@@ -92,15 +92,6 @@ def is_unfilled(row: MetricDiff) -> bool:
     return row.baseline_text == row.candidate_text == ABSENT
 
 
-def step_source(arm: ArmRuns, step: int) -> Source | None:
-    """Where the step's line stands in the log of the arm's first run; of a repeated step the last line."""
-    rows = arm.reading.steps.filter(arm.reading.steps["step"] == step)
-    if rows.is_empty():
-        return None
-    row = rows.row(-1, named=True)
-    return Source(line=row["line"], offset=row["offset"])
-
-
 def not_judged(reason: str) -> Decision:
     """What a row says that is shown, and decides nothing."""
     return Decision(verdict=NOT_JUDGED, reason=reason)

@@ -6,8 +6,8 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns
-from tasks.diff.observed import Observations, Observed, compare, first_step_line, places_of
+from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.observed import Observations, Observed, compare, places_of
 from tasks.diff.rows import Arms
 from tasks.diff.settings import differences
 from tasks.records import Environment, Evidence, RunRecord
@@ -158,7 +158,7 @@ def _mixed_runs(arms: Arms) -> Observations:
 
 
 def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tuple[int, Any]]) -> Observed:
-    places = [arm.runs[n].reading.sources.get(field) or first_step_line(arm.runs[n].reading) for n, _ in pair]
+    places = [arm.runs[n].reading.sources.get(field) or place_of(arm.runs[n].reading.steps) for n, _ in pair]
     return Observed(
         kind="mixed-runs",
         message=f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})",

@@ -9,14 +9,14 @@ import numpy as np
 from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, cpu_seconds, seconds_between, step_table, timed_steps, wall_s
+from tasks.diff.arms import ArmRuns, cpu_seconds, place_of, seconds_between, step_table, timed_steps, wall_s
 from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
-from tasks.diff.levels import Levels, find_levels
+from tasks.diff.levels import CLOSE, Levels, find_levels
 from tasks.diff.noise import Past, learn_noise
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
-from tasks.records import MetricDiff, RunRecord, Source
+from tasks.records import MetricDiff, RunRecord
 
 TOO_FEW = "too few steps"
 STEP_TIME = Metric(
@@ -37,10 +37,14 @@ CPU_TIME = Metric(
 )
 # in the history: the level of the quick steps, see `levels`
 QUICK = {STEP_TIME.name: "step_time_quick_s", CPU_TIME.name: "step_cpu_time_quick_s"}
+MOST_SLOW = 0.2  # of the steps may be slow in one arm alone, where the arms are the same
 NEIGHBOURS_S = 3600.0  # between the end of one run and the start of the next; after that it is another time of day
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
 )
+
+
+type SideLevels = tuple[list[Levels], list[Levels]]  # of each arm's runs
 
 
 class Circumstances(Frozen):
@@ -48,6 +52,7 @@ class Circumstances(Frozen):
 
     past: Mapping[str, Past] = {}  # by the names in QUICK, before and behind the colon
     chance: float = CHANCE
+    excuse: str = ""  # why any difference is noise
     instead: str = ""  # of running more, where runs cannot be asked for
 
     def shared_by(self, metrics: int) -> "Circumstances":
@@ -55,17 +60,13 @@ class Circumstances(Frozen):
         return self.model_copy(update={"chance": self.chance / metrics})
 
 
-def step_time_row(
-    arms: Arms, rules: VerdictRules, *, excuse: str = "", given: Circumstances | None = None
-) -> tuple[MetricDiff, Decision]:
+def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
     levels = (levels_of(arms[0]), levels_of(arms[1]))
-    return _clock_row(STEP_TIME, levels, arms, rules, excuse=excuse, given=given)
+    return _clock_row(STEP_TIME, levels, arms, rules, given)
 
 
-def cpu_time_row(
-    arms: Arms, rules: VerdictRules, *, excuse: str = "", given: Circumstances | None = None
-) -> MetricDiff | None:
+def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> MetricDiff | None:
     """The processor time of a step; None unless the runs measured it, that is where the processor is the device.
 
     Other work on the machine makes the wall time of a step twice as long, and its processor time a few percent shorter
@@ -75,41 +76,27 @@ def cpu_time_row(
     lacking = [len(found) < len(arm.runs) for found, arm in zip(levels, arms, strict=True)]
     if not any(levels) or any(lack and not arm.dead for lack, arm in zip(lacking, arms, strict=True)):
         return None
-    return _clock_row(CPU_TIME, levels, arms, rules, excuse=excuse, given=given)[0]
+    return _clock_row(CPU_TIME, levels, arms, rules, given)[0]
 
 
 def _clock_row(
-    metric: Metric,
-    levels: tuple[list[Levels], list[Levels]],
-    arms: Arms,
-    rules: VerdictRules,
-    *,
-    excuse: str,
-    given: Circumstances | None,
+    metric: Metric, levels: SideLevels, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> tuple[MetricDiff, Decision]:
     cells = (_level_cell(arms[0], levels[0]), _level_cell(arms[1], levels[1]))
     decision = missing_decision(cells, arms)
     if decision is None and not all(levels):
         reason = "a level needs two steps after the first that are no dispatch artefacts: train more steps"
-        if excuse:
-            reason = f"{excuse}; {reason} to see its speed"
-        decision = Decision(verdict="same" if excuse else "unknown", reason=reason)
-    if decision is None:
-        decision = decide_levels(levels, metric, arms, rules, excuse=excuse, given=given)
+        if given.excuse:
+            reason = f"{given.excuse}; {reason} to see its speed"
+        decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
+    decision = decision or decide_levels(levels, metric, arms, rules, given)
     return make_row(metric, cells, arms, decision), decision
 
 
 def decide_levels(
-    levels: tuple[list[Levels], list[Levels]],
-    metric: Metric,
-    arms: Arms,
-    rules: VerdictRules,
-    *,
-    excuse: str,
-    given: Circumstances | None,
+    levels: SideLevels, metric: Metric, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> Decision:
     """What the levels of both arms' runs say about a metric of which less is better."""
-    given = given or Circumstances()
     kind = kind_of(arms) if metric is STEP_TIME else "cpu_time"
     days = 0.0 if are_neighbours(arms) else rules.noises[kind].days_apart
 
@@ -125,15 +112,20 @@ def decide_levels(
             days_apart=days,
         )
 
-    return decide_noisy(
+    decision = decide_noisy(
         sample("quick", given.past.get(QUICK[metric.name])),
         sample("middle", given.past.get(metric.name)),
         better="lower",
         tolerance=rules.tolerance_of_time("step_time_s" if metric is STEP_TIME else "step_cpu_time_s", kind),
-        excuse=excuse,
+        excuse=given.excuse,
         remedy=Remedy(cost=_cost(arms, rules), instead=given.instead),
         chance=given.chance,
     )
+    slow = [float(np.mean([run.slow for run in side])) for side in levels]
+    if decision.verdict != "same" or given.excuse or abs(slow[1] - slow[0]) <= MOST_SLOW:
+        return decision
+    words = f"{slow[0]:.0%} of the baseline's steps and {slow[1]:.0%} of the candidate's take more than {CLOSE:g} ×"
+    return decision.model_copy(update={"verdict": "unknown", "reason": f"{words} the usual step; {decision.reason}"})
 
 
 def kind_of(arms: Arms) -> DeviceKind:
@@ -193,15 +185,7 @@ def _level_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
     if not levels:
         return Cell(text="" if arm.dead else TOO_FEW)
     level, error = mean_level(levels), max(run.quick.error for run in levels)
-    return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=_second_step(arm))
-
-
-def _second_step(arm: ArmRuns) -> Source | None:
-    steps = arm.reading.steps
-    if steps.height < 2:
-        return None
-    row = steps.row(1, named=True)
-    return Source(line=row["line"], offset=row["offset"])
+    return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
 
 
 def first_step_row(arms: Arms) -> MetricDiff:
@@ -215,6 +199,5 @@ def _first_cell(arm: ArmRuns) -> Cell:
     table = step_table(arm.first)
     if not table.height or table["seconds"][0] is None:
         return Cell()
-    row = table.row(0, named=True)
-    source = None if row["line"] is None else Source(line=row["line"], offset=row["offset"])
-    return Cell(value=row["seconds"], text=f"{row['seconds']:.3f}", source=source)
+    seconds = table["seconds"][0]
+    return Cell(value=seconds, text=f"{seconds:.3f}", source=place_of(table))

@@ -1,7 +1,8 @@
 """Finds out whether the two arms ran the code that they were meant to run."""
 
+from tasks.diff.arms import place_of
 from tasks.diff.floors import TRAINERS
-from tasks.diff.observed import Observations, Observed, compare, first_step_line, show_each
+from tasks.diff.observed import Observations, Observed, compare, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
@@ -21,7 +22,7 @@ def find_code(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations
 
 def find_writers(arms: Arms) -> Observations:
     """Whether the same code wrote both logs, as the step lines show it; where the code is meant to differ, which."""
-    places = first_step_line(arms[0].reading), first_step_line(arms[1].reading)
+    places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     files = arms[0].reading.source_file, arms[1].reading.source_file
     formats = arms[0].reading.format, arms[1].reading.format
     moved, commits = _moved_messages(arms), {arm.first.commit for arm in arms}

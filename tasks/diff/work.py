@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
 from configs.findings import FindingKind
-from tasks.diff.observed import Observations, Observed, compare, first_step_line, last_step_line, places_of, show_each
+from tasks.diff.arms import RATE, place_of
+from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software import software_differs
 from tasks.records import RunReading
 
+OTHER_UNIT = 1.5  # times: what rounding makes of a product of two printed numbers is far less
 SINGLE = 5  # more keys than this that differ become one finding
 
 
@@ -19,10 +23,11 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
     flops = left.flops.total_tflops, right.flops.total_tflops
     message = "the model does different work per step ({} and {} TFLOPs)"
     yield from compare(arms, "flops", flops, message, places_of(arms, "flops"))
-    ends = last_step_line(left), last_step_line(right)
+    ends = place_of(left.steps, -1), place_of(right.steps, -1)
     tokens = _at(left, "total_weights", -1), _at(right, "total_weights", -1)
     yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
-    begins = first_step_line(left), first_step_line(right)
+    yield from _clocks(arms)
+    begins = place_of(left.steps), place_of(right.steps)
     yield from compare(
         arms,
         "steps",
@@ -34,6 +39,24 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
         steps = _at(left, "step", -1), _at(right, "step", -1)
         yield from compare(arms, "steps", steps, "the arms ended at different steps ({} and {})", ends)
     yield from _configs(arms, declared)
+
+
+def _clocks(arms: Arms) -> Observations:
+    """Seconds × tokens per second is the tokens of a step, whatever it is that takes longer or shorter."""
+    left, right = (_tokens_of_step(arm.reading) for arm in arms)
+    if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
+        message = (
+            "the steps' seconds × Tokens/s/device is {:.0f} and {:.0f} tokens: other work, or a clock in another unit"
+        )
+        places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
+        yield from compare(arms, "tokens", (left, right), message, places)
+
+
+def _tokens_of_step(reading: RunReading) -> float | None:
+    if RATE not in reading.steps.columns:
+        return None
+    product = reading.steps.select(pl.col("seconds") * pl.col(RATE).cast(pl.Float64)).to_series().median()
+    return product if isinstance(product, float) and product > 0 else None
 
 
 def _at(reading: RunReading, column: str, index: int) -> Any:

@@ -1,16 +1,20 @@
 """Turns the history of a target into what equal runs on it differed by: the noise that few repeats cannot show."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import hypot, log
 
 import polars as pl
 
 from tasks.diff.case import CaseRuns
-from tasks.diff.noise import LEAST_PAIRS, Past, difference_of, neighbour_differences
+from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.diff.time_rows import QUICK
 from tasks.history.groups import noise_groups
 from tasks.history.rows import folder_name
 from tasks.history.table import load_history
 from tasks.store import Store
+
+type Measured = tuple[float, float | None]  # a run's value, and what its own steps leave open of it, as a share
 
 METRICS = (*QUICK, *QUICK.values())
 
@@ -67,3 +71,14 @@ def equal_differences(
     alone = chosen.filter(~pl.col("run").is_in(proved["run"].unique().implode()))
     groups = noise_groups(alone, target=target, metric=metric, case=case)
     return [*between, *neighbour_differences(zip(g.values, g.errors, strict=True) for g in groups)]
+
+
+def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
+    """What two runs differ by, and what their steps leave open of that."""
+    return log(after[0] / before[0]), hypot(before[1] or 0.0, after[1] or 0.0)
+
+
+def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
+    """Each run with the one before it, within groups of equal runs in the order they ran."""
+    usable = ([run for run in group if run[0] > 0] for group in groups)
+    return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

@@ -18,8 +18,9 @@ from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
-from tasks.diff.levels import QUICK, TOO_QUICK
+from tasks.diff.levels import CLOSE, QUICK, TOO_QUICK
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
+from tasks.diff.time_rows import MOST_SLOW
 from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord
 from tasks.store import Store
@@ -107,6 +108,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
     ):
         assert words in " ".join(DOC.split())
     assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
+    assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
     assert (STATED_WITHIN, SURE) == (1, 2)  # "log s₀ ± 1 ÷ √d₀", "two standard errors"
     assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))

@@ -72,7 +72,13 @@ def test_what_was_verified_decides(left: Any, right: Any, verdict: str, words: s
 @pytest.mark.parametrize(
     ("left", "right", "verdict", "texts", "words"),
     [
-        (BOTH, BOTH, "same", ("2 of 2 committed", "2 of 2 committed"), "as the logs tell it: nothing of linen"),
+        (
+            BOTH,
+            BOTH,
+            "same",
+            ("2 of 2 committed", "2 of 2 committed"),
+            "nothing of linen · c0ffee and nnx · c0ffee could be verified from here",
+        ),
         (
             {0: None, 5: None},
             BOTH,

@@ -267,6 +267,9 @@ PLANTED: dict[str, tuple[Edit | tuple[Edit, Edit], str]] = {
         "other-source",
     ),
     "a log that is cut": ({"sub": [(r"(?s)I0418[^\n]*completed step: 9.*", "")]}, "incomplete-log"),
+    "a clock in milliseconds": (
+        {"sub": [(r"seconds: 0\.(\d+)", r"seconds: \1.000"), (r"seconds: 9\.512", "seconds: 9512.000")]}, "tokens",
+    ),
     "steps that are missing": ({"sub": [(r"I0418.*completed step: [56],.*\n", "")]}, "missing-steps"),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from configs.noise import DeviceNoise, load_noises
-from tasks.diff.noise import LEAST_PAIRS, Past, learn_noise, neighbour_differences
+from tasks.diff.noise import LEAST_PAIRS, Past, learn_noise
 
 STATED = DeviceNoise(equal_runs=0.1, weight=4, days_apart=0.1, tolerance=0.05, least=0.01, why="a busy machine")
 
@@ -66,10 +66,3 @@ def test_few_pairs_lend_few_degrees_of_freedom() -> None:
 
 def test_a_history_without_any_noise_is_not_believed_to_the_last_bit() -> None:
     assert learn_noise(STATED, past([0.0] * 50)).scale >= 1e-4
-
-
-def test_neighbours_are_those_of_one_group() -> None:
-    runs = [[(1.0, 0.03), (2.0, 0.04), (4.0, None)], [(100.0, 0.0), (0.0, 0.0), (50.0, 0.0)], [(3.0, 0.0)]]
-    sizes, errors = zip(*neighbour_differences(runs), strict=True)
-    assert sizes == pytest.approx([np.log(2), np.log(2), -np.log(2)])
-    assert errors == pytest.approx([0.05, 0.04, 0.0])  # 3, 4, 5

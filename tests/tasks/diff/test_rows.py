@@ -312,6 +312,18 @@ SLOW = (9.0, 2.0, 2.0, 2.0, 2.0, 2.0)
 KNOWN_SOURCE = {"versions": {"jax": "0.12.0", SOURCE: "f00d"}, "dirty": False}
 
 
+def test_a_run_that_grows_slower_at_its_end_is_not_the_same(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    even = [3.0, *[0.1] * 40]
+    grows, losses = [*even[:31], *[0.2] * 10], [9.0 - n / 100 for n in range(41)]
+    runs = [make_run(arm, seconds=times, losses=losses) for arm, times in (("linen", even), ("nnx", grows))]
+    row = row_of(compare(runs[0], runs[1]), "step_time_s")
+    assert row.verdict == "unknown"
+    assert row.reason.startswith(
+        "0% of the baseline's steps and 25% of the candidate's take more than 1.25 × the usual"
+    )
+    assert row_of(compare(runs[0], runs[0]), "step_time_s").verdict == "same"
+
+
 def test_the_same_program_from_the_same_host_leaves_only_noise(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:

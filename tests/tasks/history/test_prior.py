@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from math import log
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.history import append_comparison
-from tasks.history.prior import equal_differences, past_noise, read_past
+from tasks.history.prior import equal_differences, neighbour_differences, past_noise, read_past
 from tasks.history.rows import HISTORY_SCHEMA
 from tasks.history.table import read_runs
 from tasks.records import ComparisonRecord
@@ -116,3 +117,10 @@ def test_what_was_compared_before_judges_the_next_comparison(store: Store, night
     assert "pairs" not in alone.reason
     append_comparison(later, store)
     assert read_past(case, store) == past  # the runs that are judged do not count
+
+
+def test_neighbours_are_those_of_one_group() -> None:
+    runs = [[(1.0, 0.03), (2.0, 0.04), (4.0, None)], [(100.0, 0.0), (0.0, 0.0), (50.0, 0.0)], [(3.0, 0.0)]]
+    sizes, errors = zip(*neighbour_differences(runs), strict=True)
+    assert sizes == pytest.approx([log(2), log(2), -log(2)])
+    assert errors == pytest.approx([0.05, 0.04, 0.0])  # 3, 4, 5
