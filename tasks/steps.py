@@ -69,7 +69,7 @@ def launch_step(
     """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`."""
     own(plan.run_name, flow_runs, store)
     if continue_from is not None and job.is_here(plan):
-        store.run(continue_from.name).bring_files()
+        store.run(continue_from.name).bring_checkpoints()
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 

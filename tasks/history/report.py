@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from configs.topologies import TOPOLOGIES
 from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
 from tasks.ingest.compare_logs import INGEST, options_of
@@ -80,6 +81,8 @@ def suggest_next(judged: Sequence[Judged]) -> str:
         series, commits = item.series, (event.before.candidate_commit, event.after.candidate_commit)
         if series.comparison == INGEST:
             return _ingest(series)
+        if series.target in TOPOLOGIES:
+            return _preflight(series)
         if event.cause == "baseline":
             commits = (event.before.baseline_commit, event.after.baseline_commit)
         if commits[0] and commits[1] and commits[0] != commits[1]:
@@ -90,8 +93,15 @@ def suggest_next(judged: Sequence[Judged]) -> str:
         series = judged[0].series
         if series.comparison == INGEST:
             return _ingest(series)
+        if series.target in TOPOLOGIES:
+            return _preflight(series)
         return shlex.join(["maxview", "compare", series.comparison, "--case", series.case, "--target", series.target])
     return "maxview history --json"
+
+
+def _preflight(series: Series) -> str:
+    """What was only compiled, for a slice."""
+    return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
 
 
 def _ingest(series: Series) -> str:

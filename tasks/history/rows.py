@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import PurePath
@@ -92,7 +92,10 @@ def history_rows(
                 "alike": alike_word(run, record, role),
                 "pair": f"{record.baseline.ref} → {record.candidate.ref}",
             }
-            rows += [row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, commit_time)]
+            values = program_values(record, role) if record.programs else run_values(run)
+            rows += [
+                row | {"verdict": verdicts.get(row["metric"])} for row in _run_rows(run, common, values, commit_time)
+            ]
     return pl.DataFrame(rows, schema=HISTORY_SCHEMA)
 
 
@@ -121,7 +124,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
     """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none, and for
     one that died."""
-    if run.plan is None or has_died(run):
+    if run.plan is None or run.plan.compiles_for or has_died(run):  # of a compile only its comparison knows
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {
@@ -137,10 +140,12 @@ def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: No
         "alike": None,
         "pair": None,
     }
-    return pl.DataFrame(list(_run_rows(run, common, commit_time)), schema=HISTORY_SCHEMA)
+    return pl.DataFrame(list(_run_rows(run, common, run_values(run), commit_time)), schema=HISTORY_SCHEMA)
 
 
-def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -> Iterator[dict[str, Any]]:
+def _run_rows(
+    run: RunRecord, common: dict[str, Any], values: Iterable[Value], commit_time: CommitTime
+) -> Iterator[dict[str, Any]]:
     of_run = common | {
         "time": parse_time(run.reading.started) or common["created"],
         "arm": run.arm,
@@ -149,8 +154,16 @@ def _run_rows(run: RunRecord, common: dict[str, Any], commit_time: CommitTime) -
         "run": folder_name(run),
         "jax": run.reading.environment.jax,
     }
-    for value in run_values(run):
+    for value in values:
         yield of_run | value.model_dump()
+
+
+def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
+    """What is judged of one side's compiled program, out of its comparison."""
+    for row in record.rows:
+        value = row.baseline if role == "baseline" else row.candidate
+        if value is not None and row.verdict != "not judged":
+            yield Value(metric=row.metric, unit=row.unit, better=row.better, value=value)
 
 
 def run_values(run: RunRecord) -> Iterator[Value]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 NO_ESTIMATE = 2**62
 _COMPUTATION = re.compile(r"^(ENTRY )?%(\S+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%(\S+) = (.*)$")
+_END = re.compile(r'^\}(?:, execution_thread="[^"]*")?$')
 _SHAPE = re.compile(r"\b(pred|token|opaque|(?:bf|f|s|u|c)\d+(?:e\dm\d\w*)?)\[([\d,<=]*)\]")
 _BITS = re.compile(r"\d+")
 _ATTRIBUTE = re.compile(r"\b(calls|to_apply|condition|body)=%([^\s,)}]+)")
@@ -92,7 +93,7 @@ class Computation(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A whole program; computations stand before those that call them."""
+    """A whole program."""
 
     computations: dict[str, Computation]
     aliases: int  # outputs that are written into the place of an input
@@ -103,7 +104,13 @@ def read_program(lines: Iterable[str]) -> Program:
     """The program in the lines of a text, line ends included. Raises ValueError if it has no entry."""
     computations: dict[str, Computation] = {}
     here: Computation | None = None
+    last: tuple[str, str, int, int] | None = None  # an instruction, which a kernel's own words may break over lines
     aliases = offset = number = 0
+
+    def keep() -> None:
+        if here is not None and last is not None:
+            here.instructions[last[0]] = _read_instruction(*last)
+
     for number, line in enumerate(lines, start=1):
         text = line.rstrip("\n")
         if here is None:
@@ -111,11 +118,15 @@ def read_program(lines: Iterable[str]) -> Program:
                 aliases = text.count("-alias)")
             elif found := _COMPUTATION.match(text):
                 here = Computation(found[2], bool(found[1]), {})
-        elif text.startswith("}"):  # a thread of the device's may be named behind it
+        elif _END.match(text):
+            keep()
             computations[here.name] = here
-            here = None
+            here = last = None
         elif found := _INSTRUCTION.match(text):
-            here.instructions[found[2]] = _read_instruction(found[2], found[3], number, offset)
+            keep()
+            last = found[2], found[3], number, offset
+        elif last is not None:
+            last = last[0], f"{last[1]} {text}", *last[2:]
         offset += len(line.encode())
     if not any(one.is_entry for one in computations.values()):
         raise ValueError("is no text of an optimised program: it has no ENTRY")

@@ -18,13 +18,10 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
 
     Those count once. Of a conditional every branch counts.
     """
-    found: dict[str, Runs] = {}
+    entry = next(one.name for one in program.computations.values() if one.is_entry)
+    found = {entry: Runs(1, 0, False)}
     unknown = 0
-    for computation in reversed(program.computations.values()):  # whoever calls stands behind whom it calls
-        if computation.is_entry:
-            found[computation.name] = Runs(1, 0, False)
-        if computation.name not in found:
-            continue
+    for computation in _in_order(program, entry):
         here = found[computation.name]
         for one in computation.instructions.values():
             trips: int | None = 1
@@ -39,6 +36,21 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
                     fused=before.fused and (here.fused or one.opcode == "fusion"),
                 )
     return found, unknown
+
+
+def _in_order(program: Program, entry: str) -> list[Computation]:
+    """All computations that run, whoever calls before whom it calls: their order in the text says nothing of that."""
+    done: dict[str, Computation] = {}  # whom is called before whoever calls
+    waiting = [(program.computations[entry], False)]
+    while waiting:
+        computation, is_left = waiting.pop()
+        if is_left:
+            done[computation.name] = computation
+        elif computation.name not in done:
+            waiting.append((computation, True))
+            called = (name for one in computation.instructions.values() for name in _called(one))
+            waiting += [(program.computations[name], False) for name in called if name not in done]
+    return list(done.values())[::-1]
 
 
 def _called(one: Instruction) -> tuple[str, ...]:
@@ -56,7 +68,7 @@ def _called(one: Instruction) -> tuple[str, ...]:
 
 
 def count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
-    """How often a loop goes round: what its condition compares a counter with, less where that begins.
+    """How often a loop goes round: the way of a counter to what the condition compares it with, by its steps.
 
     None where the condition is of another form.
     """
@@ -70,19 +82,11 @@ def count_trips(program: Program, computation: Computation, loop: Instruction) -
         return None
     direction, index, limit = compare
     start = _read_start(computation, loop, index)
-    if start is None:
+    step = _read_step(program.computations.get(loop.calls["body"]), index)
+    if start is None or not step:
         return None
-    match direction:
-        case "LT":
-            return max(limit - start, 0)
-        case "LE":
-            return max(limit - start + 1, 0)
-        case "GT":
-            return max(start - limit, 0)
-        case "GE":
-            return max(start - limit + 1, 0)
-        case _:
-            return None
+    way = {"LT": limit - start, "LE": limit - start + 1, "GT": start - limit, "GE": start - limit + 1}.get(direction)
+    return None if way is None else max(-(-way // abs(step)), 0)
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
@@ -128,6 +132,29 @@ def _read_start(computation: Computation, loop: Instruction, index: int) -> int 
     while one is not None and one.opcode in ("copy", "bitcast", "copy-done", "copy-start") and one.operands:
         one = computation.instructions.get(one.operands[0])
     return _integer(one) if one is not None and one.opcode == "constant" else None
+
+
+def _read_step(body: Computation | None, index: int) -> int | None:
+    """What the body adds to an element of the loop's state: compilers write two rounds into one body."""
+    root = list(body.instructions.values())[-1] if body else None
+    if body is None or root is None or root.opcode != "tuple" or index >= len(root.operands):
+        return None
+    step, one = 0, body.instructions.get(root.operands[index])
+    while one is not None and one.operands:
+        if one.opcode == "get-tuple-element":
+            return step if one.attributes.partition("index=")[2].partition(",")[0] == str(index) else None
+        operands = [body.instructions.get(name) for name in one.operands]
+        if one.opcode in ("add", "subtract"):
+            added = next((other for other in operands if other is not None and other.opcode == "constant"), None)
+            if added is None or (number := _integer(added)) is None:
+                return None
+            step += number if one.opcode == "add" else -number
+            one = next((other for other in operands if other is not None and other is not added), None)
+        elif one.opcode in ("copy", "bitcast"):
+            one = operands[0]
+        else:
+            return None
+    return None
 
 
 def _integer(one: Instruction) -> int | None:

@@ -18,11 +18,8 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
     assert record.plan is not None  # every compile has one
     assert record.plan.compiles_for is not None
     directory = store.run_of_log(record.log)
-    path = directory.path / FILE
-    if not path.is_file():  # compiled on another machine, or not to the end
-        directory.bring_files()
-    program = read_document(path, model_from_json(CompiledProgram))
-    text = directory.path / OPTIMISED
+    program = read_document(directory.bring(FILE), model_from_json(CompiledProgram))
+    text = directory.bring(OPTIMISED)
     if program is not None:
         return Compiled(run=record, program=program, text=text.read_bytes() if text.is_file() else None)
     topology, error = find_topology(record.plan.compiles_for), record.reading.error

@@ -1,6 +1,7 @@
 """Turns the compiles of two arms into the comparison record that every surface draws."""
 
 import gzip
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import Decision, decide_exact
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
-from tasks.preflight.analyse import KERNEL, OPTIMISED, analyse_program
+from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare import Side, compare_programs, same_text
 from tasks.records import (
     ComparisonRecord,
@@ -86,13 +87,7 @@ def compare_compiles(
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
     arms = (left, right)
-    sides = [
-        Side(
-            one.program,
-            analyse_program(gzip.decompress(one.text).decode().splitlines(keepends=True)) if one.text else None,
-        )
-        for one in compiles
-    ]
+    sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.told and (not one.program.ok or _overflows(one.program))]
     findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
     rows = list(_rows(sides, arms, rules))
@@ -118,6 +113,11 @@ def compare_compiles(
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
     )
+
+
+def _analyse(packed: bytes) -> Analysis:
+    with gzip.open(io.BytesIO(packed), "rt", encoding="utf-8", newline="\n") as lines:
+        return analyse_program(lines)
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:

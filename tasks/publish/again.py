@@ -18,7 +18,8 @@ def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidat
         words = [*sides[0], *sides[1]] if len(sides[0]) == len(sides[1]) == 1 else _several(sides)
         words += ["--case", record.case, *(["--target", record.target] if " " not in record.target else [])]
         return shlex.join(["maxview", "ingest", *words, *(["--aa"] if record.aa else [])])
-    words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", record.target]
+    verb, target = ("preflight", plans[0].target) if plans[0].compiles_for else ("compare", record.target)
+    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", target]
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]
     for option, plan in zip(("--baseline", "--branch"), plans, strict=True):

@@ -22,6 +22,7 @@ from tasks.publish.words import (
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
 
 LONGEST_KEY = 100
+MOST_DIFFERENCES = 10  # between two compiled programs
 LONGEST_HEADING = 20  # a longer label heads its column as "baseline" or "candidate": both UIs cut wide tables off
 LONGEST_TEXT = 600  # of one sentence in an artifact: the page has the rest
 
@@ -57,6 +58,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
         *_deaths(record),
         *_findings(record.findings),
         *_charts(record),
+        *_programs(record),
         *_tables(record),
         *_floors(record),
     ]
@@ -155,6 +157,19 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
         _md(difference_text(row)),
         _md(threshold_text(row)) or "—",
     ]
+
+
+def _programs(record: ComparisonRecord) -> list[str]:
+    if record.programs is None or not record.programs.differences:
+        return []
+    lines = ["| share | what | where | baseline | candidate |", "|--:|:--|:--|:--|:--|"]
+    lines += [
+        "| "
+        + " | ".join([f"{100 * item.share:+.1f} %", *map(_md, (item.what, item.where, item.baseline, item.candidate))])
+        + " |"
+        for item in record.programs.differences[:MOST_DIFFERENCES]
+    ]
+    return ["## What differs between the programs, by cost", "\n".join(lines)]
 
 
 def _floors(record: ComparisonRecord) -> list[str]:

@@ -7,6 +7,9 @@ from tasks.publish.checkpoints import CheckpointLine, list_checkpoints
 from tasks.publish.logview import LogView, read_log
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
+from tasks.records.compiled import LOWERED, OPTIMISED
+
+PROGRAMS = {OPTIMISED: "the optimised program", LOWERED: "the lowered program"}
 
 type Lines = Iterable[tuple[int, str]]
 
@@ -34,6 +37,15 @@ class Logs:
                 )
                 self.by_side[side].append(view)
                 self._views[arm.name, run] = view
+            for number, text in enumerate(arm.programs, start=len(arm.runs)):
+                self._views[arm.name, text] = view = read_log(
+                    log_lines.get(f"{arm.name}/{text}", ()),
+                    list_places(record, arm, number),
+                    folder,
+                    title=f"{visible(arm.label)} · {PROGRAMS.get(text, text)}",
+                    prefix=f"{side}-{text.partition('.')[0]}",
+                )
+                self.by_side[side].append(view)
 
     @property
     def views(self) -> list[LogView]:
@@ -41,7 +53,8 @@ class Logs:
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
         """The log of the arm's run with this number, if it was at hand."""
-        return self._views.get((arm.name, arm.runs[run])) if run < len(arm.runs) else None
+        names = (*arm.runs, *arm.programs)
+        return self._views.get((arm.name, names[run])) if run < len(names) else None
 
     def anchor(self, arm: ArmSummary, source: Source | None) -> str | None:
         """The anchor of the line at `source` in the log of the arm's run that it names."""
@@ -79,10 +92,12 @@ def list_places(record: ComparisonRecord, arm: ArmSummary, run: int) -> dict[Sou
         if source is not None and source.line and source.run == run:
             places[source] = places.get(source, ()) + tuple(visible(name) for name in names)
 
+    for difference in record.programs.differences if record.programs else ():
+        add(difference.baseline_source if arm is record.baseline else difference.candidate_source, difference.what)
     stalls = {(stall.step, stall.offset) for stall in record.stalls.get(arm.name, ())}
     own = set()  # of the stalls, those of this run
     for curve in record.curves:
-        if (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
+        if run < len(arm.runs) and (curve.arm, curve.run_name) == (arm.name, arm.runs[run]) and curve.offsets:
             own |= stalls.intersection(zip(curve.steps, curve.offsets, strict=True))
             for i in (0, -1):  # how lines are numbered shows in any two of them
                 add(Source(line=curve.lines[i], offset=curve.offsets[i], run=run))

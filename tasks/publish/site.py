@@ -1,5 +1,6 @@
 """Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
+import gzip
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -46,10 +47,13 @@ def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str 
 def write_comparison_page(record: ComparisonRecord, store: Store) -> Path:
     """Write the page of a comparison whose record is in the store, and nothing else; returns its path."""
     directory = store.comparison(record.comparison, record.case, record.id)
-    lines, runs = {}, read_runs(record, store)
+    lines: dict[str, Iterator[tuple[int, str]]] = {}
+    runs = read_runs(record, store)
     for arm in (record.baseline, record.candidate):
         for run, log, span in zip(arm.runs, arm.logs, arm.spans, strict=True):
             lines[f"{arm.name}/{run}"] = read_lines(store.run_of_log(log).bring_log(), span)
+        for text in arm.programs:
+            lines[f"{arm.name}/{text}"] = read_packed_lines(store.run_of_log(arm.logs[0]).bring(text))
     page = write_page(
         record,
         directory.path,
@@ -91,3 +95,14 @@ def read_lines(log: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
     """(byte offset, text) of every line of a run; nothing if the log is no longer there."""
     if log.is_file():
         yield from stream_lines(log, span)
+
+
+def read_packed_lines(text: Path) -> Iterator[tuple[int, str]]:
+    """The same of a text that is packed with gzip; offsets are of what it holds."""
+    if not text.is_file():
+        return
+    offset = 0
+    with gzip.open(text, "rb") as lines:
+        for line in lines:
+            yield offset, line.decode("utf-8", "replace").rstrip("\n")
+            offset += len(line)

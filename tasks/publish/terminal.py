@@ -29,6 +29,7 @@ from tasks.publish.words import (
 from tasks.publish.words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
 
+MOST_DIFFERENCES = 6  # between programs, in a terminal
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 
 
@@ -43,6 +44,7 @@ def render_terminal(
     parts += _deaths(record)
     parts += _findings(record)
     parts += [Text(), _table(record)]
+    parts += _programs(record)
     parts += _reasons(record)
     parts += _divergence(record)
     parts += _times(record)
@@ -163,6 +165,26 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
         reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold else "")
         groups.setdefault(reason, []).append(row)
     return groups
+
+
+def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
+    """In what two compiled programs differ, what costs most first; the page has the rest."""
+    if record.programs is None or not record.programs.differences:
+        return
+    yield _section("What differs between the programs, by cost")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for item in record.programs.differences[:MOST_DIFFERENCES]:
+        style = "red" if item.share > 0 else "green"
+        text = Text(visible(item.what), style="bold", overflow="fold")
+        text.append(f"  {visible(item.where)}", style="not bold dim")
+        table.add_row(Text(f"{100 * item.share:+.1f} %", style=style), text)
+        table.add_row("", _plain(f"{item.baseline} → {item.candidate}"))
+    yield table
+    more = len(record.programs.differences) - MOST_DIFFERENCES + record.programs.left_out
+    if more > 0:
+        yield Text(f"and {more} smaller ones", style="dim")
 
 
 def _divergence(record: ComparisonRecord) -> Iterator[RenderableType]:

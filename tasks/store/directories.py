@@ -176,12 +176,16 @@ class RunDirectory:
 
     def bring_log(self) -> Path:
         """The log on this machine, brought here from the bucket if it has to be; it need not exist."""
-        if self.mirror is not None:
-            self.mirror.refresh(f"{self._name}/{self.log.name}")
-        return self.log
+        return self.bring(self.log.name)
 
-    def bring_files(self) -> None:
-        """Bring what another run needs to go on from this one, or who reads it: checkpoints, metrics, programs."""
+    def bring(self, name: str) -> Path:
+        """A file of the run on this machine, in the same way; StoreError if `name` is not a plain file name."""
+        if self.mirror is not None:
+            self.mirror.refresh(f"{self._name}/{check_name(name, 'file')}")
+        return self.path / check_name(name, "file")
+
+    def bring_checkpoints(self) -> None:
+        """Bring what another run needs to go on from this one: its checkpoints, metrics and program."""
         if self.mirror is not None:
             self.mirror.fetch_folder(self._name, without="")
 

@@ -19,7 +19,7 @@ HloModule jit_step, is_scheduled=true, input_output_alias={{ {{0}}: (0, {{}}, ma
 %body (state: (s32[], bf16[8,16], bf16[8,32])) -> (s32[], bf16[8,16], bf16[8,32]) {{
   %state = (s32[], bf16[8,16], bf16[8,32]) parameter(0)
   %at = s32[] get-tuple-element(%state), index=0
-  %one = s32[] constant(1)
+  %one = s32[] constant({step})
   %next = s32[] add(%at, %one)
   %x = bf16[8,16]{{1,0}} get-tuple-element(%state), index=1
   %half = bf16[8,32]{{1,0}} get-tuple-element(%state), index=2
@@ -49,10 +49,12 @@ ENTRY %main (x.1: bf16[8,16], half.1: bf16[8,32]) -> (s32[], bf16[8,16], bf16[8,
 
 
 @pytest.mark.parametrize(
-    ("start", "direction", "limit", "trips"), [(0, "LT", 7, 7), (3, "LT", 7, 4), (0, "LE", 7, 8), (7, "GT", 0, 7)]
+    ("start", "direction", "limit", "step", "trips"),
+    [(0, "LT", 7, 1, 7), (3, "LT", 7, 1, 4), (0, "LE", 7, 1, 8), (7, "GT", 0, -1, 7), (0, "LT", 7, 2, 4)],
 )
-def test_a_loop_counts_as_often_as_it_goes_round(start: int, direction: str, limit: int, trips: int) -> None:
-    found = analyse_program(LOOP.format(start=start, direction=direction, limit=limit).splitlines(keepends=True)).work
+def test_a_loop_counts_as_often_as_it_goes_round(start: int, direction: str, limit: int, step: int, trips: int) -> None:
+    text = LOOP.format(start=start, direction=direction, limit=limit, step=step)
+    found = analyse_program(text.splitlines(keepends=True)).work
     assert found.unknown_loops == 0
     assert found.work.flops == trips * 2 * 8 * 16 * 32
     assert found.work.cycles == trips * 100
@@ -62,12 +64,12 @@ def test_a_loop_counts_as_often_as_it_goes_round(start: int, direction: str, lim
 
 
 def test_a_loop_that_nobody_can_count_is_told() -> None:
-    text = LOOP.format(start=0, direction="LT", limit=7).replace("constant(0)", "parameter(2)")
+    text = LOOP.format(start=0, direction="LT", limit=7, step=1).replace("constant(0)", "parameter(2)")
     assert analyse_program(text.splitlines(keepends=True)).work.unknown_loops == 1
 
 
 def test_an_instruction_knows_its_line_and_place() -> None:
-    text = LOOP.format(start=0, direction="LT", limit=7)
+    text = LOOP.format(start=0, direction="LT", limit=7, step=1)
     whole = read_program(text.splitlines(keepends=True)).computations["body"].instructions["whole"]
     assert text.splitlines()[whole.line - 1].lstrip().startswith("%whole = ")
     assert text.encode()[whole.offset :].lstrip().startswith(b"%whole = ")
@@ -115,6 +117,24 @@ def test_a_text_that_is_no_program_is_refused() -> None:
 )  # fmt: skip
 def test_a_name_tells_the_pass_and_the_part(op_name: str, place: tuple[str, str]) -> None:
     assert locate(op_name) == place
+
+
+def test_a_kernel_whose_words_go_over_lines_ends_no_computation() -> None:
+    """As Splash's attributes do in what libtpu 0.0.50 writes."""
+    text = """HloModule m
+ENTRY %main (a: bf16[4,8], b: bf16[8,2]) -> bf16[4,2] {
+  %a = bf16[4,8] parameter(0)
+  %k = bf16[4,8] custom-call(%a), custom_call_target="tpu_custom_call", frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\\"block_q\\": 512}"
+}}, metadata={op_name="jit(step)/jvp(Decoder)/layers/splash/call"}
+  %b = bf16[8,2] parameter(1)
+  ROOT %c = bf16[4,2] convolution(%k, %b), dim_labels=bf_io->bf
+}
+"""
+    found = analyse_program(text.splitlines(keepends=True))
+    assert found.work.work.flops == 2 * 4 * 8 * 2
+    (kernel,) = [unit for unit in found.units if unit.kind == "kernel"]
+    assert locate(kernel.instruction.op_name) == ("forward", "layers/splash")
 
 
 def test_runs_of_what_is_called_twice_add_up() -> None:

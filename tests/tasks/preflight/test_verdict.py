@@ -1,0 +1,74 @@
+"""The verdict on two compiles, from what they left."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.verdict_rules import load_verdict_rules
+from tasks.diff import exit_status
+from tasks.preflight.verdict import Compiled, compare_compiles
+from tasks.records import ComparisonRecord, CompiledProgram, CompileError, LogError, RunReading, RunRecord
+
+SAMPLES = Path(__file__).parents[2] / "samples" / "preflight"
+OVERFLOW = "Ran out of memory in memory space hbm. Used 35.2G of 31.25G hbm."
+
+
+def compiled(arm: str, sample: str, *, error: str = "") -> Compiled:
+    program = CompiledProgram.model_validate_json((SAMPLES / sample / "compile.json").read_bytes())
+    text: bytes | None = (SAMPLES / sample / "optimised.hlo.gz").read_bytes()
+    reading = RunReading(format="maxtext", name=arm, exit_code=1 if error else 0)
+    if error:
+        told = CompileError(type="HbmOverflow", message=error)
+        program, text = program.model_copy(update={"ok": False, "error": told, "memory": None}), None
+        cause = LogError(type="HbmOverflow", message=error, line=3, offset=40, kind="device_oom")
+        reading = reading.model_copy(update={"error": cause})
+    run = RunRecord(plan=None, arm=arm, label=arm, commit=None, log=f"/store/runs/{arm}/log.txt", reading=reading)
+    return Compiled(run=run, program=program, text=text)
+
+
+def judge(baseline: Compiled, candidate: Compiled) -> ComparisonRecord:
+    rules = load_verdict_rules("linen-vs-nnx", "v6e-32")
+    return compare_compiles(baseline, candidate, comparison="linen-vs-nnx", case="01_base", rules=rules)
+
+
+def test_one_program_is_the_same() -> None:
+    record = judge(compiled("linen", "none"), compiled("nnx", "none"))
+    assert record.verdict == "same"
+    assert exit_status([record]) == 0
+    assert [(floor.name, floor.holds) for floor in record.floors] == [("same program", True)]
+
+
+@pytest.mark.parametrize(
+    ("sample", "row"), [("no-donation", "program_memory_gb"), ("gather-in-loop", "collective_bytes")]
+)
+def test_more_is_regressed_and_less_is_improved(sample: str, row: str) -> None:
+    worse = judge(compiled("linen", "none"), compiled("nnx", sample))
+    assert worse.verdict == "regressed"
+    assert next(one for one in worse.rows if one.metric == row).verdict == "regressed"
+    better = judge(compiled("linen", sample), compiled("nnx", "none"))
+    assert next(one for one in better.rows if one.metric == row).verdict == "improved"
+    assert exit_status([worse]) == 1
+
+
+@pytest.mark.parametrize(("failed", "verdict"), [("nnx", "regressed"), ("linen", "unknown"), ("both", "unknown")])
+def test_what_does_not_fit_is_a_result_with_its_cause(failed: str, verdict: str) -> None:
+    record = judge(
+        *(compiled(arm, "none", error=OVERFLOW if failed in (arm, "both") else "") for arm in ("linen", "nnx"))
+    )
+    assert record.verdict == verdict
+    assert exit_status([record]) == 1
+    assert (
+        f"{'linen' if failed == 'both' else failed} does not compile for v6e:2x2: HbmOverflow: {OVERFLOW}"
+        in record.headline
+    )
+    assert record.programs is not None
+    assert set(record.programs.unfit) == ({"linen", "nnx"} if failed == "both" else {failed})
+
+
+def test_a_program_that_is_larger_than_the_device_does_not_fit() -> None:
+    right = compiled("nnx", "none")
+    small = right.program.model_copy(update={"hbm_bytes": 2**20})
+    record = judge(compiled("linen", "none"), right.model_copy(update={"program": small}))
+    assert next(one for one in record.rows if one.metric == "compiles").verdict == "regressed"
+    assert record.programs is not None
+    assert record.programs.unfit == ("nnx",)
