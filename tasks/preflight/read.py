@@ -30,10 +30,11 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
 
 
 def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
-    """What to install, for every arm that has no compiler for TPUs."""
+    """What to install where an arm has no compiler for TPUs: one line for those that share maxview's own packages."""
     lacking = {plan.arm: plan for plan in plans if "libtpu" not in plan.versions}
+    sharing = " and ".join(f"'{arm}'" for arm, plan in lacking.items() if not plan.software)
+    start = "libtpu, which compiles for TPUs, is not installed for"
     return [
-        f"libtpu, which compiles for TPUs, is not installed for the arm '{arm}': "
-        + (f"--with '{arm}:jax[tpu]'" if plan.software else "uv sync --extra tpu")
-        for arm, plan in lacking.items()
+        *([f"{start} {sharing}: uv sync --extra tpu"] if sharing else []),
+        *(f"{start} '{arm}': --with '{arm}:jax[tpu]'" for arm, plan in lacking.items() if plan.software),
     ]
