@@ -249,6 +249,12 @@ class Place:
         """The servers of commands."""
         return [process for process, words in self._processes() if "tasks.services.embedded" in words]
 
+    def copies(self) -> list[psutil.Process]:
+        """The commands that the spare process does, in copies of itself."""
+        spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
+        numbers = {process.pid for process in spares}
+        return [process for process in spares if process.ppid() in numbers]
+
     def jobs(self) -> list[psutil.Process]:
         """Every process of every run."""
         return [process for process, words in self._processes() if any(str(self.out) in word for word in words)]
