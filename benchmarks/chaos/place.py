@@ -132,7 +132,8 @@ class Place:
 
     def make_home(self) -> None:
         """The database of commands that bring their own server, which is slow to make."""
-        self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
+        if not self.home.exists():
+            self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
 
     def _run(self, *words: str, **settings: str) -> None:
         argv, environment = [sys.executable, *words], self.environment | settings
