@@ -191,7 +191,8 @@ def main() -> int:
             done.note("outage", lost)
         planned = plan_trials(arguments.kills, arguments.trained, tuple(arguments.only or KINDS))
         trials, unfired = run_trials(place, done, planned, arguments.seed, lengths, references)
-        report(trials, unfired)
+        if planned:
+            report(trials, unfired)
         lost += run_interrupts(place, arguments.interrupts, arguments.seed, lengths, done.read, done.note)
     except Paused:
         print("paused: the same words go on")

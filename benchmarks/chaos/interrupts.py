@@ -117,7 +117,7 @@ def interrupt(place: Place, server: str, times: int, seconds: float, pause: floa
     left: list[psutil.Process] = []
 
     def look() -> bool:
-        left[:] = place.jobs()  # an embedded server rests
+        left[:] = [*place.jobs(), *place.copies()]  # an embedded server rests
         return not left
 
     if not wait_until(look, 10):

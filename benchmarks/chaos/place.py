@@ -132,7 +132,8 @@ class Place:
 
     def make_home(self) -> None:
         """The database of commands that bring their own server, which is slow to make."""
-        self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
+        if not self.home.exists():
+            self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
 
     def _run(self, *words: str, **settings: str) -> None:
         argv, environment = [sys.executable, *words], self.environment | settings
@@ -248,6 +249,12 @@ class Place:
     def embedded(self) -> list[psutil.Process]:
         """The servers of commands."""
         return [process for process, words in self._processes() if "tasks.services.embedded" in words]
+
+    def copies(self) -> list[psutil.Process]:
+        """The commands that the spare process does, in copies of itself."""
+        spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
+        numbers = {process.pid for process in spares}
+        return [process for process in spares if process.ppid() in numbers]
 
     def jobs(self) -> list[psutil.Process]:
         """Every process of every run."""

@@ -1,11 +1,14 @@
 """Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
 
 import pwd
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from flows.cli.app import call
+
+PYPROJECT = Path(__file__).parent.parent.parent / "pyproject.toml"
 
 
 @pytest.fixture(autouse=True)
@@ -153,3 +156,9 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     assert "HOME is not set" in refused(capsys, ["compare", "linen-vs-nnx"])
+
+
+def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"{project['version']}\n"
