@@ -122,6 +122,8 @@ def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiff
     """Inputs that lie or look otherwise, those with the same change together."""
     left, right = ({array.path: array for array in side.program.arrays} for side in sides)
     changes: dict[str, list[str]] = defaultdict(list)
+    if not left.keys() & right.keys():  # two trainers that name nothing alike, or one that names nothing
+        return
     for path in left.keys() | right.keys():
         if what := _changed(left.get(path), right.get(path)):
             changes[what].append(path)

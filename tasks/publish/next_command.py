@@ -29,7 +29,7 @@ def add_next_of_compiles(record: ComparisonRecord, compiles: Sequence[RunRecord]
     if unfit:
         words = ["less", unfit[0].log]
     else:
-        words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", record.target]
+        words = ["maxview", "compare", record.comparison, "--case", record.case, "--target", plans[0].target]
         words += [*wishes_of(plans[0]), *arm_wishes(plans)]
     return record.model_copy(update={"next_command": shlex.join(words)})
 

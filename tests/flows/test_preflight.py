@@ -14,9 +14,9 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples" / "preflight"
-PLACE = dict.fromkeys(
-    ("MAXVIEW_CLUSTER", "MAXVIEW_PROJECT", "MAXVIEW_ZONE", "MAXVIEW_IMAGE"), "x"
-)  # of a cluster that nothing is ever sent to
+PLACE = {  # of a cluster that nothing is ever sent to
+    "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/t:1",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -48,6 +48,7 @@ def refuse(compiler: Path, arm: str) -> None:
     (folder / "compile.json").write_text(json.dumps(record))
 
 
+@pytest.mark.long
 def test_a_lost_donation_is_first_and_leads_to_its_line(maxview: Maxview, compiler: Path, tmp_path: Path) -> None:
     leave(compiler, linen="none", nnx="no-donation")
     words = ("preflight", "linen-vs-nnx", "--out", "o", "--json")

@@ -70,7 +70,7 @@ class Log {
   }
 
   empty(block) {
-    if (!block.wanted) return;
+    if (!block.wanted || (block.from <= this.here && this.here <= block.to)) return; // what was asked for stays
     if (block.firstChild) block.style.height = `${block.getBoundingClientRect().height || (block.to - block.from + 1) * 18}px`;
     block.wanted = false;
     block.replaceChildren();

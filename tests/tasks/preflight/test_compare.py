@@ -62,6 +62,14 @@ def test_a_program_differs_in_nothing_from_itself(whole: Side) -> None:
     assert (same.differences, same.left_out) == ((), 0)
 
 
+def test_inputs_that_nobody_named_are_no_difference(whole: Side) -> None:
+    faulty = read(SAMPLES / "wrong-sharding")
+    unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
+    found = compare_programs(whole, unnamed).differences
+    assert found
+    assert not [one for one in found if one.what.startswith("inputs")]
+
+
 def test_work_is_what_the_step_says(whole: Side) -> None:
     """Of a device: 2 of 8 sequences, 256 tokens each; three products a layer, forward, twice backward, and again two of
     them; the head's product three times and once more."""

@@ -11,7 +11,7 @@ from tasks.records import ComparisonRecord
 def planned(**changes: Any) -> Any:
     """A run of which only the plan counts."""
     plan = {"ref": None, "commit": None, "software": (), "arm": "linen", "config": {}, "origins": {}} | changes
-    return SimpleNamespace(plan=SimpleNamespace(**plan))
+    return SimpleNamespace(plan=SimpleNamespace(compiles_for=None, **plan))
 
 
 def test_branches_are_named_by_the_commits_they_were(record_002: ComparisonRecord) -> None:
