@@ -1,0 +1,172 @@
+"""Compiles steps for a TPU slice, on this machine, and prints what the compiler says of them.
+
+    python -m benchmarks.preflight figures --maxtext-python PYTHON   # seed-1b on v6e-32, ours beside MaxText
+    python -m benchmarks.preflight cases [--model tiny]              # every case: does it compile, does it fit
+
+PYTHON is that of an environment with MaxText 0.2.4 (`uv pip install --resolution=lowest 'maxtext[tpu]==0.2.4'`). Both
+take minutes for each step of the big model. Exit status: 0 all targets met, or all steps compile; 1 not all.
+"""
+
+import argparse
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.machine import describe_machine
+from configs.comparison import list_names, load_comparison, load_target
+from configs.environment import pass_on
+from configs.errors import ConfigError
+from configs.schema import TrainConfig
+from configs.topologies import GIB, find_topology
+from tasks.launch.config import yaml_scalar
+from tasks.preflight.analyse import analyse_program
+from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
+from tasks.resolve.identify import Checkout
+from tasks.resolve.plans import find_unfit, resolve_config
+from tasks.trainers.compile import CONFIG, plan_compile
+from tasks.trainers.maxtext import find_maxtext
+
+COMPARISON = load_comparison("linen-vs-nnx")
+ARMS = ("linen", "nnx")
+LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # of a device of v6e-32
+CPU_SHARE = 0.6
+WORDS = ("attention=flash",)  # which is what MaxText takes by itself
+OURS = Checkout(commit=None, dirty=False, versions={})
+TIME_LIMIT_S = 3600
+
+
+class Compiled(NamedTuple):
+    """One compile, and what its program does in a step."""
+
+    program: CompiledProgram
+    cycles: int
+    collective_bytes: int
+
+
+def compile_step(config: TrainConfig, checkout: Checkout, topology: str, folder: Path) -> Compiled:
+    """Raises ConfigError for what cannot be compiled there, and OSError where the compile leaves nothing."""
+    command = plan_compile(config, checkout, find_topology(topology), folder)
+    folder.mkdir(parents=True)
+    lines = (f"{key}: {yaml_scalar(value)}\n" for key, value in config.model_dump().items())
+    (folder / CONFIG).write_text("".join(lines), encoding="utf-8")
+    with (folder / "log.txt").open("w") as log:
+        environment = pass_on(os.environ) | command.environment
+        subprocess.run(command.argv, env=environment, stdout=log, stderr=log, timeout=TIME_LIMIT_S, check=False)
+    program = CompiledProgram.model_validate_json((folder / FILE).read_text(encoding="utf-8"))
+    if not program.ok:
+        return Compiled(program, 0, 0)
+    with gzip.open(folder / OPTIMISED, "rt", encoding="utf-8") as text:
+        work = analyse_program(text).work.work
+    return Compiled(program, work.cycles, work.collective_bytes)
+
+
+def config_of(case: str, arm: str, target: str, model: str | None, words: tuple[str, ...] = ()) -> TrainConfig:
+    """The config of an arm. Raises ConfigError."""
+    place = load_target(target)
+    return resolve_config(COMPARISON, place, case=case, arm=arm, overrides=words, model=model).config
+
+
+def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
+    """Ours and MaxText's, case by case. Whether all targets are met."""
+    maxtext = find_maxtext(maxtext_python.expanduser().absolute())
+    theirs = Checkout(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
+    topology, met = load_target("v6e-32").topology, True
+    assert topology is not None  # it is named in the file
+    for case in cases:
+        found: dict[str, Compiled] = {}
+        for name, checkout in (("ours", OURS), (maxtext.title, theirs)):
+            for arm in ARMS:
+                config = config_of(case, arm, "v6e-32", None, WORDS)
+                key = f"{name} {arm}"
+                found[key] = compile_step(config, checkout, topology, folder / case / key.replace(" ", "-"))
+                print(f"{case:12} {key:22} {show(found[key])}", flush=True)
+        linen, nnx, peer = found["ours linen"], found["ours nnx"], found[f"{maxtext.title} linen"]
+        checks = {
+            f"≤ {LARGEST_GIB[case]:.2f} GiB": total_gib(linen) <= LARGEST_GIB[case],
+            "Linen = NNX": linen.program.fingerprints == nnx.program.fingerprints,
+            f"compile ≤ {CPU_SHARE} × ({ratio(cpu(linen), cpu(peer)):.2f})": cpu(linen) <= CPU_SHARE * cpu(peer),
+            f"cycles ≤ 1 × ({ratio(linen.cycles, peer.cycles):.3f})": linen.cycles <= peer.cycles,
+            f"collective bytes ≤ 1 × ({ratio(linen.collective_bytes, peer.collective_bytes):.3f})": (
+                linen.collective_bytes <= peer.collective_bytes
+            ),
+        }
+        print("  " + ", ".join(f"{'✓' if good else '✗'} {check}" for check, good in checks.items()), flush=True)
+        met &= all(checks.values())
+    return met
+
+
+def show_cases(cases: list[str], arms: list[str], target: str, model: str, folder: Path) -> bool:
+    """Each case and arm: its memory, or why it does not compile. Whether all do."""
+    topology, every = load_target(target).topology, True
+    if topology is None:
+        raise SystemExit(f"{target}: is no TPU slice")
+    unfit = find_unfit(cases, load_target(target))
+    for case in cases:
+        for arm in arms:
+            try:
+                if case in unfit:
+                    raise ConfigError([unfit[case]])
+                found = compile_step(config_of(case, arm, target, model), OURS, topology, folder / case / arm)
+                told, good = show(found), found.program.ok
+            except ConfigError as error:
+                told, good = f"refused: {error}", False
+            print(f"{case:26} {arm:6} {told}", flush=True)
+            every &= good
+    return every
+
+
+def show(found: Compiled) -> str:
+    """One line of a compile."""
+    program = found.program
+    if program.error is not None:
+        return f"{program.error.type}: {program.error.message.splitlines()[0]:.200}"
+    fingerprint = program.fingerprints.optimised if program.fingerprints else None
+    return (
+        f"{total_gib(found):7.3f} GiB, compile {cpu(found):5.0f} CPU-s, {found.cycles:.4g} cycles, "
+        f"{found.collective_bytes / GIB:.3f} GiB in collectives, program {str(fingerprint)[:8]}"
+    )
+
+
+def total_gib(found: Compiled) -> float:
+    """Memory of one device while the step runs."""
+    return found.program.memory.total / GIB if found.program.memory else float("inf")
+
+
+def cpu(found: Compiled) -> float:
+    """Of the compiler alone, over all its threads."""
+    return found.program.compile_cpu_seconds or float("inf")
+
+
+def ratio(ours: float, theirs: float) -> float:
+    """Ours over theirs."""
+    return ours / theirs if theirs else float("inf")
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("figures", "cases"))
+    parser.add_argument("--maxtext-python", type=Path)
+    parser.add_argument("--case", action="append", default=[])
+    parser.add_argument("--arm", action="append", default=[], choices=ARMS)
+    parser.add_argument("--target", default="v6e-32")
+    parser.add_argument("--model", default="tiny")
+    given = parser.parse_args()
+    print(describe_machine())
+    with tempfile.TemporaryDirectory() as folder:
+        if given.what == "cases":
+            cases = given.case or list(list_names("cases"))
+            done = show_cases(cases, given.arm or list(ARMS), given.target, given.model, Path(folder))
+        elif given.maxtext_python is None:
+            parser.error("--maxtext-python is missing: MaxText's own compile is what ours is measured beside")
+        else:
+            done = show_figures(given.case or list(LARGEST_GIB), given.maxtext_python, Path(folder))
+    return 0 if done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
