@@ -14,6 +14,7 @@ from configs.comparison import (
     load_tolerances,
 )
 from configs.findings import Effect, FindingKind
+from configs.inert import Inert, load_inert
 from configs.noise import DeviceKind, DeviceNoise, load_noises
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
@@ -26,6 +27,7 @@ class VerdictRules(Frozen):
     tolerances: Mapping[str, Tolerance]  # of what is not here the device decides
     effects: Mapping[FindingKind, Effect]
     noises: Mapping[DeviceKind, DeviceNoise]
+    inert: Inert  # settings in which runs may differ
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
     declared: tuple[str, ...] = ()  # config keys that the arms are meant to differ in
     alike: bool = False  # nothing is declared to differ: a control
@@ -75,6 +77,7 @@ def make_rules(
         tolerances=tolerances,
         effects=effects,
         noises=load_noises(root=root),
+        inert=load_inert(),
         chips=target.devices if target is not None and paid else None,
         price=target.dollars_per_chip_hour if target is not None else None,
         **given,

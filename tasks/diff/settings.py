@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from configs.findings import FindingKind
-from configs.inert import load_inert
+from configs.inert import Inert, load_inert
 from configs.schema import Frozen
 from tasks.records import RunRecord
 
@@ -60,7 +60,7 @@ def config_differences(left: RunRecord, right: RunRecord, *, planned: bool = Fal
     if planned:
         keys &= {key for run in (left, right) if run.plan for key in run.plan.config}
     for key in sorted(keys):
-        yield from _compare(key, (sides[0][key], sides[1][key]), sides)
+        yield from _compare(key, (sides[0][key], sides[1][key]), sides, inert_of(left))
 
 
 def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Difference]:
@@ -69,16 +69,25 @@ def variable_differences(left: RunRecord, right: RunRecord) -> Iterator[Differen
         return
     sides = _without_own(left.plan.environment, left), _without_own(right.plan.environment, right)
     flags = [" ".join(side.get(name, "") for name in FLAG_VARIABLES) for side in sides]
-    yield from _compare(FLAG_VARIABLES[0], (flags[0], flags[1]), sides)
+    inert = inert_of(left)
+    yield from _compare(FLAG_VARIABLES[0], (flags[0], flags[1]), sides, inert)
     for name in sorted((sides[0].keys() | sides[1].keys()) - set(FLAG_VARIABLES)):
-        for found in _compare(name, (str(sides[0].get(name)), str(sides[1].get(name))), sides):
+        for found in _compare(name, (str(sides[0].get(name)), str(sides[1].get(name))), sides, inert):
             yield found if found.why else found.model_copy(update={"kind": "environment-variable"})
 
 
-def _compare(name: str, values: tuple[str, str], sides: tuple[Mapping[str, str], ...]) -> Iterator[Difference]:
+def inert_of(run: RunRecord) -> Inert:
+    """What cannot matter, as the files said when the run was asked for; of logs that nobody asked for, as they say."""
+    rules = run.plan.rules if run.plan else None
+    return rules.inert if rules else load_inert()
+
+
+def _compare(
+    name: str, values: tuple[str, str], sides: tuple[Mapping[str, str], ...], inert: Inert
+) -> Iterator[Difference]:
     if values[0] == values[1]:
         return
-    inert, kind = load_inert(), kind_of(name)
+    kind = kind_of(name)
     if kind != "xla-flags":
         why = inert.why(name, *sides)
         yield Difference(name=name, values=values, kind="inert" if why else kind, why=why or "")
@@ -97,7 +106,7 @@ def _compare(name: str, values: tuple[str, str], sides: tuple[Mapping[str, str],
 
 def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
     """The settings without the run's own names, folders, ports and hosts, and without these within other values."""
-    inert = load_inert()
+    inert = inert_of(run)
     own = {text for name, text in values.items() if inert.is_own(name)} | _own_words(run)
     words = sorted((text for text in own if _is_telling(text)), key=len, reverse=True)
     pattern = re.compile("|".join(rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])" for text in words) or r"(?!)")
@@ -112,7 +121,7 @@ def _without_own(values: Mapping[str, str], run: RunRecord) -> dict[str, str]:
 
 
 def _own_words(run: RunRecord) -> set[str]:
-    inert, config = load_inert(), config_of(run)
+    inert, config = inert_of(run), config_of(run)
     words = {text.rstrip("/") for key, text in config.items() if inert.is_own(key)}
     name, base = config.get("run_name", ""), config.get("base_output_directory", "").rstrip("/")
     words |= {f"{base}/{name}"} if name and base else set()

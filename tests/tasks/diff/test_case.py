@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from configs.comparison import Tolerance, load_comparison
+from configs.inert import Group
 from configs.verdict_rules import load_verdict_rules
 from tasks.diff.case import CaseRuns, compare_case
 from tasks.diff.decide_noisy import CHANCE, chance_of
@@ -77,3 +78,17 @@ def test_rules_that_were_resolved_survive_an_edited_file(pair: Callable[..., lis
     record = compare_case(case)
     (row,) = [row for row in record.rows if row.metric == "step_time_s"]
     assert (record.question, row.threshold_text) == ("Then?", "±50 %")
+
+
+def test_what_cannot_matter_is_frozen_with_the_request(make_run: MakeRun, tmp_path: Path) -> None:
+    (plan, *_) = resolve(Request(comparison="linen-vs-nnx"), tmp_path)
+    assert plan.rules is not None
+    then = plan.rules.inert.model_copy(update={"inert": (Group(why="then", names=("learning_rate",)),)})
+    rules = plan.rules.model_copy(update={"inert": then})
+    runs = [
+        make_run(arm, plan={"rules": rules, "config": {"pure_nnx": arm == "nnx", "learning_rate": rate}})
+        for arm, rate in (("linen", 0.1), ("nnx", 0.2))
+    ]
+    case = CaseRuns(comparison="linen-vs-nnx", case="01_base", target="cpu", runs=tuple(runs), rules=rules)
+    found = {finding.kind: finding.message for finding in compare_case(case).findings}
+    assert found["inert"] == "learning_rate differs, which cannot matter: then"
