@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ PACKAGES = ("configs", "tasks", "flows")
 CHANGES = ("_", "COLORTERM", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID")
 MOST_SPARE = 3  # at a time: each has about 200 MB, and every other environment wants one of its own
 PATIENCE_S = 60.0  # in which a spare process that is being loaded takes a command
-LENGTH_BYTES, TAKEN = 8, b"t"
+LENGTH_BYTES, TAKEN, GO = 8, b"t", b"\0"  # signals have other numbers
 GONE = "maxview: the process that did this is gone; the same command goes on from here\n"
 
 
@@ -45,6 +46,8 @@ def hand_over(words: Sequence[str]) -> int | None:
         return None
     with line:
         _pass_signals_on(line)
+        with suppress(OSError):  # it has just ended
+            line.sendall(GO)
         answer = line.makefile("r").readline()
     return _end_alike(int(answer)) if answer else _say_gone()
 
@@ -98,7 +101,6 @@ def _connect(path: Path) -> socket.socket | None:
 
 def _pass_signals_on(line: socket.socket) -> None:
     import signal
-    from contextlib import suppress
 
     def pass_on(number: int, _frame: object) -> None:
         with suppress(OSError):  # it has just ended
