@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +20,9 @@ FOLDER = "maxview"  # of Prefect's
 PACKAGES = ("configs", "tasks", "flows")
 # what a terminal sets, and nothing reads while it is loaded
 CHANGES = ("_", "COLORTERM", "COLUMNS", "LINES", "OLDPWD", "PWD", "SHLVL", "TERM", "WINDOWID")
+MOST_SPARE = 3  # at a time: each has about 200 MB, and every other environment wants one of its own
 PATIENCE_S = 60.0  # in which a spare process that is being loaded takes a command
-LENGTH_BYTES, TAKEN = 8, b"t"
+LENGTH_BYTES, TAKEN, GO = 8, b"t", b"\0"  # signals have other numbers
 GONE = "maxview: the process that did this is gone; the same command goes on from here\n"
 
 
@@ -44,6 +46,8 @@ def hand_over(words: Sequence[str]) -> int | None:
         return None
     with line:
         _pass_signals_on(line)
+        with suppress(OSError):  # it has just ended
+            line.sendall(GO)
         answer = line.makefile("r").readline()
     return _end_alike(int(answer)) if answer else _say_gone()
 
@@ -52,13 +56,27 @@ def leave_spare(server: int, rest_s: float) -> None:
     """Start a spare process for the commands after this one, to end with the server that has this process id."""
     import subprocess
 
-    if _place is None or not hasattr(os, "pidfd_open"):
+    if _place is None or not hasattr(os, "pidfd_open") or _count_spare(_place.path.parent) >= MOST_SPARE:
         return
     argv = [sys.executable, "-P", "-m", "flows.cli.spare", str(_place.path), str(server), str(rest_s)]
     nothing = subprocess.DEVNULL
     subprocess.Popen(
         argv, env=_place.environment, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
     )
+
+
+def _count_spare(folder: Path) -> int:
+    """How many wait: each holds a lock."""
+    import fcntl
+
+    waiting = 0
+    for path in folder.glob("*.spare"):
+        with path.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting += 1
+    return waiting
 
 
 def _connect(path: Path) -> socket.socket | None:
@@ -83,7 +101,6 @@ def _connect(path: Path) -> socket.socket | None:
 
 def _pass_signals_on(line: socket.socket) -> None:
     import signal
-    from contextlib import suppress
 
     def pass_on(number: int, _frame: object) -> None:
         with suppress(OSError):  # it has just ended

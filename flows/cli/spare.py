@@ -17,7 +17,8 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from flows.cli.hand_over import LENGTH_BYTES, TAKEN
+from flows.cli.hand_over import GO, LENGTH_BYTES, TAKEN
+from flows.cli.start import INTERRUPTED, leave_at_interrupt, run, say_interrupted
 
 LOADED = (
     "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.interrupted", "flows.cli.live_view",
@@ -122,9 +123,13 @@ def do(line: socket.socket) -> None:
     sys.argv = ["maxview", *request["words"]]
     for text in (sys.stdin, sys.stdout):
         text.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
+    first = line.recv(1)  # nothing begins before whoever handed it over passes signals on
+    if first != GO:
+        if first:
+            say_interrupted()
+        os._exit(INTERRUPTED)
     threading.Thread(target=obey, args=(line,), daemon=True, name="whoever handed this over").start()
     from flows.cli.app import call
-    from flows.cli.start import leave_at_interrupt, run
 
     leave_at_interrupt()
     run(call)

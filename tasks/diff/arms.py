@@ -46,22 +46,11 @@ class ArmRuns(Frozen):
     @property
     def dead(self) -> RunRecord | None:
         """The first run that did not end well."""
-        return next((run for run in self.runs if has_died(run)), None)
+        return next((run for run in self.runs if run.has_died), None)
 
     def name_run(self, number: int) -> str:
         """How to call the run with this number: by the arm alone where there is only one."""
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
-
-
-def has_died(run: RunRecord) -> bool:
-    """Whether a run did not end well: a non-zero exit code, or no exit code and something that ended it.
-
-    With exit code 0 only the trainer's own word counts that it stops early, e.g. because it is preempted.
-    """
-    code, error = run.reading.exit_code, run.reading.error
-    if code == 0:
-        return error is not None and run.reading.fate == error.kind
-    return code is not None or error is not None
 
 
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:

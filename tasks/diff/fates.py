@@ -3,7 +3,7 @@
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, has_died, place_of, seconds_between
+from tasks.diff.arms import ArmRuns, place_of, seconds_between
 from tasks.diff.decide import Decision, show_duration
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
@@ -16,7 +16,7 @@ END = Metric(name="end", title="End of the run", unit="", better="equal", rule="
 def find_deaths(arms: Arms) -> Observations:
     """One finding for every arm of which a run did not end well: when, how far it came, and why."""
     for arm in arms:
-        dead = [(number, run) for number, run in enumerate(arm.runs) if has_died(run)]
+        dead = [(number, run) for number, run in enumerate(arm.runs) if run.has_died]
         if not dead:
             continue
         reading, error = dead[0][1].reading, dead[0][1].reading.error
@@ -87,7 +87,7 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             message=f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read",
             evidence=show(f"{coverage.step_lines_parsed} read", place),
         )
-    if not coverage.complete and not has_died(run):
+    if not coverage.complete and not run.has_died:
         kind: FindingKind = "incomplete-log"
         why = "does not show how the run ended"
         if coverage.truncated or run.reading.fate == "cut_off":

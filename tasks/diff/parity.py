@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, has_died, is_exact, last_of_each_step, place_of
+from tasks.diff.arms import ArmRuns, is_exact, last_of_each_step, place_of
 from tasks.diff.gaps import Values, gaps_between, nearest_at, varies_at
 from tasks.diff.printed import last_digit, round_to, shared_decimals
 from tasks.records import FirstDivergence, Parity, RunRecord, Source
@@ -150,7 +150,7 @@ def _align(series: list[pl.DataFrame]) -> tuple[NDArray[np.int64], Values]:
 def _whole_runs(arm: ArmRuns) -> Runs:
     """The runs that ended well, with their numbers; all of them if none did: a death must not hide later steps."""
     numbered = tuple(enumerate(arm.runs))
-    return tuple(pair for pair in numbered if not has_died(pair[1])) or numbered
+    return tuple(pair for pair in numbered if not pair[1].has_died) or numbered
 
 
 def _within(

@@ -13,7 +13,7 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.arms import cpu_seconds, has_died, timed_steps
+from tasks.diff.arms import cpu_seconds, timed_steps
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
@@ -78,7 +78,7 @@ def history_rows(
     sides: tuple[tuple[Role, ArmSummary], ...] = (("baseline", record.baseline), ("candidate", record.candidate))
     for role, arm in sides:
         for repeat, run in enumerate(run for run in runs if run.arm == arm.name):
-            if has_died(run):
+            if run.has_died:
                 continue
             common = {
                 "comparison_id": record.id,
@@ -124,7 +124,7 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
     """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none, and for
     one that died."""
-    if run.plan is None or run.plan.compiles_for or has_died(run):  # of a compile only its comparison knows
+    if run.plan is None or run.plan.compiles_for or run.has_died:  # of a compile only its comparison knows
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {

@@ -15,7 +15,6 @@ from tasks.publish.words import (
     cell_text,
     difference_text,
     facts_of,
-    is_dead,
     name_verdict,
     threshold_text,
 )
@@ -105,7 +104,7 @@ def _code(text: str) -> str:
 def _deaths(record: ComparisonRecord) -> list[str]:
     blocks = []
     for role, arm in _sides(record):
-        if is_dead(arm):
+        if arm.has_died:
             error = arm.cause_of_death
             cause = f"{error.told} (line {error.line} of its log)" if error else "no cause in its log"
             blocks.append(f"✗ {role} **{_md(arm.label)}** died: {_md(cause)}")

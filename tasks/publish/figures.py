@@ -9,7 +9,7 @@ from typing import Any
 from configs.schema import Frozen
 from tasks.publish.logs import Logs
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import is_dead, name_side
+from tasks.publish.words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 from tasks.store.atomic import write_atomically
 
@@ -128,7 +128,7 @@ def _note(record: ComparisonRecord, metric: str, traces: list[Trace]) -> str:
     """What the drawn lines cannot show: arms without a step, and values that are no numbers."""
     drawn = {trace.side for trace in traces if trace.steps}
     notes = [
-        f"{visible(arm.name)}: {'died before its first step' if is_dead(arm) else 'no such value in its log'}"
+        f"{visible(arm.name)}: {'died before its first step' if arm.has_died else 'no such value in its log'}"
         for side, arm in (("baseline", record.baseline), ("candidate", record.candidate))
         if side not in drawn
     ]

@@ -15,7 +15,6 @@ from pydantic import ValidationError, field_serializer, field_validator
 from configs.schema import Frozen
 from tasks.publish.nightly import night_headline
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import is_dead
 from tasks.records import ComparisonRecord, Verdict
 from tasks.resolve.night import NightRecord, read_records
 from tasks.store import Store, StoreError
@@ -124,7 +123,7 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
         headline=textwrap.shorten(visible(record.headline), HEADLINE, placeholder=" …"),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
-        died=is_dead(record.baseline) or is_dead(record.candidate),
+        died=record.baseline.has_died or record.candidate.has_died,
         ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
     )
 

@@ -115,5 +115,4 @@ def _environment() -> Environment:
         draw_effect=draw_effect,
         checkpoint_states=STATES,
         list_checkpoints=list_checkpoints,
-        is_dead=words.is_dead,
     )

@@ -22,7 +22,6 @@ from tasks.publish.words import (
     describe_coverage,
     difference_text,
     facts_of,
-    is_dead,
     name_side,
     name_verdict,
 )
@@ -78,7 +77,7 @@ def _arms(record: ComparisonRecord) -> Table:
 
 def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
     for role, arm in _sides(record):
-        if not is_dead(arm):
+        if not arm.has_died:
             continue
         code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
         line = Text("\n✗ ", style="bold red", overflow="fold")
@@ -98,7 +97,7 @@ def _log_of(arm: ArmSummary) -> str:
 
 def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
     # a death stands above the findings already, with its line
-    findings = [f for f in record.findings if f.kind != "died" or not any(is_dead(arm) for _, arm in _sides(record))]
+    findings = [f for f in record.findings if f.kind != "died" or not any(arm.has_died for _, arm in _sides(record))]
     if not findings:
         return
     yield _section("Are the two comparable?")

@@ -65,7 +65,7 @@ def cell_text(text: str, arm: ArmSummary) -> str:
     """A value as the record words it; where it has none, why: a blank cell would hide a dead run."""
     if text.strip():
         return visible(text)
-    return "died" if is_dead(arm) else "not in the log"
+    return "died" if arm.has_died else "not in the log"
 
 
 def difference_text(row: MetricDiff) -> str:
@@ -97,12 +97,7 @@ def short_reason(row: MetricDiff) -> str:
 def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:
     """Whether there is nothing to compare because an arm died before it had a value."""
     sides = (record.baseline, row.baseline_text), (record.candidate, row.candidate_text)
-    return any(is_dead(arm) and not text.strip() for arm, text in sides)
-
-
-def is_dead(arm: ArmSummary) -> bool:
-    """Whether the arm's run did not end well."""
-    return arm.cause_of_death is not None or arm.exit_code not in (0, None)
+    return any(arm.has_died and not text.strip() for arm, text in sides)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:

@@ -50,6 +50,11 @@ class ArmSummary(Frozen):
         """What was compared, whatever its commit: a branch or tag that somebody named, else the arm."""
         return self.label.split(" · ", 1)[0]
 
+    @property
+    def has_died(self) -> bool:
+        """Whether one of its runs did not end well."""
+        return self.cause_of_death is not None or self.exit_code not in (0, None)
+
 
 class ComparisonRecord(Frozen):
     """The answer for one case: every surface draws this record and computes nothing."""

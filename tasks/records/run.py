@@ -34,6 +34,17 @@ class RunRecord(Frozen):
         refused = self.plan is not None and self.plan.compiles_for is not None and self.reading.exit_code == 1
         return self.reading.exit_code == 0 or refused
 
+    @property
+    def has_died(self) -> bool:
+        """Whether the run did not end well: a non-zero exit code, or no exit code and something that ended it.
+
+        With exit code 0 only the trainer's own word counts that it stops early, e.g. because it is preempted.
+        """
+        code, error = self.reading.exit_code, self.reading.error
+        if code == 0:
+            return error is not None and self.reading.fate == error.kind
+        return code is not None or error is not None
+
     @field_validator("metrics", mode="before")
     @classmethod
     def _frame_from_rows(cls, value: Any) -> pl.DataFrame | None:

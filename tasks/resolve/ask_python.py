@@ -29,7 +29,7 @@ def ask_python(python: str, packages: Sequence[str] = ()) -> Installed:
         )
         return Installed(**json.loads(done.stdout.splitlines()[-1]))
     except OSError as error:
-        raise ConfigError([f"{python}: cannot be run: {error.strerror or error}; name a Python"]) from error
+        raise ConfigError([f"{python}: is no Python: it cannot be run ({error.strerror or error})"]) from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError([f"{python}: did not answer within {PATIENCE_S:.0f} s"]) from error
     except (subprocess.CalledProcessError, ValueError, IndexError, TypeError) as error:

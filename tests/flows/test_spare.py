@@ -43,6 +43,7 @@ class Standby:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self.environment = folder, environment | {"PREFECT_HOME": str(folder), "MINE": "a b"}
+        self.started: list[subprocess.Popen[str]] = []
         (folder / "maxview").mkdir()
         (folder / "command.py").write_text(COMMAND)
         ask = "from flows.cli.hand_over import socket_path; print(socket_path())"
@@ -55,7 +56,9 @@ class Standby:
     def _run(self, *words: str) -> "subprocess.Popen[str]":
         argv = [sys.executable, *words]
         out = subprocess.PIPE
-        return subprocess.Popen(argv, env=self.environment, cwd=self.folder, stdout=out, stderr=out, text=True)
+        process = subprocess.Popen(argv, env=self.environment, cwd=self.folder, stdout=out, stderr=out, text=True)
+        self.started.append(process)
+        return process
 
     def command(self, *words: str) -> "subprocess.Popen[str]":
         return self._run("-c", "from flows.cli.start import main; main()", "ingest", *words)
@@ -69,6 +72,9 @@ def standby(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Stand
     running.server.wait()
     running.spare.communicate(timeout=60)  # it has seen that
     assert not running.path.exists()
+    for process in running.started:
+        process.kill()
+        process.communicate()
 
 
 def first_line(process: "subprocess.Popen[str]") -> list[str]:

@@ -143,6 +143,7 @@ def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting:
     environment = kept | {"PREFECT_HOME": str(tmp_path / "prefect"), "PYTHONPATH": str(Path.cwd()), "COLUMNS": "100"}
     argv = [sys.executable, "-m", "flows.cli", "ingest", *map(str, logs), "--case", "logs", "--out", "o"]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    subprocess.run([*argv[:3], "down"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
     assert done.returncode == 1, done.stderr  # the second one died
     assert "ValueError" in done.stdout
     assert find_acting(done.stdout + done.stderr) == []
