@@ -155,6 +155,7 @@ def compare(
                 runs=tuple(records),
                 cases=cases_in_all,
                 rules=plans[0].rules,
+                commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
             if patience is None:
                 result = diff_step(runs, store)

@@ -20,6 +20,7 @@ from tasks.publish.logs import Lines, Logs
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.publish.times import draw_bars, list_parts, show_seconds
 from tasks.records import ComparisonRecord, RunRecord
+from tasks.resolve.commits import MOST
 from tasks.store.atomic import write_atomically
 
 
@@ -77,6 +78,7 @@ def write_page(
             again=command_again(record, *first),
             differences=list_differences(*first),
             commits=_commits(record),
+            most_commits=MOST,
             figures=figures,
             bars=draw_bars(record),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
@@ -94,7 +96,7 @@ def write_page(
 def _commits(record: ComparisonRecord) -> str:
     """What lists the commits between the two sides; empty where they are one, or one is not known."""
     left, right = record.baseline.commit, record.candidate.commit
-    return f"git log --oneline {left}..{right}" if left and right and left != right else ""
+    return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 
 
 def _icon(record: ComparisonRecord) -> str:
