@@ -19,9 +19,31 @@ LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
 LONGEST_TRACEBACK = 2_000  # lines
+MOST_KINDS = 20_000  # of lines: a log of more says something else in each
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
+
+# what two runs of one program say differently: when, where, which process, how much
+_MOMENT = re.compile(r"^(?:\[?[\d:.TZ+-]+(?:[ ,][\d:.,Z+-]+)*\]? ?|[IWEF]\d{4} [\d:.]+ +\d+ )")
+_OWN = re.compile(
+    r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2}\b|\S*/\S*"
+    r"|0x[0-9a-fA-F]+|\b(?=\w*\d)[0-9a-f]{7,}\b|[-+]?\d[\d.,:_]*(?:e[-+]?\d+)?"
+)
+
+
+def kind_of(text: str) -> str:
+    """A line without what two runs of one program print differently: moments, numbers, paths."""
+    return " ".join(_OWN.sub("#", _MOMENT.sub("", text, count=1)).split())
+
+
+@dataclass
+class Kind:
+    """Lines that say the same but for numbers and paths: how many, the place of the first, and what it says."""
+
+    count: int
+    place: int
+    text: str
 
 
 @dataclass
@@ -36,6 +58,7 @@ class LogView:
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
     before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
     shift: int = 0  # from a line's place in the run to its number in the file
@@ -54,6 +77,15 @@ class LogView:
         """What leads to the line that holds the byte."""
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
+
+    def count_kind(self, text: str) -> None:
+        """The last line is one more of its kind."""
+        kind = kind_of(text)
+        known = self.kinds.get(kind)
+        if known is not None:
+            known.count += 1
+        elif kind and len(self.kinds) < MOST_KINDS:
+            self.kinds[kind] = Kind(count=1, place=self.lines, text=shorten(text, LONGEST_CAUSE))
 
     def to_json(self) -> dict[str, object]:
         """What the page's script needs to show it."""
@@ -104,6 +136,7 @@ def read_log(
             view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
             text = visible(raw)
             folds.take(view.lines, text)
+            view.count_kind(text)
             last.append(shorten(text, LONGEST_CAUSE))
             texts.append(text)
             size += len(text)
