@@ -38,6 +38,7 @@
     const cell = (label, ...inside) => {
       const made = element("td");
       made.dataset.label = label;
+      if (label === "compared") made.className = "when";
       made.append(...inside);
       return made;
     };
