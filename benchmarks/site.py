@@ -5,6 +5,7 @@ python -m benchmarks.site [--comparisons 2000] [--megabytes 100] [--only build|o
 
 import argparse
 import random
+import re
 import resource
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from benchmarks.machine import describe_machine
 from tasks.ingest.compare_logs import archive, compare_pair
@@ -100,7 +101,7 @@ def build(folder: Path, count: int) -> None:
             if visit == "warm":
                 page.fill("[name=find]", "04_int8")
                 began = time.perf_counter()
-                page.wait_for_function("document.getElementById('count').textContent.startsWith('2') === false")
+                expect(page.locator("#count")).not_to_have_text(re.compile(r"^([\d,]+) of \1$"), timeout=180_000)
                 print(f"front filtered: {time.perf_counter() - began:.2f} s")
 
 
@@ -137,7 +138,7 @@ def search(folder: Path, megabytes: int) -> None:
             page.fill("#find", word)
             page.wait_for_selector(".hits a")
             first = time.perf_counter() - began
-            page.wait_for_function("/ of .* lines/.test(document.getElementById('count').textContent)")
+            expect(page.locator("#count")).to_have_text(re.compile(r"[\d,]+ of [\d,]+ lines.*"), timeout=180_000)
             found = page.locator("#count").inner_text()
             print(f"'{word}' {place}: first {first:.2f} s, all {time.perf_counter() - began:.2f} s: {found}")
 

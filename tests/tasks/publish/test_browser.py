@@ -349,7 +349,11 @@ def test_side_by_side_one_log_follows_the_other_by_step(
     }"""
     own = page.evaluate(top, "baseline").split()[-1]
     playwright.expect(page.locator("#at-step")).to_have_text(f"step {own}")
-    page.wait_for_function(f"({top})('candidate').endsWith('completed step: {own}')")
+    for _ in range(WAIT_MS // 100):
+        if page.evaluate(top, "candidate").endswith(f"completed step: {own}"):
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate(top, "candidate").endswith(f"completed step: {own}")
     assert page.evaluate("location.search") == "?beside=1"
     page.click("#beside")
     assert page.locator("#panes.beside").count() == 0
