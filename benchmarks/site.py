@@ -124,13 +124,13 @@ def open_page(folder: Path) -> None:
 
 
 def search(folder: Path, megabytes: int) -> None:
-    """Search two long logs for what stands at their ends, and for what stands everywhere."""
+    """Search two long logs for what stands at their ends, and for what stands in every step."""
     with clock(f"publish 2 × {megabytes} MB"):
         address = publish_logs(folder, steps=20_000, size=megabytes * 1_000_000)
     for word, place in (
         (NEEDLE, "at the ends"),
         ("completed step: 77,", "near the beginnings"),
-        ("arrays", "everywhere"),
+        ("seconds:", "in every step"),
     ):
         with browse() as page:
             until_ready(page, address)
