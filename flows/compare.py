@@ -72,6 +72,10 @@ def name_run() -> str:
     on_crashed=[on_crashed],
 )
 def compare(
+    branch: Annotated[
+        str | None,
+        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
+    ] = None,
     comparison: Annotated[
         str,
         Field(description="What to compare: a file in configs/comparisons", json_schema_extra=_choices("comparisons")),
@@ -87,10 +91,6 @@ def compare(
     overrides: Annotated[
         list[str], Field(description="Config values for both arms, each key=value, for example steps=50")
     ] = [],  # noqa: B006
-    branch: Annotated[
-        str | None,
-        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
-    ] = None,
     baseline: Annotated[
         str | None,
         Field(max_length=LONGEST_NAME, description="main-vs-branch: what to judge it against; empty: main"),
@@ -155,6 +155,7 @@ def compare(
                 runs=tuple(records),
                 cases=cases_in_all,
                 rules=plans[0].rules,
+                commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
             if patience is None:
                 result = diff_step(runs, store)

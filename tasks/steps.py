@@ -56,13 +56,13 @@ TOKENS = ("MAXVIEW_GITHUB_TOKEN", "GITHUB_TOKEN")
 TOKEN_BLOCK = "maxview-github-token"
 
 
-@task(name="resolve", cache_policy=NO_CACHE)
+@task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
 def resolve_step(request: Request, store: Store) -> list[RunPlan]:
     """The plans of a comparison, in the order they run."""
     return resolve(request, store.path)
 
 
-@task(name="launch", task_run_name="launch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
+@task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
 def launch_step(
     plan: RunPlan, directory: RunDirectory, continue_from: Path | None, flow_runs: tuple[str, ...], store: Store
 ) -> RunHandle:
@@ -73,7 +73,7 @@ def launch_step(
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
 
 
-@task(name="watch", task_run_name="watch {plan.arm} {plan.case}", cache_policy=NO_CACHE)
+@task(name="watch", task_run_name="watch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
 def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Generator[JobEvent, None, None]:
     """The job's events; its lines go to the run's Prefect logs and its steps to a progress artifact."""
     logger = get_run_logger()
@@ -122,7 +122,7 @@ def verify_step(path: Path, manifest: Path) -> CheckpointProof:
 
 @task(
     name="scrape",
-    task_run_name="scrape {plan.arm} {plan.case}",
+    task_run_name="scrape {plan.arm} {plan.case} r{plan.repeat}",
     cache_policy=NO_CACHE,
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
@@ -135,14 +135,20 @@ def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[Checkpo
     return record
 
 
-@task(name="scrape", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="scrape",
+    task_run_name="read the logs",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
     """The runs of two arms read from logs that exist, as records in the store, and their case if a page names it."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
 
 
-@task(name="diff", cache_policy=NO_CACHE)
+@task(name="diff", task_run_name="diff {case}", cache_policy=NO_CACHE)
 def diff_logs_step(
     records: Sequence[RunRecord], case: str, aa: bool, target: str | None, tolerances: str, given: Given, store: Store
 ) -> ComparisonRecord:
@@ -163,7 +169,7 @@ def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) ->
     return add_next_of_compiles(compare_case_compiled(records, store), records)
 
 
-@task(name="repeat", task_run_name="repeat {record.case}", cache_policy=NO_CACHE)
+@task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
     """Whether to go on with a comparison that is not decided, and why."""
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
@@ -192,7 +198,13 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     return page
 
 
-@task(name="summarise", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="summarise",
+    task_run_name="table of every case of {name}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
     """One table over every case of the comparison, what needs a look first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
@@ -205,19 +217,37 @@ def forget_step(flow_run: str | None, store: Store) -> None:
         forget([flow_run], store)
 
 
-@task(name="plan the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="plan the night",
+    task_run_name="plan the night",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | None) -> NightPlan:
     """The night of the day for which it was scheduled, or one of that day that was not finished."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
-@task(name="finish the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="finish the night",
+    task_run_name="finish the night {plan.id}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
     """The night's record in the store."""
     return finish_night(plan, results, store)
 
 
-@task(name="publish the night", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="publish the night",
+    task_run_name="publish the night {record.plan.id}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def publish_night_step(record: NightRecord, store: Store) -> None:
     """The summary as an artifact, as the body of a comment in the store, and in the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
@@ -226,7 +256,13 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     outlast(lambda: create_markdown_artifact(key=key, markdown=summary, description=headline))
 
 
-@task(name="comment", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="comment",
+    task_run_name="comment on {place}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def comment_step(body: str, place: str) -> str:
     """The one comment of a pull request that this text replaces; returns its address."""
     address = put_comment(
@@ -250,7 +286,13 @@ def _find_token() -> str:
     return str(block.get())
 
 
-@task(name="tell what changed", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+@task(
+    name="tell what changed",
+    task_run_name="tell what changed",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
 def notify_night_step(record: NightRecord, store: Store) -> None:
     """An event, which an automation turns into a message; none where nothing has changed since the night before."""
     text = night_message(record)

@@ -1,7 +1,7 @@
 """`maxview site demo`: an example site, from made-up logs that go the way of all logs, and from documents if given."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
@@ -15,7 +15,7 @@ from tasks.publish.history import write_history_page
 from tasks.publish.index import PAGE, add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.site import publish_comparison
-from tasks.records import ComparisonRecord
+from tasks.records import Commit, ComparisonRecord, RunRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, finish_night
 from tasks.scrape import LogFormatError
 from tasks.store import Store, open_store, safe_name
@@ -24,8 +24,11 @@ TARGET = "example"  # where nothing ever ran
 QUESTION = "An example: these logs are made up."
 
 
-def make_demo(documents: Sequence[str], out: str) -> str:
-    """Make the example in an empty folder; returns the address of its front. Raises ValueError, StoreError."""
+def make_demo(documents: Sequence[str], out: str, train: Callable[[], object]) -> str:
+    """Make the example in an empty folder; returns the address of its front. Raises ValueError, StoreError.
+
+    `train`: puts what is no example among it, a comparison of two trainings on this machine.
+    """
     store = open_store(out)
     if next(store.files.entries(), None) is not None:
         raise ValueError(f"{store.address}: is not empty; name another folder with --out: an example replaces nothing")
@@ -40,6 +43,7 @@ def make_demo(documents: Sequence[str], out: str) -> str:
             nights.setdefault(pair.night, []).append(_compare(pair, Path(folder), store))
     for records in nights.values():
         _end_night(records, store)
+    train()
     judged = [judge(series) for series in find_series(load_history(store.files))]
     write_history_page(judged, store)
     return store.address_of(store.path / PAGE)
@@ -66,9 +70,27 @@ def _compare(pair: ExamplePair, folder: Path, store: Store) -> ComparisonRecord:
     record = compare_pair(runs, case=pair.case, aa=False, target=TARGET).model_copy(
         update={"comparison": pair.comparison, "created": pair.created.isoformat(), "question": QUESTION}
     )
+    if pair.commits:
+        record = _at_commits(record, runs, pair.commits, store)
     publish_comparison(record, store)
     append_comparison(record, store)
     return record
+
+
+def _at_commits(
+    record: ComparisonRecord, runs: Sequence[RunRecord], commits: Sequence[Commit], store: Store
+) -> ComparisonRecord:
+    """The record and its runs as of these commits, which no log of this kind tells."""
+    *own, base = commits
+    shas = {record.baseline.name: base.sha, record.candidate.name: own[0].sha}
+    for run in runs:
+        store.run_of_log(run.log).write_record(run.model_copy(update={"commit": shas[run.arm]}))
+    sides = {side: getattr(record, side) for side in ("baseline", "candidate")}
+    labelled = {
+        side: arm.model_copy(update={"commit": shas[arm.name], "label": f"{arm.name} · {shas[arm.name][:9]}"})
+        for side, arm in sides.items()
+    }
+    return record.model_copy(update={**labelled, "commits": {record.candidate.name: tuple(own)}})
 
 
 def _end_night(records: Sequence[ComparisonRecord], store: Store) -> None:

@@ -8,7 +8,7 @@ from tasks.diff.comparison import diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
-from tasks.records import ComparisonRecord, RunRecord
+from tasks.records import Commit, ComparisonRecord, RunRecord
 
 
 class CaseRuns(Frozen):
@@ -21,6 +21,7 @@ class CaseRuns(Frozen):
     cases: int = 1  # of the comparison, which share its chance of a false alarm
     look: int | None = None  # the n-th, of a comparison that goes on until it is decided
     rules: VerdictRules | None = None  # of the request; None: as the comparison's files say now
+    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks
 
 
 def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> ComparisonRecord:
@@ -30,7 +31,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
     """
     rules = case.rules or load_verdict_rules(case.comparison, case.target)
     baseline, candidate = ([run for run in case.runs if run.arm == name] for name in rules.arms)
-    return diff(
+    record = diff(
         baseline,
         candidate,
         comparison=case.comparison,
@@ -40,6 +41,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         aa=is_control(rules, case.runs),
         given=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
     )
+    return record.model_copy(update={"commits": case.commits})
 
 
 def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:

@@ -137,7 +137,7 @@ def _decide(reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, T
         if last[0] != last[1]:
             return Decision(verdict="unknown", reason=f"the last steps are not the same ({last[0]} and {last[1]})")
         if left != right:  # one of the values of the row of all steps: the same word
-            return loss.model_copy(update={"reason": f"one of the losses of all steps, of which: {loss.reason}"})
+            return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})
         tolerance = tolerances["loss"]
     elif reader.metric is MEMORY:
         tolerance, last_digit = tolerances["memory_percent"], _percent_of_last_digit(arms)

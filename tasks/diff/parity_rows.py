@@ -87,7 +87,7 @@ def values_row(
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
-    reason = f"{names}: {worst.reason}" if worst.verdict == "same" else "; ".join(saying)
+    reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
     different = [(parity, item) for (parity, _), item in zip(judged, found, strict=True) if parity.first]
     count = "1 value" if len(judged) == 1 else f"{len(judged)} values"
     texts = (count, count)

@@ -85,7 +85,7 @@ def _clock_row(
     cells = (_level_cell(arms[0], levels[0]), _level_cell(arms[1], levels[1]))
     decision = missing_decision(cells, arms)
     if decision is None and not all(levels):
-        reason = "a level needs two steps after the first that are no dispatch artefacts: train more steps"
+        reason = "too few steps: a level needs two after the first that are no dispatch artefacts; train more steps"
         if given.excuse:
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)

@@ -1,10 +1,12 @@
 """Makes up the logs of a week of nights, in which a regression, a slow host and a death are planted."""
 
+import hashlib
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from configs.schema import Frozen
+from tasks.records import Commit
 
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
@@ -19,6 +21,13 @@ CASES = (
 )  # fmt: skip
 
 
+SUBJECTS = (
+    "fused attention: a kernel of its own for the forward pass",
+    "fused attention: scales in float32",
+    "fused attention: gather before the kernel, so that int8 goes through it too",
+)  # of the branch's commits, the first one first; the last one came on the night of the regression
+
+
 class ExamplePair(Frozen):
     """The logs of one made-up comparison of one night."""
 
@@ -28,6 +37,7 @@ class ExamplePair(Frozen):
     created: datetime
     names: tuple[str, str]
     logs: tuple[str, str]
+    commits: tuple[Commit, ...] = ()  # of the branch, the last first; the last of all is main's own
 
 
 def example_pairs() -> Iterator[ExamplePair]:
@@ -37,6 +47,7 @@ def example_pairs() -> Iterator[ExamplePair]:
             start = FIRST + timedelta(days=night, minutes=12 * number)
             names = ("linen", "nnx") if comparison == LINEN_VS_NNX else ("main", BRANCH)
             slower = 1.08 if (comparison, case) == (MAIN_VS_BRANCH, "04_int8") and night >= REGRESSED_FROM else 1.0
+            on_branch = comparison == MAIN_VS_BRANCH
             host = (comparison, case) == (MAIN_VS_BRANCH, "03_dropout") and night == NIGHTS - 1
             dies = (comparison, case) == (MAIN_VS_BRANCH, "10_shardy_true") and night >= DIED_ON
             logs = (
@@ -56,11 +67,26 @@ def example_pairs() -> Iterator[ExamplePair]:
                 created=start + timedelta(minutes=10),
                 names=names,
                 logs=logs,
+                commits=_commits(len(SUBJECTS) - (night < REGRESSED_FROM)) if on_branch else (),
             )
 
 
+def _commits(count: int) -> tuple[Commit, ...]:
+    """The first commits of the branch, as many as there were by then, the last first, and main's behind them."""
+    made = [
+        Commit(
+            sha=hashlib.sha1(subject.encode()).hexdigest(),
+            time=(FIRST + timedelta(days=day - 1, hours=14)).isoformat(),
+            author="A. Example",
+            subject=subject,
+        )
+        for day, subject in enumerate(("where the branch begins", *SUBJECTS))
+    ]
+    return tuple(reversed(made[: count + 1]))
+
+
 def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
-    """One log as MaxText prints it. `host`: every second step waits for its batch; `dies`: at step 30."""
+    """One log as MaxText prints it. `host`: two of three steps wait for their batch; `dies`: at step 30."""
     draw = random.Random(seed)
     now = start
     lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]
@@ -87,7 +113,7 @@ def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False,
             ]
             return "\n".join(lines) + "\n"
         seconds = 0.080 * slower * (1 + 0.006 * draw.gauss(0, 1))
-        seconds += 9.0 if step == 0 else 0.020 if host and step % 2 == 0 else 0.0
+        seconds += 9.0 if step == 0 else 0.020 if host and step % 3 else 0.0
         now += timedelta(seconds=seconds)
         loss = 10.9 - 4.2 * (1 - 0.96**step)
         say(

@@ -37,7 +37,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
 
 def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
     case = escape_markdown(record.case)
-    linked = f"[{case}]({page.link})" if page.link.startswith("https://") else case
+    linked = f"[{case}]({page.link})" if page.link.startswith(("http://", "https://")) else case
     return [linked, name_verdict(record.verdict), escape_markdown(shorten(record.headline, LONGEST))]
 
 

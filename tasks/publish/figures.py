@@ -8,10 +8,10 @@ from typing import Any
 
 from configs.schema import Frozen
 from tasks.publish.logs import Logs
+from tasks.publish.replacing import replace_text
 from tasks.publish.text import shorten, visible
 from tasks.publish.words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
-from tasks.store.atomic import write_atomically
 
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
 UNITS = {"tflops_per_device": "TFLOP/s per device", "tokens_per_s_per_device": "tokens/s per device"}
@@ -42,7 +42,7 @@ def write_figures(
         title, unit = TITLES.get(metric, (metric.replace("_", " "), UNITS.get(metric, "")))
         data = [trace.model_dump(mode="json") for trace in traces]
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-        write_atomically(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
+        replace_text(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
         note = _note(record, metric, traces)
         figures.append({"id": metric, "title": visible(title), "unit": visible(unit), "note": note})
     return figures
@@ -100,7 +100,8 @@ def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Lo
             for column in table.columns:
                 if column in NO_CURVE | seen or not table.schema[column].is_numeric() or not table.height:
                     continue
-                if table[column].n_unique() == 1:
+                values = table[column].to_list()
+                if all(value == values[0] for value in values):
                     continue  # a setting, not a curve
                 seen.add(column)
                 numbers = tuple(table["step"].to_list())
@@ -110,7 +111,7 @@ def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Lo
                         side=side,
                         run=_run_name(name),
                         steps=numbers,
-                        values=tuple(map(_finite, table[column].to_list())),
+                        values=tuple(map(_finite, values)),
                         lines=tuple(where.get(step) for step in numbers),
                     ),
                 )

@@ -1,21 +1,33 @@
-"""Turns judged series into one static page: the changes of level, then a small chart of every series."""
+"""Turns judged series into one static page: the changes of level with their commits, then a row of charts per case."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
+from configs.read import CONFIG_ROOT
+from tasks.diff.maxview_rows import FINAL_LOSS
+from tasks.diff.state_rows import MEMORY
+from tasks.diff.time_rows import FIRST_STEP, STEP_TIME
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.report import show_event, show_time
+from tasks.history.series import Night
 from tasks.publish.index import HISTORY, PAGE, add_history
 from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
+from tasks.records import Commit
+from tasks.resolve.commits import list_commits
 from tasks.store import Store, write_atomically
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")
-HEIGHT = 48.0  # of a chart, whose width is 100
+HEIGHT = 40.0  # of a chart, whose width is 100
+LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
+# what a case is looked at for first: the columns that are shown without being asked for
+MAIN = {metric.name: metric.title for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)}
+
+type Group = tuple[str, str, str]  # comparison, pair of refs, target
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
@@ -27,20 +39,19 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         return None
     style = read_asset("page.css")
     pages = _find_pages(store)
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for number, item in enumerate(judged):
-        series = item.series
-        name = " · ".join(part for part in (series.comparison, series.pair, series.target) if part)
-        groups.setdefault(name, []).append(_shown(number, item, pages))
+    groups: dict[Group, list[Judged]] = {}
+    for item in judged:
+        groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
     html = (
-        make_environment()
+        make_environment(title_of=title_of)
         .get_template("history.html.j2")
         .render(
-            groups=groups,
-            changes=[
-                (word, text, item) for items in groups.values() for item in items for word, text in item["events"]
+            groups=[
+                (" · ".join(filter(None, group)), [table for table in _tables(items, pages) if table["rows"]])
+                for group, items in groups.items()
             ],
-            notes=dict.fromkeys(note for item in judged for note in item.notes),
+            changes=list(_changes(groups, store)),
+            notes=dict.fromkeys(note for item in judged if item.series.metric in MAIN for note in item.notes),
             style=Markup(style),
             style_hash=hash_of(style),
             home=PAGE if store.mirror is None else link_home(store),
@@ -53,6 +64,11 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     return page
 
 
+def title_of(metric: str) -> str:
+    """What people call a metric."""
+    return MAIN.get(metric, metric.replace("_", " "))
+
+
 def _find_pages(store: Store) -> dict[str, str]:
     """What leads to the page of every comparison, by its name in the store: beside this page, or in the bucket."""
     beside = store.mirror is None or store.writable
@@ -60,16 +76,97 @@ def _find_pages(store: Store) -> dict[str, str]:
     return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
 
 
-def _shown(number: int, item: Judged, pages: dict[str, str]) -> dict[str, Any]:
+def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[str, Any]]:
+    """What happened, the last first: all that moved in a case on a night is one change, its first metric leading."""
+    found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
+    for group, items in groups.items():
+        for item in items:
+            for event in item.events:
+                key = (group, item.series.case, event.after.comparison_id)
+                found.setdefault(key, []).append((item, event))
+    for (group, case, _), moved in sorted(found.items(), key=lambda pair: show_time(pair[1][0][1].after), reverse=True):
+        moved.sort(key=lambda pair: (_order(pair[0].series.metric), pair[1].line == "ratio"))
+        item, event = moved[0]
+        metrics = dict.fromkeys(title_of(other.series.metric) for other, _ in moved)
+        yield {
+            "word": _word(event),
+            "when": show_time(event.after),
+            "case": case,
+            "group": " · ".join(filter(None, group)),
+            "id": _anchor(item),
+            "title": next(iter(metrics)),
+            "levels": f"{event.change.before:.4g} → {event.change.after:.4g}",
+            "unit": item.series.unit if event.line != "ratio" else "",
+            "relative": event.change.relative,
+            "besides": list(metrics)[1:],
+            "told": [(title_of(other.series.metric), show_event(told, other.series)) for other, told in moved],
+            "commits": _commits_between(item, event, store),
+        }
+
+
+def _order(metric: str) -> tuple[int, str]:
+    return (list(MAIN).index(metric) if metric in MAIN else len(MAIN), metric)
+
+
+def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]:
+    """The commits of the side that moved, between the two nights: as the clone at hand lists them, else those that the
+    later comparison names and the earlier did not."""
+    side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
+    before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
+    told: dict[str, Any] = {
+        "before": (before or "")[:9],
+        "after": (after or "")[:9],
+        "list": (),
+        "same": before == after,
+    }
+    if before and after and before != after:
+        told["list"] = list_commits(CONFIG_ROOT.parent, before, after) or tuple(
+            commit
+            for commit in _named(item, event.after, side, store)
+            if commit.sha not in {other.sha for other in _named(item, event.before, side, store)}
+        )
+    return told
+
+
+def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Commit]:
+    """The commits of the side that the record of a night's comparison names."""
+    series = item.series
+    record = store.comparison(series.comparison, series.case, night.comparison_id).read_comparison()
+    return () if record is None else record.commits.get(getattr(record, side).name, ())
+
+
+def _tables(items: Sequence[Judged], pages: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A row of charts per case: the metrics that are looked at first, then all others."""
+    for main in (True, False):
+        metrics = sorted({i.series.metric for i in items if (i.series.metric in MAIN) is main}, key=_order)
+        rows: dict[str, dict[str, Any]] = {}
+        for item in items:
+            if item.series.metric in metrics:
+                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(item, pages)
+        units = {i.series.metric: i.series.unit for i in items}
+        yield {"main": main, "metrics": [(metric, units[metric]) for metric in metrics], "rows": rows}
+
+
+def _anchor(item: Judged) -> str:
+    """What leads to the chart of a series."""
+    return quote(
+        "-".join(
+            ("series", *item.series.model_dump(include={"comparison", "pair", "case", "target", "metric"}).values())
+        ),
+        safe="",
+    )
+
+
+def _cell(item: Judged, pages: dict[str, str]) -> dict[str, Any]:
     series, latest = item.series, item.series.nights[-1]
-    shown = (latest.baseline, latest.candidate)
+    last = item.events[-1] if item.events else None
     return {
-        "id": f"series-{number}",
-        "series": series,
+        "id": _anchor(item),
+        "nights": len(series.nights),
         "when": show_time(latest),
-        "medians": " → ".join("—" if value is None else f"{value:.4g}" for value in shown),
+        "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
         "page": pages.get(f"comparisons/{series.comparison}/{series.case}/{latest.comparison_id}/index.html"),
-        "events": [(_word(event), show_event(event, series)) for event in item.events],
+        "last": last and {"word": _word(last), "relative": last.change.relative},
         "lines": list(_lines(item)),
         "changes": [
             {"x": _x(item, series.nights.index(event.after) - 0.5), "word": _word(event)} for event in item.events
@@ -88,13 +185,15 @@ def _x(item: Judged, place: float) -> float:
 
 
 def _lines(item: Judged) -> Iterator[tuple[Line, str]]:
-    """The points of both arms' medians, between the least and the largest of all."""
+    """The points of both arms' medians, around the middle of all; the height is at least LEAST_REACH each way."""
     nights = item.series.nights
     values = [value for night in nights for value in (night.baseline, night.candidate) if value is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
+    middle = (low + high) / 2
+    reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
     for side in SIDES:
         points = [
-            f"{_x(item, place)},{HEIGHT - 4 - (HEIGHT - 8) * ((value - low) / (high - low) if high > low else 0.5):.1f}"
+            f"{_x(item, place)},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
             for place, night in enumerate(nights)
             if (value := getattr(night, side)) is not None
         ]

@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tasks.publish.index import (
     Change,
     IndexedCell,
     IndexedComparison,
+    IndexedNight,
     Pair,
     StoreIndex,
     gather_index,
@@ -38,6 +40,7 @@ PAIRS = 12  # columns of the matrix: what was compared last
 NEIGHBOURS = "cases.js"
 LISTED = 100  # comparisons that need no script to be seen
 TREND_NIGHTS = 14
+LONGEST_WHY = 60  # characters of a reason in the matrix
 LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
 LOCK = ".index.lock"
 ATTEMPTS = 20
@@ -131,19 +134,24 @@ def render_index(index: StoreIndex, store: Store) -> str:
     def link(name: str) -> str:
         return quote(name) if store.mirror is None else store.link_to(store.path / name)
 
-    pairs = list(dict.fromkeys(item.pair for item in index.comparisons))
+    cases: dict[Pair, set[str]] = {}
+    for item in index.comparisons:
+        cases.setdefault(item.pair, set()).add(item.case)
+    pairs = list(cases)
+    shown = sorted(pairs[:PAIRS], key=lambda pair: -len(cases[pair]))  # a pair of one case is not much of a matrix
     script, style = read_asset("index.js"), read_asset("page.css")
     page = (
-        make_environment(words=words, link=link, format_moment=words.format_moment)
+        make_environment(words=words, link=link, why=_why, format_moment=words.format_moment)
         .get_template("index.html.j2")
         .render(
             index=index,
-            pairs=pairs[:PAIRS],
+            pairs=shown,
             older_pairs=len(pairs) - PAIRS,
-            cases=_matrix(index, set(pairs[:PAIRS])),
+            cases=_matrix(index, set(shown)),
             newest=index.comparisons[:LISTED],
             fields=FIELDS,
             counts=[(word, sum(item.verdict == word for item in index.comparisons)) for word in SHOWN],
+            changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
             mark=Markup(MARK),
@@ -181,6 +189,19 @@ def draw_trend(ratios: list[float | None]) -> str:
     reach = max(LEAST_REACH, *(abs(ratio - 1) for _, ratio in known))
     step = 60 / (len(ratios) - 1)
     return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / reach:.1f}" for place, ratio in known)
+
+
+def _why(headline: str) -> str:
+    """Of a headline what the matrix has room for: not who was compared with whom."""
+    return textwrap.shorten(headline.partition(": ")[2] or headline, LONGEST_WHY, placeholder=" …")
+
+
+def _changes(night: IndexedNight) -> Iterator[tuple[str, str, str]]:
+    """(page, comparison and case, what changed) of what changed in the night; without a page all is in the last."""
+    for change in night.changes:
+        name, _, _ = change.partition(":")
+        page = next((cell.page for cell in night.cells if name == f"{cell.comparison} {cell.case}"), "")
+        yield (page, name, change.removeprefix(name)) if page else ("", "", change)
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:

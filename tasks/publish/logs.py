@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tasks.publish.checkpoints import CheckpointLine, list_checkpoints
-from tasks.publish.logview import LogView, read_log
+from tasks.publish.logview import Kind, LogView, read_log
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
 from tasks.records.compiled import LOWERED, OPTIMISED
@@ -50,6 +50,17 @@ class Logs:
     @property
     def views(self) -> list[LogView]:
         return [view for side in self.by_side.values() for view in side]
+
+    def unique(self, side: str) -> list[tuple[str, int, Kind]]:
+        """(anchor, number, kind) of the lines that no run of the other side has, in the order of each log."""
+        other = {kind for name, views in self.by_side.items() if name != side for view in views for kind in view.kinds}
+        found: dict[str, tuple[str, int, Kind]] = {}
+        for view in self.by_side[side]:
+            for text, kind in view.kinds.items():
+                if text not in other and text not in found:
+                    number = kind.place + view.shift
+                    found[text] = (f"{view.prefix}-L{number}", number, kind)
+        return list(found.values())
 
     def view(self, arm: ArmSummary, run: int) -> LogView | None:
         """The log of the arm's run with this number, if it was at hand."""

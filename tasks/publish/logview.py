@@ -9,19 +9,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.publish.replacing import replacing
+from tasks.publish.replacing import replace_text, replacing
 from tasks.publish.text import shorten, visible
 from tasks.records import Source
-from tasks.store.atomic import write_atomically
 
 PIECE = 1_000_000  # characters: what is loaded at once
 LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
 LONGEST_TRACEBACK = 2_000  # lines
+LONGEST_KIND = 400  # characters by which lines are told apart
+MOST_KINDS = 20_000  # of lines: a log of more says something else in each
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CAUSE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault|Iteration)?(?::|$)")
+
+# what two runs of one program say differently: when, where, which process, how much
+_MOMENT = re.compile(r"^(?:\[?[\d:.,TZ+-]+(?: [\d:.,Z+-]+)*\]? ?|[IWEF]\d{4} [\d:.]+ +\d+ )")
+_OWN = re.compile(
+    r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2}\b|\S*/\S*"
+    r"|0x[0-9a-fA-F]+|\b(?=\w*\d)[0-9a-f]{7,}\b|[-+]?\d[\d.,:_]*(?:e[-+]?\d+)?"
+)
+
+_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def kind_of(text: str) -> str:
+    """A line without what two runs of one program print differently: moments, numbers, paths."""
+    return " ".join(_OWN.sub("#", _MOMENT.sub("", text[:LONGEST_KIND], count=1)).split())
+
+
+@dataclass
+class Kind:
+    """Lines that say the same but for numbers and paths: how many, the place of the first, and what it says."""
+
+    count: int
+    place: int
+    text: str
 
 
 @dataclass
@@ -36,6 +60,8 @@ class LogView:
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
     before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
+    kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
+    _quick: dict[str, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
     shift: int = 0  # from a line's place in the run to its number in the file
@@ -54,6 +80,20 @@ class LogView:
         """What leads to the line that holds the byte."""
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
+
+    def count_kind(self, text: str) -> None:
+        """The last line is one more of its kind."""
+        quick = text[:LONGEST_KIND].translate(_DIGITS)  # most lines say what another one said, with other digits
+        known = self._quick.get(quick)
+        if known is None:
+            kind = kind_of(text)
+            known = self.kinds.get(kind)
+            if known is None and kind and len(self.kinds) < MOST_KINDS:
+                known = self.kinds[kind] = Kind(count=0, place=self.lines, text=shorten(text, LONGEST_CAUSE))
+            if known is not None and len(self._quick) < MOST_KINDS:
+                self._quick[quick] = known
+        if known is not None:
+            known.count += 1
 
     def to_json(self) -> dict[str, object]:
         """What the page's script needs to show it."""
@@ -90,7 +130,7 @@ def read_log(
     def write_piece() -> None:
         pieces.append((view.lines - len(texts) + 1, len(texts)))
         text = json.dumps("\n".join(texts), ensure_ascii=False)
-        write_atomically(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
+        replace_text(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
         texts.clear()
 
     with replacing(folder / view.file) as copy:
@@ -104,6 +144,7 @@ def read_log(
             view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
             text = visible(raw)
             folds.take(view.lines, text)
+            view.count_kind(text)
             last.append(shorten(text, LONGEST_CAUSE))
             texts.append(text)
             size += len(text)

@@ -17,10 +17,14 @@ from tasks.publish.differences import list_differences
 from tasks.publish.effects import draw_effect
 from tasks.publish.figures import list_marks, write_figures
 from tasks.publish.logs import Lines, Logs
+from tasks.publish.logview import Kind
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.publish.times import draw_bars, list_parts, show_seconds
 from tasks.records import ComparisonRecord, RunRecord
+from tasks.resolve.commits import MOST
 from tasks.store.atomic import write_atomically
+
+MOST_LINES = 100  # of each side, of the lines that only it has
 
 
 def write_page(
@@ -76,7 +80,10 @@ def write_page(
             stamp=stamp,
             again=command_again(record, *first),
             differences=list_differences(*first),
+            own_lines=_own_lines(logs),
+            most_lines=MOST_LINES,
             commits=_commits(record),
+            most_commits=MOST,
             figures=figures,
             bars=draw_bars(record),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
@@ -91,10 +98,15 @@ def write_page(
     return write_atomically(folder / "index.html", html)
 
 
+def _own_lines(logs: Logs) -> dict[str, list[tuple[str, int, Kind]]]:
+    """Per side the lines that only its logs have; nothing where one side has no log."""
+    return {side: logs.unique(side) for side in logs.by_side} if all(logs.by_side.values()) else {}
+
+
 def _commits(record: ComparisonRecord) -> str:
     """What lists the commits between the two sides; empty where they are one, or one is not known."""
     left, right = record.baseline.commit, record.candidate.commit
-    return f"git log --oneline {left}..{right}" if left and right and left != right else ""
+    return f"git log --oneline --left-right {left}...{right}" if left and right and left != right else ""
 
 
 def _icon(record: ComparisonRecord) -> str:

@@ -30,3 +30,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         if temporary is not None:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """A text that follows from records, whole or not at all. It is not waited for until it is on the disk: what a power
+    cut takes of a page, `maxview site build` draws again once the page is removed. Raises StoreError."""
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -1,8 +1,10 @@
 """Writes a comparison into the store: its record, its page with the logs that the record points into, and the index."""
 
 import gzip
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from configs.schema import Frozen
 from tasks.publish.index import PAGE, add_comparison
@@ -14,6 +16,7 @@ from tasks.records import ComparisonRecord, RunRecord
 from tasks.scrape import stream_lines
 from tasks.store import Store
 
+SITE = "MAXVIEW_SITE"  # where the store is served: browsers follow no link of Prefect's pages into a folder
 FLOW_RUN = "flow-run.txt"  # beside a page: the address of the flow run that made it
 
 
@@ -26,8 +29,15 @@ class PublishedPage(Frozen):
 
 
 def find_page(path: Path, store: Store) -> PublishedPage:
-    """Where a page of the store is."""
-    return PublishedPage(path=path, address=store.address_of(path), link=store.link_to(path))
+    """Where a page of the store is. Its link begins with what MAXVIEW_SITE says, where the store is served.
+
+    Raises ValueError for a MAXVIEW_SITE that is no address.
+    """
+    base = os.environ.get(SITE, "").rstrip("/")
+    if base and not base.startswith(("http://", "https://")):
+        raise ValueError(f"{SITE}={base!r:.80}: say where the store is served, for example http://host:8000")
+    link = f"{base}/{quote(path.relative_to(store.path).as_posix())}" if base else store.link_to(path)
+    return PublishedPage(path=path, address=store.address_of(path), link=link)
 
 
 def publish_comparison(record: ComparisonRecord, store: Store, *, flow_run: str = "") -> Path:

@@ -8,7 +8,7 @@ from tasks.diff.decide import ONE_RUN
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
-SHORT = 50  # characters of a reason in a table
+SHORT = 64  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]
 
 
@@ -86,12 +86,18 @@ def threshold_text(row: MetricDiff) -> str:
 
 
 def short_reason(row: MetricDiff) -> str:
-    """The beginning of a reason that says it: one line of a table. The rest is for those who ask."""
+    """What a reason begins with, in whole clauses: one line of a table. The rest is for those who ask.
+
+    What stands in brackets explains what stands before them. A first clause that is too long ends at a comma, or else
+    at a word.
+    """
     text = visible(row.reason)
-    clause = re.split(r"[;:,.] | \(", text, maxsplit=1)[0]
-    if len(clause) <= SHORT:
-        return clause
-    return clause[:SHORT].rsplit(" ", 1)[0] + " …"
+    while (bare := re.sub(r" ?\([^()]*\)", "", text)) != text:
+        text = bare
+    ends = [end.start() for end in re.finditer(r"[;:] |$", text)]
+    commas = [end.start() for end in re.finditer(", ", text)]
+    fitting = [end for end in ends if end <= SHORT] or [end for end in commas if end <= SHORT]
+    return text[: max(fitting)] if fitting else text[:SHORT].rsplit(" ", 1)[0] + " …"
 
 
 def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:

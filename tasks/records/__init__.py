@@ -12,7 +12,7 @@ from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.metric import Better, MetricDiff, Verdict
-from tasks.records.plan import BackendName, RunFiles, RunPlan
+from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
 from tasks.records.program_work import (
     CollectiveSum,
     HeavyArray,
@@ -41,6 +41,7 @@ __all__ = [
     "CheckpointProof",
     "CheckpointState",
     "CollectiveSum",
+    "Commit",
     "ComparisonRecord",
     "CompileError",
     "CompiledProgram",

@@ -8,6 +8,7 @@ from tasks.records.environment import Environment
 from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.finding import Finding
 from tasks.records.metric import MetricDiff, Verdict
+from tasks.records.plan import Commit
 from tasks.records.program_work import ProgramComparison
 from tasks.records.times import TimeAccount
 
@@ -79,5 +80,6 @@ class ComparisonRecord(Frozen):
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
+    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks, the last first
     aa: bool = False  # both arms are meant to be the same: a control
     programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained

@@ -9,6 +9,15 @@ from configs.verdict_rules import VerdictRules
 BackendName = Literal["local", "replay", "xpk"]
 
 
+class Commit(Frozen):
+    """One commit of a trainer's repository."""
+
+    sha: str
+    time: str  # ISO 8601
+    author: str
+    subject: str
+
+
 class RunFiles(Frozen):
     """Where inside its folder a run leaves what is read of it, and what is said to it so that it goes on from there."""
 
@@ -41,6 +50,7 @@ class RunPlan(Frozen):
     identity: str  # hex
     ref: str | None = None  # the branch, tag or commit that the user named; `commit` is what it was
     repository: str | None = None  # where `ref` was looked up, unless it is the checkout of this program
+    commits: tuple[Commit, ...] = ()  # those that lead to `commit` and not to the other arm's, the last first
     checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
     software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
     aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same

@@ -9,6 +9,7 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
+from tasks.resolve.commits import list_commits
 from tasks.resolve.identify import Checkout, read_checkout
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
@@ -70,7 +71,19 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
         for arm in arms
     }
     problems.raise_any()
-    return {name: trainer for name, trainer in trainers.items() if trainer is not None}
+    made = {name: trainer for name, trainer in trainers.items() if trainer is not None}
+    return _with_commits(made) if len(refs) == len(arms) else made
+
+
+def _with_commits(trainers: Mapping[str, Checkout]) -> dict[str, Checkout]:
+    """The trainers of two refs, each with its commits that the other lacks; of a remote address nothing is known."""
+    found = {}
+    for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
+        folder = Path(own.repository or HERE)
+        known = own.repository == other.repository and own.commit and other.commit and folder.is_dir()
+        commits = list_commits(folder, str(other.commit), str(own.commit)) if known else ()
+        found[name] = own.model_copy(update={"commits": commits})
+    return found
 
 
 def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:

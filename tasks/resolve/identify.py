@@ -10,6 +10,7 @@ from typing import Any
 from configs.comparison import Trainer
 from configs.installed import installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
+from tasks.records import Commit
 from tasks.resolve.ask_python import ask_python
 from tasks.trainers.command import AnyCommand
 from tasks.trainers.maxtext import MaxText
@@ -47,6 +48,7 @@ class Checkout(Frozen):
     versions: dict[str, str]
     ref: str | None = None  # as the user named the commit
     repository: str | None = None  # where that was looked up, unless here
+    commits: tuple[Commit, ...] = ()  # those that lead to it and not to the other arm's
     folder: str | None = None
     python: str = sys.executable
     software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"

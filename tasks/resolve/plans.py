@@ -268,6 +268,7 @@ def plan_run(
         identity=identity,
         ref=checkout.ref,
         repository=checkout.repository,
+        commits=checkout.commits,
         checkout=checkout.folder,
         software=checkout.software,
         aa=aa,

@@ -137,7 +137,13 @@ def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
     visit.open(f"/runs/flow-run/{runs['died']}", "01_base: linen vs nnx on replay", "Regressed", "10 Task runs", ACTS)
     visit.holds("document.querySelectorAll('canvas').length === 1")  # the graph: drawn, its words cannot be read here
     visit.choose("Task Runs")
-    for task in ("resolve", "launch linen 01_base", "watch nnx 01_base", "scrape nnx 01_base", "diff 01_base"):
+    for task in (
+        "resolve linen-vs-nnx",
+        "launch linen 01_base r0",
+        "watch nnx 01_base r0",
+        "scrape nnx 01_base r0",
+        "diff 01_base",
+    ):
         visit.sees(task)
     visit.choose("Artifacts")
     visit.sees("linen-vs-nnx-01-base")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call
+from tasks.ingest.example_logs import SUBJECTS
 from tasks.publish.index import PAGE, parse_index
 
 
@@ -15,14 +16,21 @@ def test_what_was_planted_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"page: {out / PAGE}" in capsys.readouterr().out
     index = parse_index((out / PAGE).read_text())
     assert index is not None
-    last = {(item.comparison, item.case): item for item in reversed(index.comparisons)}
-    assert {key: item.verdict for key, item in last.items() if item.comparison == "linen-vs-nnx"} == {
+    made_up = [item for item in index.comparisons if item.target == "example"]
+    last = {(item.comparison, item.case): item for item in reversed(made_up)}
+    assert {key: item.verdict for key, item in last.items() if key[0] == "linen-vs-nnx"} == {
         ("linen-vs-nnx", case): "same" for case in ("01_base", "03_dropout", "16_f32_exact")
     }
+    (trained,) = [item for item in index.comparisons if item.target == "cpu"]
+    assert (trained.comparison, trained.case, trained.verdict) == ("linen-vs-nnx", "01_base", "same")
+    assert last["main-vs-branch", "03_dropout"].verdict == "regressed"  # two of three steps wait 20 ms
     assert last["main-vs-branch", "04_int8"].verdict == "regressed"
     assert last["main-vs-branch", "04_int8"].ratio == pytest.approx(1.08, abs=0.02)  # 8 % were planted
     assert last["main-vs-branch", "10_shardy_true"].died
     assert len(index.nights) == 5
-    assert "04_int8 · step_time_s" in (out / "history.html").read_text()
+    history = (out / "history.html").read_text()
+    assert "1 change of level</h1>" in history  # of all that moved with it, one
+    assert SUBJECTS[-1] in history  # the commit that came between the two nights
+    assert SUBJECTS[0] not in history
     assert call(["site", "demo", "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err

@@ -24,6 +24,7 @@ def test_limits_and_choices_stay() -> None:
     shown = parameter_schema(compare).properties
     assert "main-vs-branch" in shown["comparison"]["enum"]
     assert shown["comparison"]["default"] == "linen-vs-nnx"
+    assert next(iter(shown)) == "branch"  # what people come to the form to say
     assert shown["repeats"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 100}
     assert [field["position"] for field in shown.values()] == list(range(len(shown)))
 

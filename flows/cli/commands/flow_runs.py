@@ -44,7 +44,7 @@ def run_flow(
         for record, page in view.comparisons:
             remote = "://" in page.address
             shown = page.address if remote else os.path.relpath(page.path)
-            console.print(render_terminal(record, page=shown, link=page.link if remote else None))
+            console.print(render_terminal(record, page=shown, link=page.link if page.link.startswith("http") else None))
         if len(records) > 1:
             console.print(render_floors(records, left_out))
             print(f"index: {index_of(out)}")

@@ -58,16 +58,17 @@ def demo(
     *documents: str,
     out: Annotated[str, Parameter(name="--out", help="The folder for the example.")] = DEMO_OUT,
 ) -> int:
-    """Make an example site: made-up logs of a week of nights, with a regression, a slow host and a death among them.
+    """Make an example site: two tiny trainings, and made-up nights with a regression, a slow host and a death.
 
     Parameters
     ----------
     documents
         Saved MaxView pages that hold both logs, to stand among them.
     """
+    from flows.cli.commands.compare import compare
     from flows.cli.demo import make_demo
 
-    page = make_demo(documents, out)
+    page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
     console = Console(highlight=False, markup=False, soft_wrap=True)
     console.print(f"page: {page}")
     console.print(f"next: maxview site serve --out {out}")

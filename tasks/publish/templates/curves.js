@@ -4,10 +4,8 @@ if (plot) {
   const SVG = "http://www.w3.org/2000/svg", LEFT = 64, RIGHT = 16, HEIGHTS = { value: 240, difference: 90, time: 120 };
   const pick = document.getElementById("curve"), smooth = document.getElementById("smooth");
   const logScale = document.getElementById("log-scale"), all = document.getElementById("all-steps"), told = document.getElementById("told");
-  const known = new Map();
   let view = null, extent = [0, 1], current = null, cursor = null, drawing = 0;
 
-  window.maxviewCurve = (number, traces) => known.set(number, traces);
   const curve = async (number) => {
     if (!known.has(number)) await load(`curves/${number}.js`);
     return known.get(number);

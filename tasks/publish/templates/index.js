@@ -21,6 +21,7 @@
     return made;
   };
   const verdict = (item) => {
+    if (item.died) return element("span", "† died", "died");
     const made = element("span", undefined, "v v-" + item.verdict.split(" ")[0]);
     const sign = element("span", signs[item.verdict]);
     sign.setAttribute("aria-hidden", "true");
@@ -38,6 +39,7 @@
     const cell = (label, ...inside) => {
       const made = element("td");
       made.dataset.label = label;
+      made.className = { compared: "when", because: "because" }[label] || "";
       made.append(...inside);
       return made;
     };

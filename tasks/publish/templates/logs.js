@@ -1,24 +1,28 @@
 // ---- logs: read piece by piece, of any size; only the lines that are near are in the document
 const BLOCK = 400; // lines that are shown or not shown together
+const LINE = 24; // pixels of a line that is not wrapped
 const LONG = 4000; // characters of a line that are shown
 const HITS = 500; // lines of a search that are listed
-const KEPT = 24; // pieces of a log that are held
+const KEPT = 24; // pieces of all logs that are held
+const AHEAD = 4; // pieces that a search asks for before it needs them
 const loading = new Map(), loaded = new Map();
 
 window.maxviewLog = (name, number, text) => loaded.set(`${name}-${number}`, text);
 
-const pieceOf = (name, index) => {
+// The text of a piece; those that were wanted last are held.
+const textOf = (name, index) => {
   const key = `${name}-${index + 1}`;
-  if (!loading.has(key)) {
-    if (loading.size >= KEPT) loading.delete(loading.keys().next().value);
-    loading.set(key, load(`logs/${key}.js`).then(() => {
-      const lines = loaded.get(key).split("\n");
-      loaded.delete(key);
-      return lines;
-    }));
-  }
-  return loading.get(key);
+  const known = loading.get(key) || load(`logs/${key}.js`).then(() => {
+    const text = loaded.get(key);
+    loaded.delete(key);
+    return text;
+  }, (error) => { loading.delete(key); throw error; });
+  loading.delete(key);
+  if (loading.size >= KEPT) loading.delete(loading.keys().next().value);
+  loading.set(key, known);
+  return known;
 };
+const linesOf = async (name, index) => (await textOf(name, index)).split("\n");
 
 const levelOf = (text) =>
   /(^|\s)(E|F)\d{4} |\b(ERROR|CRITICAL|FATAL)\b|^\w*(Error|Exception)\b/.test(text) ? "l-error" :
@@ -48,7 +52,7 @@ class Log {
       for (let at = 0; at < count; at += BLOCK) {
         const block = make("div");
         Object.assign(block, { piece: index, at, from: first + at, to: first + Math.min(at + BLOCK, count) - 1 });
-        block.style.height = `${(block.to - block.from + 1) * 18}px`;
+        block.style.height = `${(block.to - block.from + 1) * LINE}px`;
         this.blocks.push(block);
       }
     }
@@ -60,7 +64,7 @@ class Log {
     if (block.wanted) return;
     block.wanted = true;
     let lines;
-    try { lines = await pieceOf(this.name, block.piece); } catch (error) {
+    try { lines = await linesOf(this.name, block.piece); } catch (error) {
       block.textContent = `${error.message} is not where this page looks for it: keep the page in its folder.`;
       return;
     }
@@ -71,7 +75,7 @@ class Log {
 
   empty(block) {
     if (!block.wanted || (block.from <= this.here && this.here <= block.to)) return; // what was asked for stays
-    if (block.firstChild) block.style.height = `${block.getBoundingClientRect().height || (block.to - block.from + 1) * 18}px`;
+    if (block.firstChild) block.style.height = `${block.getBoundingClientRect().height || (block.to - block.from + 1) * LINE}px`;
     block.wanted = false;
     block.replaceChildren();
   }
@@ -112,22 +116,42 @@ class Log {
   async goTo(number) {
     this.box.open = true;
     this.open();
-    const block = this.blocks.find((item) => item.from <= number && number <= item.to);
+    const block = this.blockOf(number);
     if (!block) return;
     const before = this.here;
     this.here = number;
     document.getElementById(`${this.name}-L${before}`)?.classList.remove("here");
     block.wanted = false;
+    await this.scrollTo(number, this.pane.clientHeight / 2);
+    document.getElementById(`${this.name}-L${number}`)?.classList.add("here");
+    this.pane.scrollIntoView({ block: "nearest", behavior: "instant" });
+  }
+
+  blockOf(number) { return this.blocks.find((item) => item.from <= number && number <= item.to); }
+
+  // Bring a line to a height in the pane.
+  async scrollTo(number, height) {
+    const block = this.blockOf(number);
+    if (!block) return;
     await this.fill(block);
     for (let tries = 0; tries < 3; tries += 1) { // what stands above may yet get its true height
       const line = document.getElementById(`${this.name}-L${number}`);
       if (!line) break;
-      line.classList.add("here");
-      const within = line.getBoundingClientRect().top - this.pane.getBoundingClientRect().top;
-      this.pane.scrollTop += within - this.pane.clientHeight / 2;
+      const off = line.getBoundingClientRect().top - this.pane.getBoundingClientRect().top - height;
+      if (Math.abs(off) < 2) break;
+      this.pane.scrollTop += off;
       await new Promise(requestAnimationFrame);
     }
-    this.pane.scrollIntoView({ block: "nearest", behavior: "instant" });
+  }
+
+  // The number of the line at the top of the pane.
+  top() {
+    const edge = this.pane.getBoundingClientRect().top;
+    const block = this.blocks.find((item) => item.getBoundingClientRect().bottom > edge + 1);
+    if (!block) return this.first;
+    const place = block.getBoundingClientRect();
+    const line = [...block.querySelectorAll(".line")].find((item) => item.getBoundingClientRect().bottom > edge + 1);
+    return line ? Number(line.id.split("-L").pop()) : block.from + Math.max(0, Math.floor((edge - place.top) / LINE));
   }
 
   list(found) {
@@ -144,7 +168,7 @@ class Log {
     const found = [];
     for (const number of Object.keys(this.values).map(Number).sort((a, b) => a - b)) {
       const index = this.pieces.findIndex(([first, count]) => first <= number && number < first + count);
-      const lines = await pieceOf(this.name, index);
+      const lines = await linesOf(this.name, index);
       found.push([number, `${this.values[number]}: ${lines[number - this.pieces[index][0]]}`]);
     }
     this.list(found);
@@ -169,6 +193,20 @@ document.addEventListener("click", (event) => { // the same line again
 // ---- search: every piece of every log, and it says how far it is
 const find = document.getElementById("find"), count = document.getElementById("count");
 let search = 0;
+// The places of the lines of a text that hold the word; the text is split nowhere else.
+const placesOf = (text, wanted) => {
+  const low = text.toLowerCase(), found = [];
+  let line = 0, start = 0;
+  for (let at = low.indexOf(wanted); at >= 0; at = low.indexOf(wanted, start)) {
+    for (let end = low.indexOf("\n", start); end >= 0 && end < at; end = low.indexOf("\n", start)) { line += 1; start = end + 1; }
+    found.push(line);
+    const end = low.indexOf("\n", at);
+    if (end < 0) break;
+    line += 1;
+    start = end + 1;
+  }
+  return found;
+};
 const searchLogs = async () => {
   const wanted = find.value.trim().toLowerCase(), mine = search += 1;
   remember("find", find.value.trim());
@@ -176,27 +214,85 @@ const searchLogs = async () => {
   count.textContent = "";
   if (!wanted) return;
   const total = logs.reduce((sum, log) => sum + log.lines, 0);
+  const todo = logs.flatMap((log) => log.pieces.map(([first, lines], index) => ({ log, index, first, lines })));
+  todo.sort((one, other) => one.index - other.index); // all logs at once, each from its beginning
+  const found = new Map(logs.map((log) => [log, []]));
   let read = 0, hits = 0;
-  for (const log of logs) {
-    const found = [];
-    let shown = -1;
-    for (const [index, [first]] of log.pieces.entries()) {
-      let lines;
-      try { lines = await pieceOf(log.name, index); } catch (error) { count.textContent = `${error.message} is missing`; return; }
-      if (mine !== search) return;
-      lines.forEach((text, i) => {
-        if (!text.toLowerCase().includes(wanted)) return;
-        hits += 1;
-        if (found.length < HITS) found.push([first + i, text]);
-      });
-      read += lines.length;
-      if (found.length !== shown) { shown = found.length; log.list(found); if (shown) log.box.open = true; }
-      count.textContent = `${hits.toLocaleString("en")} lines found, ${read.toLocaleString("en")} of ${total.toLocaleString("en")} read`;
+  for (const [place, { log, index, first, lines }] of todo.entries()) {
+    for (const next of todo.slice(place + 1, place + AHEAD)) textOf(next.log.name, next.index).catch(() => {});
+    let text;
+    try { text = await textOf(log.name, index); } catch (error) { count.textContent = `${error.message} is missing`; return; }
+    if (mine !== search) return;
+    const places = placesOf(text, wanted), own = found.get(log);
+    hits += places.length;
+    read += lines;
+    if (places.length && own.length < HITS) {
+      const all = text.split("\n");
+      own.push(...places.slice(0, HITS - own.length).map((line) => [first + line, all[line]]));
+      log.list(own);
+      log.box.open = true;
     }
+    count.textContent = `${hits.toLocaleString("en")} lines found, ${read.toLocaleString("en")} of ${total.toLocaleString("en")} read`;
   }
   const listed = hits > HITS ? `; the first ${HITS} of each log are listed` : "";
   count.textContent = `${hits.toLocaleString("en")} of ${total.toLocaleString("en")} lines${listed}`;
 };
+
+// ---- side by side: the first log of each side, and where one is scrolled to a step, the other is, too
+const beside = document.getElementById("beside");
+const stepLines = async () => { // of each log the (step, line) pairs in the order of its lines, out of the first curve
+  if (!DATA.figures.length) return null;
+  if (!known.has(0)) await load("curves/0.js");
+  return new Map(["baseline", "candidate"].map((side) => {
+    const trace = known.get(0).find((item) => item.side === side);
+    const pairs = trace ? trace.steps.map((step, i) => [step, trace.lines[i]]).filter(([, line]) => line) : [];
+    return [side, pairs.sort((one, other) => one[1] - other[1])];
+  }));
+};
+const last = (pairs, item, wanted) => { // the last pair whose step or line is not beyond
+  let low = -1, high = pairs.length - 1;
+  while (low < high) { const middle = (low + high + 1) >> 1; if (pairs[middle][item] <= wanted) low = middle; else high = middle - 1; }
+  return low < 0 ? null : pairs[low];
+};
+const showBeside = async () => {
+  const pair = ["baseline", "candidate"].map((side) => logs.find((log) => log.name === side));
+  const steps = await stepLines().catch(() => null);
+  document.getElementById("panes").classList.add("beside");
+  beside.setAttribute("aria-pressed", "true");
+  remember("beside", "1");
+  for (const log of pair) { log.box.open = true; log.open(); }
+  let leader = null, asked = false;
+  const follow = async () => {
+    asked = false;
+    const other = pair.find((log) => log !== leader), top = leader.top();
+    const own = steps && last(steps.get(leader.name), 1, top);
+    const there = own && last(steps.get(other.name), 0, own[0]);
+    const rest = own ? top - own[1] : top - leader.first; // lines behind the step's own
+    const next = there && steps.get(other.name).find(([, line]) => line > there[1]);
+    const wanted = there ? Math.min(there[1] + rest, next ? next[1] - 1 : Infinity) : other.first + rest;
+    document.getElementById("at-step").textContent = own ? `step ${own[0].toLocaleString("en")}` : "before the first step";
+    await other.scrollTo(Math.min(wanted, other.first + other.lines - 1), 0);
+  };
+  for (const log of pair) {
+    for (const kind of ["pointerenter", "pointerdown", "wheel", "touchstart", "keydown", "focusin"]) log.pane.addEventListener(kind, () => { leader = log; }, { passive: true });
+    log.pane.addEventListener("scroll", () => {
+      if (leader !== log || asked || !document.getElementById("panes").classList.contains("beside")) return;
+      asked = true;
+      requestAnimationFrame(follow);
+    });
+  }
+};
+if (beside) {
+  let ready = null;
+  beside.addEventListener("click", () => {
+    const on = beside.getAttribute("aria-pressed") !== "true";
+    if (on && !ready) { ready = showBeside(); return; }
+    document.getElementById("panes").classList.toggle("beside", on);
+    beside.setAttribute("aria-pressed", String(on));
+    remember("beside", on ? "1" : "");
+  });
+  if (params.get("beside")) beside.click();
+}
 if (find) {
   let timer = 0;
   find.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(searchLogs, 200); });

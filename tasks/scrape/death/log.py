@@ -2,7 +2,8 @@
 
 A log may show many exceptions, and most of them ended nothing. What counts, in this order:
 
-1. the program's own word that it stops (`Aborting training due to NaN loss.`, `Training stopped: …`);
+1. the program's own word that it stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception
+   that it raises for the same reason;
 2. tracebacks that ended their process, and fatal errors: not what the interpreter says it ignored, not what was logged
    and survived (a retry), not what another thread raised, not what came up at exit, nothing after which training went
    on, and nothing behind the trainer's word that it is done. Of a chain of exceptions of one writer the last is what
@@ -202,7 +203,11 @@ class DeathLog:
         """What ended the run, why this one, and the chain of exceptions that it is the last of."""
         stops = [one for one in strong if one.form == "stop"]
         if stops:
-            return stops[0], "", stops[:1]
+            kind = self._kind(stops[0], early=False)
+            # the exception that the program then raises for the same reason says more, and what to do
+            ends = [one for one in strong if one.form == "traceback" and one.source.offset > stops[0].source.offset]
+            best = next((one for one in ends if self._kind(one, early=False) == kind != "other"), stops[0])
+            return best, "", [best]
         chains = _chains_of(strong)
         if not chains:
             # programs around the trainer complain in the same words, and the trainer may start all the same

@@ -1,7 +1,8 @@
 """Comparison records as the two MaxView pages of the founding documents would give them, built by hand."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tasks.records import (
 
 type Lines = list[tuple[int, str]]
 
+WAIT_MS = 120_000
 BRANCH = "feat/Migrate-Decoder-And-Tests-to-NNX"
 RUN_MAIN = "main_20260418_180000"
 RUN_BRANCH = "feat_Migrate_Decoder_And_Tests_to_NNX_20260419_063615"
@@ -419,3 +421,48 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
             },
         }
     )
+
+
+@dataclass
+class Visit:
+    """An open page, and everything about it that a healthy page has none of."""
+
+    page: Any
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def foreign(self) -> list[str]:
+        return [address for address in self.requests if not address.startswith(("file:", "data:", "blob:"))]
+
+
+class Opener:
+    """Opens pages in contexts of their own and closes them all."""
+
+    def __init__(self, browser: Any):
+        self._browser = browser
+        self._contexts: list[Any] = []
+
+    def __call__(self, address: str, *, width: int = 1280, ready: bool = True, **options: Any) -> Visit:
+        context = self._browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context.set_default_timeout(WAIT_MS)
+        self._contexts.append(context)
+        visit = Visit(context.new_page())
+        visit.page.on("request", lambda request: visit.requests.append(request.url))
+        visit.page.on("console", lambda message: visit.complaints.append(f"{message.type}: {message.text}"))
+        visit.page.on("pageerror", lambda error: visit.complaints.append(f"error: {error}"))
+        visit.page.on("dialog", lambda dialog: visit.complaints.append(f"dialog: {dialog.message}"))
+        visit.page.goto(address)
+        if ready:
+            visit.page.wait_for_selector("html[data-ready=yes]", state="attached")
+        return visit
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Opener]:
+    opener = Opener(browser)
+    yield opener
+    opener.close()

@@ -3,70 +3,33 @@
 Needs the playwright package and a Chromium on the PATH (Debian: `apt-get install chromium`); skipped without.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tasks.history.judge import judge
+from tasks.history.series import Night, Series
+from tasks.publish.history import write_history_page
 from tasks.publish.index import add_comparison, add_nights
 from tasks.publish.index_page import update_index, write_neighbours
 from tasks.publish.page import write_page
-from tasks.records import ComparisonRecord
+from tasks.records import Commit, ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
 from tasks.store import Store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the playwright package is not installed")
+axe = pytest.importorskip("axe_playwright_python.base", reason="axe-core is not installed")
 WAIT_MS = 120_000
+PHONE = {"width": 390, "has_touch": True, "is_mobile": True}
 playwright.expect.set_options(timeout=WAIT_MS)
+pytestmark = pytest.mark.long
 
 type Lines = dict[str, list[tuple[int, str]]]
-
-
-@dataclass
-class Visit:
-    """An open page, and everything about it that a healthy page has none of."""
-
-    page: Any
-    requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-    def foreign(self) -> list[str]:
-        return [address for address in self.requests if not address.startswith(("file:", "data:", "blob:"))]
-
-
-class Opener:
-    """Opens pages in contexts of their own and closes them all."""
-
-    def __init__(self, browser: Any):
-        self._browser = browser
-        self._contexts: list[Any] = []
-
-    def __call__(self, address: str, *, width: int = 1280, ready: bool = True, **options: Any) -> Visit:
-        context = self._browser.new_context(viewport={"width": width, "height": 900}, **options)
-        context.set_default_timeout(WAIT_MS)
-        self._contexts.append(context)
-        visit = Visit(context.new_page())
-        visit.page.on("request", lambda request: visit.requests.append(request.url))
-        visit.page.on("console", lambda message: visit.complaints.append(f"{message.type}: {message.text}"))
-        visit.page.on("pageerror", lambda error: visit.complaints.append(f"error: {error}"))
-        visit.page.on("dialog", lambda dialog: visit.complaints.append(f"dialog: {dialog.message}"))
-        visit.page.goto(address)
-        if ready:
-            visit.page.wait_for_selector("html[data-ready=yes]", state="attached")
-        return visit
-
-    def close(self) -> None:
-        for context in self._contexts:
-            context.close()
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Opener]:
-    opener = Opener(browser)
-    yield opener
-    opener.close()
+type Visit = Callable[..., Any]
 
 
 @pytest.fixture
@@ -81,7 +44,7 @@ def drawn(page: Any, metric: str = "loss") -> Any:
     return page.locator("#plot svg")
 
 
-def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Opener, address: str) -> None:
+def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, address: str) -> None:
     seen = visit(address)
     assert not [
         asked for asked in seen.requests if "/curves/" in asked or "/logs/" in asked
@@ -96,7 +59,7 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Opener, addr
 
 
 def test_nothing_foreign_runs(
-    visit: Opener, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
+    visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     seen = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri())
     page = seen.page
@@ -115,7 +78,7 @@ def test_nothing_foreign_runs(
     assert seen.complaints == []
 
 
-def test_the_policy_stops_what_the_page_did_not_bring(visit: Opener, address: str) -> None:
+def test_the_policy_stops_what_the_page_did_not_bring(visit: Visit, address: str) -> None:
     page = visit(address).page
     outcome = page.evaluate(
         """async () => {
@@ -136,7 +99,7 @@ def test_the_policy_stops_what_the_page_did_not_bring(visit: Opener, address: st
     assert outcome == [None, ["connect-src", "img-src", "script-src-elem"]]
 
 
-def test_a_value_leads_to_its_line_in_the_log(visit: Opener, address: str) -> None:
+def test_a_value_leads_to_its_line_in_the_log(visit: Visit, address: str) -> None:
     page = visit(address).page
     assert page.locator("#log-baseline").get_attribute("open") is None
     page.click("#m-final_loss td[data-label=baseline] a")
@@ -147,13 +110,13 @@ def test_a_value_leads_to_its_line_in_the_log(visit: Opener, address: str) -> No
     assert is_in_view(line)
 
 
-def test_an_address_with_a_line_opens_there(visit: Opener, address: str) -> None:
+def test_an_address_with_a_line_opens_there(visit: Visit, address: str) -> None:
     page = visit(f"{address}#candidate-L9").page
     assert is_in_view(page.locator("#candidate-L9.here"))
 
 
 def test_a_traceback_is_folded_under_its_cause(
-    visit: Opener, tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
+    visit: Visit, tmp_path: Path, record_000: ComparisonRecord, logs_000: Lines
 ) -> None:
     page = visit(write_page(record_000, tmp_path, log_lines=logs_000).as_uri()).page
     page.click("#log-candidate > summary")
@@ -166,7 +129,7 @@ def test_a_traceback_is_folded_under_its_cause(
     playwright.expect(frame).to_be_visible()
 
 
-def test_every_line_of_a_long_log_is_found(visit: Opener, tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     texts = [f"line {i} {'x' * 60}{' needle' if i % 10_000 == 9_999 else ''}" for i in range(50_000)]
     lines = {"main": [(i * 100, text) for i, text in enumerate(texts)]}
     page = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri()).page
@@ -200,7 +163,7 @@ def is_in_view(element: Any) -> bool:
     return False
 
 
-def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Opener, address: str) -> None:
+def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Visit, address: str) -> None:
     page = visit(address).page
     drawn(page)
     page.select_option("#curve", label="Step time, s")
@@ -215,7 +178,7 @@ def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Opener, a
     assert is_in_view(line)
 
 
-def test_what_the_reader_chose_is_kept_in_the_address(visit: Opener, address: str) -> None:
+def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str) -> None:
     page = visit(address).page
     chart = drawn(page)
     page.check("#log-scale")
@@ -255,14 +218,14 @@ def width_needed(page: Any, width: int) -> int:
     return needed
 
 
-def test_the_page_fits_every_width(visit: Opener, address: str) -> None:
+def test_the_page_fits_every_width(visit: Visit, address: str) -> None:
     page = visit(address).page
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
     assert [width for width in WIDTHS if width_needed(page, width) > width] == []
 
 
 def test_hostile_text_does_not_widen_the_page(
-    visit: Opener, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
+    visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
     page = visit(write_page(hostile_record, tmp_path, log_lines=hostile_logs).as_uri()).page
     page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
@@ -270,7 +233,11 @@ def test_hostile_text_does_not_widen_the_page(
 
 
 def test_the_index_leads_to_the_pages_and_fits_every_width(
-    visit: Opener, tmp_path: Path, record_002: ComparisonRecord, hostile_record: ComparisonRecord, hostile: str
+    visit: Visit,
+    tmp_path: Path,
+    record_002: ComparisonRecord,
+    hostile_record: ComparisonRecord,
+    hostile: str,
 ) -> None:
     store = Store(tmp_path)
     page = store.comparison(record_002.comparison, record_002.case, record_002.id).page
@@ -299,14 +266,14 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
     assert seen.complaints == []
 
 
-def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit: Opener, address: str) -> None:
+def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit: Visit, address: str) -> None:
     page = visit(address, ready=False, java_script_enabled=False).page
     assert page.locator("#m-final_loss").is_visible()
     page.click("#log-baseline > summary")
     assert page.locator("#log-baseline a[href='logs/baseline.txt']").is_visible()
 
 
-def test_a_page_that_lost_its_files_says_so(visit: Opener, tmp_path: Path, address: str) -> None:
+def test_a_page_that_lost_its_files_says_so(visit: Visit, tmp_path: Path, address: str) -> None:
     for file in (*(tmp_path / "curves").iterdir(), *(tmp_path / "logs").iterdir()):
         file.unlink()
     page = visit(address).page
@@ -316,7 +283,7 @@ def test_a_page_that_lost_its_files_says_so(visit: Opener, tmp_path: Path, addre
     playwright.expect(page.locator("#log-baseline .lines")).to_contain_text("keep the page in its folder")
 
 
-def test_the_next_case_is_a_key_away(visit: Opener, tmp_path: Path, record_002: ComparisonRecord) -> None:
+def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     store = Store(tmp_path)
     pages = {}
     for case in ("01_base", "03_dropout", "04_int8"):
@@ -332,7 +299,7 @@ def test_the_next_case_is_a_key_away(visit: Opener, tmp_path: Path, record_002: 
     assert page.locator("a[rel=prev]").count() == 0
 
 
-def test_on_paper_there_is_a_table_and_no_control(visit: Opener, address: str) -> None:
+def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) -> None:
     page = visit(address, width=794).page  # A4 at 96 dots per inch: on a screen this narrow the rows become cards
     display = "getComputedStyle(document.getElementById('m-final_loss')).display"
     assert page.evaluate(display) == "grid"
@@ -342,3 +309,163 @@ def test_on_paper_there_is_a_table_and_no_control(visit: Opener, address: str) -
     for control in ("button", "input", "select", ".top nav", "#logs"):
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()
+
+
+def test_side_by_side_one_log_follows_the_other_by_step(
+    visit: Visit, tmp_path: Path, record_002: ComparisonRecord
+) -> None:
+    steps = 400
+    logs: Lines = {}
+    curves = []
+    for arm, lines_a_step in ((record_002.baseline.name, 1), (record_002.candidate.name, 5)):
+        texts = [
+            f"completed step: {i // lines_a_step}" if i % lines_a_step == 0 else "  more"
+            for i in range(steps * lines_a_step)
+        ]
+        logs[arm] = [(i * 100, text) for i, text in enumerate(texts)]
+        places = range(0, len(texts), lines_a_step)
+        curve = next(curve for curve in record_002.curves if curve.arm == arm)
+        curves.append(
+            curve.model_copy(
+                update={
+                    "steps": tuple(range(steps)),
+                    "values": tuple(float(step) for step in range(steps)),
+                    "lines": tuple(place + 1 for place in places),
+                    "offsets": tuple(place * 100 for place in places),
+                }
+            )
+        )
+    record = record_002.model_copy(update={"curves": tuple(curves), "divergence": None})
+    page = visit(write_page(record, tmp_path, log_lines=logs).as_uri()).page
+    page.click("#beside")
+    page.locator("#log-candidate .line").first.wait_for()
+    page.locator("#log-baseline .lines").hover()
+    page.mouse.wheel(0, 24 * 300)  # a line is about 24 px high
+    playwright.expect(page.locator("#at-step")).to_have_text(re.compile(r"step [23]\d\d"))
+    top = """name => {
+        const pane = document.querySelector(`#log-${name} .lines`), edge = pane.getBoundingClientRect().top;
+        const shown = [...pane.querySelectorAll(".line")];
+        return shown.find(line => line.getBoundingClientRect().bottom > edge + 2).innerText;
+    }"""
+    own = page.evaluate(top, "baseline").split()[-1]
+    playwright.expect(page.locator("#at-step")).to_have_text(f"step {own}")
+    for _ in range(WAIT_MS // 100):
+        if page.evaluate(top, "candidate").endswith(f"completed step: {own}"):
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate(top, "candidate").endswith(f"completed step: {own}")
+    assert page.evaluate("location.search") == "?beside=1"
+    page.click("#beside")
+    assert page.locator("#panes.beside").count() == 0
+
+
+def test_what_only_one_log_says_leads_to_its_line(
+    visit: Visit, tmp_path: Path, record_002: ComparisonRecord, logs_002: Lines
+) -> None:
+    main, branch = logs_002[record_002.baseline.name], logs_002[record_002.candidate.name]
+    logs_002[record_002.candidate.name] = [*branch, (branch[-1][0] + 100, "a warning that nobody else gives 17")]
+    assert main
+    page = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri()).page
+    page.click("#d-lines > summary")
+    row = page.locator("#d-lines tbody tr")
+    playwright.expect(row).to_have_count(1)
+    row.locator("a").click()
+    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("a warning that nobody else gives 17")
+
+
+def test_a_phone_can_do_it_all(visit: Visit, address: str) -> None:
+    seen = visit(address, **PHONE)
+    page = seen.page
+    page.tap("[data-rows=regressed]")
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
+    page.tap("#m-avg_step summary")
+    playwright.expect(page.locator("#m-avg_step .threshold")).to_be_visible()
+    page.tap("[data-rows=regressed]")
+    page.tap("#m-final_loss td[data-label=candidate] a")
+    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 9,")
+    page.fill("#find", "jax version")
+    playwright.expect(page.locator("#count")).to_have_text("2 of 32 lines")
+    page.tap("#log-baseline .hits a")
+    playwright.expect(page.locator("#log-baseline .here")).to_contain_text("Jax Version")
+    chart = drawn(page)
+    chart.tap()
+    playwright.expect(page.locator("#told")).to_contain_text("step ")
+    assert seen.complaints == []
+
+
+def test_the_keyboard_reaches_the_curves_and_the_search(visit: Visit, address: str) -> None:
+    page = visit(address).page
+    drawn(page).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    playwright.expect(page.locator("#told")).to_contain_text("step 2:")
+    page.keyboard.press("+")
+    playwright.expect(page.locator("#all-steps")).to_be_visible()
+    page.keyboard.press("0")
+    playwright.expect(page.locator("#all-steps")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step:")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path, record_000: ComparisonRecord, record_002: ComparisonRecord, logs_000: Lines, logs_002: Lines
+) -> dict[str, str]:
+    """The address of a page of each kind."""
+    store = Store(tmp_path)
+    found = {}
+    commit = Commit(sha="a" * 40, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject="scales in float32")
+    parted = record_002.candidate.model_copy(update={"commit": commit.sha})
+    listed = record_002.model_copy(update={"candidate": parted, "commits": {parted.name: (commit,)}})
+    for record, logs in ((record_000, logs_000), (listed, logs_002)):
+        folder = store.comparison(record.comparison, record.case, record.id).path
+        found[record.comparison] = write_page(record, folder, log_lines=logs).as_uri()
+        update_index(store, add_comparison(record))
+    cell = NightCell(comparison="linen-vs-nnx", case="01_base", owner="a team", quarantine="flaky since May")
+    plan = NightPlan(id="2026-11-21", created="", target="cpu", slices=1, request="x", cells=(cell,))
+    result = CellResult(cell=cell, outcome="failed", headline="it failed")
+    night = NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00", changes=("01_base: failed",))
+    update_index(store, add_nights([night]))
+    series = _series_with_a_change()
+    history = write_history_page([judge(series)], store)
+    assert history is not None
+    return found | {"front": (tmp_path / "index.html").as_uri(), "history": history.as_uri()}
+
+
+def _series_with_a_change() -> Series:
+    """Twelve nights; from the seventh on the candidate is a tenth slower."""
+    nights = [
+        Night(
+            comparison_id=f"{day:010x}", time=datetime(2026, 11, day + 1, tzinfo=UTC), baseline=0.1 + day % 3 / 1e4,
+            candidate=(0.1 if day < 6 else 0.11) + day % 2 / 1e4, runs=(1, 1), baseline_commit="a" * 40,
+            candidate_commit="b" * 40 if day < 6 else "c" * 40, baseline_jax=None, candidate_jax=None, verdict=None,
+            same_program=False,
+        )
+        for day in range(12)
+    ]  # fmt: skip
+    return Series(
+        comparison="main-vs-branch", pair="main → feat/x", case="01_base", target="cpu", metric="step_time_s", unit="s",
+        better="lower", baseline_arm="main", candidate_arm="feat/x", nights=tuple(nights),
+    )  # fmt: skip
+
+
+OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
+
+
+@pytest.mark.parametrize("kind", ["front", "history", "linen-vs-nnx", "main-vs-branch"])
+@pytest.mark.parametrize(("scheme", "device"), [("light", {}), ("dark", {}), ("light", PHONE)])
+def test_axe_finds_nothing(visit: Visit, site: dict[str, str], kind: str, scheme: str, device: dict[str, Any]) -> None:
+    page = visit(site[kind], ready=kind != "history", color_scheme=scheme, **device).page
+    page.evaluate(OPEN_ALL)
+    if "vs" in kind:
+        drawn(page)
+        page.fill("#find", "step")
+        page.locator(".lines .line, .lines summary").first.wait_for()
+    page.evaluate(axe.AXE_SCRIPT)
+    found = page.evaluate("axe.run({resultTypes: ['violations'], rules: {'target-size': {enabled: true}}})")
+    assert len(found["passes"]) > 20
+    told = [(item["id"], [node["html"][:200] for node in item["nodes"][:3]]) for item in found["violations"]]
+    assert told == []

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tasks.publish.build import build_site
 from tasks.publish.index import PAGE, parse_index
-from tasks.publish.site import publish_comparison
+from tasks.publish.site import find_page, publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
 
@@ -53,6 +55,17 @@ def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, 
     built = build_site(store)
     assert (built.written, len(built.unread)) == (1, 1)
     assert str(broken) in built.unread[0]
+
+
+def test_a_page_is_linked_to_where_the_store_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "out")
+    page = store.path / "comparisons/x/01 base/1/index.html"
+    assert find_page(page, store).link == page.as_uri()
+    monkeypatch.setenv("MAXVIEW_SITE", "http://host:8000/maxview/")
+    assert find_page(page, store).link == "http://host:8000/maxview/comparisons/x/01%20base/1/index.html"
+    monkeypatch.setenv("MAXVIEW_SITE", "javascript:alert(1)")
+    with pytest.raises(ValueError, match="MAXVIEW_SITE"):
+        find_page(page, store)
 
 
 def test_a_page_leads_back_to_its_flow_run(tmp_path: Path, record_002: ComparisonRecord) -> None:

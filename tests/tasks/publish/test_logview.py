@@ -113,3 +113,19 @@ def test_the_copy_holds_every_line_even_what_is_no_unicode(tmp_path: Path) -> No
 def test_an_empty_log_has_no_lines(tmp_path: Path) -> None:
     view = read([], tmp_path)
     assert (view.lines, view.pieces) == (0, [])
+
+
+def test_lines_of_one_kind_are_counted_once(tmp_path: Path) -> None:
+    texts = [
+        "I0418 18:09:48.357237 135278194456384 metric_logger.py:196] completed step: 0, loss: 10.889",
+        "I0418 18:09:49.357237 135278194456384 metric_logger.py:196] completed step: 1, loss: nan",
+        "I0419 18:09:50.357237 135278194456399 metric_logger.py:185] completed step: 2, loss: 9e-05",
+        "saved to gs://bucket/run-1/checkpoints/0",
+        "saved to /tmp/run",
+        "1," * 50_000,  # which a careless pattern would never be done with
+        "XPK Start: Sat Apr 18 18:08:48 UTC 2026",
+        "XPK Start: Sun Apr 19 06:41:58 UTC 2026",
+    ]
+    lines = [(i * 200, text) for i, text in enumerate(texts)]
+    view = read_log(lines, {}, tmp_path, title="x", prefix="baseline")
+    assert [(kind.count, kind.place) for kind in view.kinds.values()] == [(2, 1), (1, 2), (2, 4), (2, 7)]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tasks.publish.page import write_page
-from tasks.records import CheckpointEvent, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
+from tasks.publish.text import visible
+from tasks.records import CheckpointEvent, Commit, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
 from tasks.store.atomic import StoreError
 
 VOID = {"meta", "link", "img", "input", "br"}
@@ -134,7 +135,7 @@ def test_every_cell_of_the_table_equals_the_record(
         assert line.one("td", data_label="verdict").text.endswith(row.verdict)
         why = line.one("td", data_label="why")
         assert row.reason in [told.text for told in why.all("dd")]
-        assert len(why.one("summary").text) <= 52
+        assert len(why.one("summary").text) <= 66
         if row.threshold_text:
             assert why.one("dd", class_="threshold").text == row.threshold_text
     assert root.one("tr", id="m-median_step").one("dd", class_="threshold").text == "±0.0015 s"
@@ -415,3 +416,13 @@ def test_a_page_that_failed_half_way_leaves_the_old_one(
     assert sorted(p.name for p in (tmp_path / "logs").iterdir()) == [
         f"{side}{end}" for side in ("baseline", "candidate") for end in ("-1.js", ".txt")
     ]
+
+
+def test_the_commits_between_are_listed(tmp_path: Path, record_002: ComparisonRecord, hostile: str) -> None:
+    own = Commit(sha="1b5e4eb5a" + "0" * 31, time="2026-04-17T10:11:12+02:00", author="A. Uthor", subject=hostile)
+    told = {"commits": {record_002.candidate.name: (own,)}}
+    between = {"candidate": record_002.candidate.model_copy(update={"commit": own.sha})}
+    root = read(write_page(record_002.model_copy(update=told | between), tmp_path, log_lines={}))
+    commits = root.one("details", id="d-commits")
+    assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
+    assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()

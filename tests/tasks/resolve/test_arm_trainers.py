@@ -57,6 +57,19 @@ def test_each_arm_runs_its_own_commit(plans_of: Callable[..., list[RunPlan]], ru
     assert plans["baseline"].identity != plans["branch"].identity
 
 
+def test_each_arm_knows_its_commits_that_the_other_lacks(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
+    run_git("checkout", "-q", "feat/x")
+    run_git("commit", "-q", "--allow-empty", "-m", "scale: <b>twice</b>")
+    run_git("checkout", "-q", "main")
+    run_git("commit", "-q", "--allow-empty", "-m", "only on main")
+    plans = {plan.arm: plan for plan in plans_of()}
+    assert [commit.subject for commit in plans["baseline"].commits] == ["only on main"]
+    assert [commit.sha for commit in plans["branch"].commits] == run_git("rev-list", "main..feat/x").split()
+    assert plans["branch"].commits[0].subject == "scale: <b>twice</b>"
+    for remote in plans_of(repository=run_git("rev-parse", "--show-toplevel").join(("file://", ""))):
+        assert remote.commits == ()  # without a clone nobody knows
+
+
 def test_a_branch_that_moved_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
     before = [plan.run_name for plan in plans_of()]
     assert [plan.run_name for plan in plans_of()] == before

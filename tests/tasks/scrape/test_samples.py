@@ -52,6 +52,8 @@ def test_a_run_that_died() -> None:
     assert run.error is not None
     assert (run.fate, run.error.kind) == ("nan", "nan")
     lines = (SAMPLES / "maxview" / "dies-nnx.txt").read_text().splitlines()
-    assert lines[(run.error.line or 0) - 1].endswith("Aborting training due to NaN loss.")
+    said = lines[(run.error.line or 0) - 1]
+    assert said.startswith("NonFiniteLoss: step 2: the loss is nan; lower learning_rate")  # with what to do
+    assert said == f"{run.error.type}: {run.error.message}"
     assert run.steps["step"].to_list() == [0, 1, 2]
     assert math.isnan(run.steps["loss"][2])

@@ -1,0 +1,27 @@
+"""Lists the commits that one side of a comparison has and the other lacks, where a clone knows both."""
+
+from pathlib import Path
+
+from tasks.records import Commit
+from tasks.resolve.git import GitError, run_git
+
+MOST = 200  # commits that are listed: who is further apart asks git
+_LINE = "%H%x00%cI%x00%an%x00%s"
+_END = "%x01"
+
+
+def list_commits(folder: Path, without: str, sha: str) -> tuple[Commit, ...]:
+    """The commits that lead to `sha` and not to `without`, the last first, at most MOST; none where git cannot tell:
+    without a clone in the folder, without git, or if the clone lacks one of the two."""
+    try:
+        told = run_git(
+            ["log", f"--format={_LINE}{_END}", f"--max-count={MOST}", "--end-of-options", f"{without}..{sha}", "--"],
+            folder=folder,
+        )
+    except GitError:
+        return ()
+    lines = [line.strip("\n").split("\0") for line in told.split("\x01")]
+    return tuple(
+        Commit(sha=name, time=time, author=author, subject=subject)
+        for name, time, author, subject in (line for line in lines if len(line) == 4)
+    )
