@@ -22,7 +22,8 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.case import CaseRuns, case_id, compare_case
+from tasks.diff.checkpoint_row import describe_content
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
@@ -41,13 +42,13 @@ from tasks.publish.next_command import add_next, add_next_of_compiles
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
-from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.records import CheckpointDifference, CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
-from tasks.verify import verify_checkpoint
+from tasks.verify import compare_arms, verify_saved
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
@@ -117,7 +118,23 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
 )
 def verify_step(path: Path, manifest: Path) -> CheckpointProof:
     """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
-    return verify_checkpoint(path, manifest=manifest, mode="record")
+    return verify_saved(path, manifest=manifest)
+
+
+@task(
+    name="compare checkpoints",
+    task_run_name="compare checkpoints {runs.case}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
+def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
+    """What the last step that both arms have holds on each side; read again only if it is not known of these saves."""
+    before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
+    found = compare_arms(runs.runs, store, known=before.checkpoints if before else None)
+    if found is not None:
+        get_run_logger().info("step %s: %s", found.step, describe_content(found))
+    return found
 
 
 @task(
