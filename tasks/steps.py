@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 from uuid import UUID
@@ -40,6 +40,7 @@ from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.next_command import add_next, add_next_of_compiles
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
+from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
 from tasks.records import CheckpointDifference, CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
@@ -49,6 +50,7 @@ from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
 from tasks.verify import compare_arms, verify_saved
+from tasks.verify.night import Wanted, find_wanted, prove
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
@@ -119,6 +121,37 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
 def verify_step(path: Path, manifest: Path) -> CheckpointProof:
     """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
     return verify_saved(path, manifest=manifest)
+
+
+@task(name="find checkpoints", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wanted]:
+    """The steps in these places that were committed within the last hours; without hours all of them."""
+    wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
+    get_run_logger().info("%s checkpoints to prove", len(wanted))
+    return wanted
+
+
+@task(
+    name="prove",
+    task_run_name="prove {wanted.path}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
+def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointProof:
+    """The proof of one step, kept beside it."""
+    proof = prove(wanted, deep=deep, again_after=timedelta(hours=again_after_h))
+    for problem in proof.problems:
+        get_run_logger().error("%s: %s: %s: %s", wanted.path, problem.check, problem.path, problem.message)
+    return proof
+
+
+@task(name="publish proofs", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
+    """The table of every step, what is wrong first, and a summary."""
+    text, rows = proofs_markdown(proofs), proof_rows(proofs)
+    outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
+    outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
 
 
 @task(

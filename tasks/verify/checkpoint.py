@@ -14,7 +14,7 @@ from typing import Any, Literal
 from etils import epath
 
 from tasks.records import CheckpointProof, Level, Problem, reached
-from tasks.verify.commit import LAST_NS, check_commit, check_unfinished, commit_time
+from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.index import ArraySpec, Index
 from tasks.verify.layout import (
     STEP_METADATA,
@@ -139,13 +139,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _moment(time_ns: Any) -> str | None:
-    """A time of Orbax, in ns since 1970, as ISO 8601; None of what is none."""
-    if type(time_ns) is not int or not 0 < time_ns < LAST_NS:
-        return None
-    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
-
-
 @dataclass
 class Verification:
     """One verification of one step; after `run`, `indexes` are those of its items that hold arrays."""
@@ -195,8 +188,8 @@ class Verification:
             verified_at=_now(),
             levels=() if retired else self._levels(),
             timings={name: round(seconds, 6) for name, seconds in self.timings.items()},
-            begun_at=_moment(self.metadata.get("init_timestamp_nsecs")),
-            committed_at=_moment(self.metadata.get("commit_timestamp_nsecs")),
+            begun_at=show_time(self.metadata.get("init_timestamp_nsecs")),
+            committed_at=show_time(self.metadata.get("commit_timestamp_nsecs")),
             retired=retired,
         )
 
