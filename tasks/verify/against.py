@@ -11,9 +11,9 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof
+from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference
 from tasks.verify.checkpoint import Progress, Verification
-from tasks.verify.differences import Side, compare_values, no_cache
+from tasks.verify.differences import Job, Side, UnreadableError, compare_values, no_cache
 from tasks.verify.index import ArraySpec
 from tasks.verify.layout import (
     CheckpointError,
@@ -46,8 +46,16 @@ def compare_checkpoints(
             f"{its.path}: is a checkpoint of another model than {step.path}: {different}; give two checkpoints of one "
             "model"
         )
-    count = _counter(pairs, on_progress)
-    arrays = [_compare_pair(pair, left, right, count) for pair in pairs]
+    jobs = {place: job for place, pair in enumerate(pairs) if (job := _make_job(pair, left, right)) is not None}
+    try:
+        found = compare_values(list(jobs.values()), _counter(pairs, on_progress))
+    except UnreadableError as error:
+        sides = (error.job.ours.folder, error.job.theirs.folder)
+        raise CheckpointError(
+            f"{sides[0]}: {error}, here or in {sides[1]}: {shorten(error.__cause__ or error)}; verify both with --deep"
+        ) from error
+    values = dict(zip(jobs, found, strict=True))
+    arrays = [_describe_pair(pair, left, right, values.get(place)) for place, pair in enumerate(pairs)]
     return CheckpointDifference(
         step=step.step,
         path=str(step.path),
@@ -166,20 +174,19 @@ def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[i
     return count
 
 
-def _compare_pair(pair: Pair, left: _Tree, right: _Tree, count: Callable[[int], None] | None) -> ArrayDifference:
-    both = bool(pair.ours and pair.theirs)
+def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
+    """What is to be read of a pair; the side that has all layers in one array comes first."""
+    if not (pair.ours and pair.theirs):
+        return None
+    sides = ((left.side, pair.ours), (right.side, pair.theirs))
+    (one, specs), (other, others) = sides if len(pair.ours) == 1 else sides[::-1]
+    if pair.layer_axis is None and specs[0].shape != others[0].shape:
+        return None
+    return Job(one, specs[0], other, others, pair.layer_axis)
+
+
+def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifference | None) -> ArrayDifference:
     first, second = (specs[0] if specs else None for specs in (pair.ours, pair.theirs))
-    one, several = (pair.ours, pair.theirs) if len(pair.ours) == 1 else (pair.theirs, pair.ours)
-    sides = (left.side, right.side) if one is pair.ours else (right.side, left.side)
-    values = None
-    if both and (pair.layer_axis is not None or one[0].shape == several[0].shape):
-        try:
-            values = compare_values(sides[0], one[0], sides[1], several, pair.layer_axis, count)
-        except (ValueError, OSError, KeyError, NotImplementedError) as error:
-            raise CheckpointError(
-                f"{sides[0].folder}: {one[0].name} cannot be read, here or in {sides[1].folder}: {shorten(error)}; "
-                "verify both with --deep"
-            ) from error
     plain = pair.layer_axis is None
     return ArrayDifference(
         role=pair.role,
