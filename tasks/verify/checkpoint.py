@@ -44,6 +44,7 @@ from tasks.verify.ranges import check_ranges
 from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
+_LISTING_LAG_S = 0.5
 _DELETION_PAUSE_S = 0.1  # longer than between two files of one deletion
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
 
@@ -71,7 +72,19 @@ def verify_checkpoint(
         raise CheckpointError(
             f"{path}: holds {len(steps)} checkpoints ({names}{', …' if len(steps) > 5 else ''}); give one"
         )
-    return Verification(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress).run()
+    return _verify_step(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress)
+
+
+def _verify_step(
+    found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
+) -> CheckpointProof:
+    """The proof of a step. In a bucket, what is lacking is looked for twice: a listing may lag behind."""
+    proof = Verification(found, manifest, mode, deep, on_progress).run()
+    lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
+    if not lacking or "://" not in str(found.path):
+        return proof
+    time.sleep(_LISTING_LAG_S)
+    return Verification(found, manifest, mode, deep, on_progress).run()
 
 
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mode: Mode = "record") -> CheckpointProof:
@@ -104,7 +117,7 @@ def verify_checkpoints(
         gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))
         if not gone:
             raise
-    proofs = [Verification(found, manifest_path(found.path), mode, deep, on_progress).run() for found in steps]
+    proofs = [_verify_step(found, manifest_path(found.path), mode, deep, on_progress) for found in steps]
     oldest = min((found.step for found in steps if found.step is not None), default=-1)
     proofs += [_prove_gone(found, retired=found.step is not None and found.step < oldest) for found in gone]
     return tuple(sorted(proofs, key=lambda proof: proof.step or 0))
