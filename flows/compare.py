@@ -1,4 +1,4 @@
-"""The flow `compare`: resolve → preflight → launch → watch and verify → scrape → compare checkpoints → diff → publish."""
+"""The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
 from itertools import groupby
