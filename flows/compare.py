@@ -1,4 +1,4 @@
-"""The flow `compare`: resolve → preflight, for a TPU slice → launch → watch and verify → scrape → diff → publish."""
+"""The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
 from itertools import groupby
@@ -32,6 +32,7 @@ from tasks.services.run_form import Field, show_name
 from tasks.services.running_jobs import Jobs, Stopped, current_jobs
 from tasks.steps import (
     comment_step,
+    compare_checkpoints_step,
     diff_step,
     forget_step,
     publish_step,
@@ -40,6 +41,7 @@ from tasks.steps import (
     summarise_step,
 )
 from tasks.store import Store, open_store
+from tasks.verify.arms import have_common_step
 
 
 def _choices(kind: Kind) -> dict[str, Any]:
@@ -157,6 +159,8 @@ def compare(
                 rules=plans[0].rules,
                 commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
+            if have_common_step(records):
+                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:

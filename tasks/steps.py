@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Generator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 from uuid import UUID
@@ -22,7 +22,8 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.case import CaseRuns, case_id, compare_case
+from tasks.diff.checkpoint_row import describe_content
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
@@ -39,15 +40,17 @@ from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.next_command import add_next, add_next_of_compiles
 from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headline, night_markdown, night_message
+from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
-from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.records import CheckpointDifference, CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
-from tasks.verify import verify_checkpoint
+from tasks.verify import compare_arms, verify_saved
+from tasks.verify.night import Wanted, find_wanted, prove
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2
@@ -117,7 +120,54 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
 )
 def verify_step(path: Path, manifest: Path) -> CheckpointProof:
     """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
-    return verify_checkpoint(path, manifest=manifest, mode="record")
+    return verify_saved(path, manifest=manifest)
+
+
+@task(name="find checkpoints", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wanted]:
+    """The steps in these places that were committed within the last hours; without hours all of them."""
+    wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
+    get_run_logger().info("%s checkpoints to prove", len(wanted))
+    return wanted
+
+
+@task(
+    name="prove",
+    task_run_name="prove {wanted.path}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
+def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointProof:
+    """The proof of one step, kept beside it."""
+    proof = prove(wanted, deep=deep, again_after=timedelta(hours=again_after_h))
+    for problem in proof.problems:
+        get_run_logger().error("%s: %s: %s: %s", wanted.path, problem.check, problem.path, problem.message)
+    return proof
+
+
+@task(name="publish proofs", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
+def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
+    """The table of every step, what is wrong first, and a summary."""
+    text, rows = proofs_markdown(proofs), proof_rows(proofs)
+    outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
+    outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
+
+
+@task(
+    name="compare checkpoints",
+    task_run_name="compare checkpoints {runs.case}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
+def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
+    """What the last step that both arms have holds on each side; read again only if it is not known of these saves."""
+    before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
+    found = compare_arms(runs.runs, store, known=before.checkpoints if before else None)
+    if found is not None:
+        get_run_logger().info("step %s: %s", found.step, describe_content(found))
+    return found
 
 
 @task(

@@ -6,17 +6,24 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tasks.publish.text import plain
-from tasks.records import CheckpointProof
+from tasks.records import CheckpointProof, highest
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
-    """What was checked of each checkpoint and what is wrong with it."""
+    """The highest level that each checkpoint reached, what was checked of it, and what is wrong with it."""
     if as_json:
-        print(json.dumps([proof.model_dump(mode="json") for proof in proofs], indent=1))
+        print(
+            json.dumps([proof.model_dump(mode="json") | {"level": highest(proof.levels)} for proof in proofs], indent=1)
+        )
         return
     console = Console(highlight=False, soft_wrap=True)
     for proof in proofs:
-        word = "[green]✓ sound[/]" if proof.ok else "[red]✗ not sound[/]"
+        level = highest(proof.levels)
+        reached = f": {level}" if level else ""
+        word = f"[green]✓ sound[/]{reached}" if proof.ok else f"[red]✗ not sound[/]{reached}"
+        if proof.retired:
+            console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
+            continue
         size = f"{proof.arrays} arrays, {proof.files} files, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
         console.print(f"{word}  {plain(proof.path)}  ({', '.join(proof.checks)}; {size})")
         for problem in proof.problems:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.diff.comparison import diff
+from tasks.diff.comparison import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
-from tasks.records import Commit, ComparisonRecord, RunRecord
+from tasks.records import CheckpointDifference, Commit, ComparisonRecord, RunRecord
 
 
 class CaseRuns(Frozen):
@@ -20,6 +20,7 @@ class CaseRuns(Frozen):
     runs: tuple[RunRecord, ...]
     cases: int = 1  # of the comparison, which share its chance of a false alarm
     look: int | None = None  # the n-th, of a comparison that goes on until it is decided
+    checkpoints: CheckpointDifference | None = None  # of the last step that the first run of each arm has
     rules: VerdictRules | None = None  # of the request; None: as the comparison's files say now
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks
 
@@ -29,8 +30,8 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
 
     `past`: what equal runs on the target differed by, of each noisy metric that the history knows.
     """
-    rules = case.rules or load_verdict_rules(case.comparison, case.target)
-    baseline, candidate = ([run for run in case.runs if run.arm == name] for name in rules.arms)
+    rules = _rules_of(case)
+    baseline, candidate = _sides(case, rules)
     record = diff(
         baseline,
         candidate,
@@ -40,8 +41,24 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         rules=rules,
         aa=is_control(rules, case.runs),
         given=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
+        checkpoints=case.checkpoints,
     )
     return record.model_copy(update={"commits": case.commits})
+
+
+def case_id(case: CaseRuns) -> str:
+    """The id that the comparison of these runs has, or will have."""
+    baseline, candidate = _sides(case, _rules_of(case))
+    return comparison_id(case.comparison, case.case, [*baseline, *candidate])
+
+
+def _rules_of(case: CaseRuns) -> VerdictRules:
+    return case.rules or load_verdict_rules(case.comparison, case.target)
+
+
+def _sides(case: CaseRuns, rules: VerdictRules) -> list[list[RunRecord]]:
+    """The runs of the baseline, and those of the candidate."""
+    return [[run for run in case.runs if run.arm == name] for name in rules.arms]
 
 
 def is_control(rules: VerdictRules, runs: Sequence[RunRecord]) -> bool:

@@ -1,10 +1,12 @@
 """Turns the checkpoints of two arms, and what was verified of them, into one row."""
 
+from collections.abc import Sequence
+
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, numbered
 from tasks.diff.decide import Decision
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
-from tasks.records import CheckpointProof, MetricDiff, RunRecord, Source, Verdict
+from tasks.records import CheckpointDifference, CheckpointProof, Floor, MetricDiff, RunRecord, Source, Verdict
 
 CHECKPOINTS = Metric(
     name="checkpoints",
@@ -21,21 +23,28 @@ class Saved(Frozen):
 
     announced: int
     verified: int
+    retired: int  # deleted by a checkpoint manager that keeps only its newest ones
     committed: int  # as the logs show it
     invisible: int  # announced by a host that would not print the commit
-    steps: frozenset[int]  # verified in every run, or committed where nothing could be verified
+    steps: frozenset[int]  # verified or retired in every run, or committed where nothing could be verified
     broken: tuple[str, ...]
     proved: bool  # whether anything of this arm was looked at
     source: Source | None
 
 
-def checkpoint_row(arms: Arms) -> MetricDiff:
-    """Whether each run's checkpoints are really there, and the same ones on both sides."""
+def checkpoint_row(arms: Arms, found: CheckpointDifference | None = None, floors: Sequence[Floor] = ()) -> MetricDiff:
+    """Whether each run's checkpoints are really there, and the same ones on both sides.
+
+    `found`: what the arms' checkpoints of one step hold, side by side. Where a floor says that they train the same
+    bits, a difference is judged; else it is told, and other rows judge what was trained.
+    """
     saved = (read_saved(arms[0]), read_saved(arms[1]))
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
     decision = missing_decision(cells, arms)
     if decision is None:
         verdict, reason = _judge(arms, saved)
+        if found is not None and verdict == "same":
+            verdict, reason = _judge_content(found, proved=are_proved(floors), reason=reason)
         decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
     return make_row(CHECKPOINTS, cells, arms, decision)
 
@@ -47,6 +56,7 @@ def read_saved(arm: ArmRuns) -> Saved:
     return Saved(
         announced=sum(len(_announced(run)) for run in arm.runs),
         verified=sum(len(_verified(run)) for run in arm.runs),
+        retired=sum(len(_retired(run) - _verified(run)) for run in arm.runs),
         committed=sum(event.committed is True for event in events),
         invisible=sum(event.committed is None for event in events),
         steps=frozenset.intersection(*per_run),
@@ -64,9 +74,18 @@ def _verified(run: RunRecord) -> set[int]:
     return {proof.step for proof in run.proofs if proof.ok and proof.step is not None}
 
 
+def _retired(run: RunRecord) -> set[int]:
+    """What a checkpoint manager deleted after its commit, by the log's word or as the verification saw it."""
+    told = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
+    kept = {
+        event.step for event in run.reading.checkpoints if event.retired_line is None
+    }  # saved again, or not deleted
+    return (told - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
+
+
 def _good_steps(run: RunRecord) -> frozenset[int]:
     if run.proofs:
-        return frozenset(_verified(run))
+        return frozenset(_verified(run) | _retired(run))
     return frozenset(event.step for event in run.reading.checkpoints if event.committed)
 
 
@@ -89,7 +108,7 @@ def _broken(name: str, run: RunRecord) -> list[str]:
         return [f"{name}, step {step}: the run ended before it was committed" for step in lost]
     failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
     problems = []
-    for step in sorted(_announced(run) - _verified(run), key=lambda step: -1 if step is None else step):
+    for step in sorted(_announced(run) - _verified(run) - _retired(run), key=lambda step: -1 if step is None else step):
         proof = failed.get(step)
         if proof is None:
             why = "announced in the log, but not found in the run's folder"
@@ -103,9 +122,9 @@ def _cell(arm: ArmRuns, saved: Saved) -> Cell:
     if not saved.announced:
         return Cell(text="" if arm.dead else "none")
     if saved.proved:
-        return Cell(
-            value=float(saved.verified), text=f"{saved.verified} of {saved.announced} verified", source=saved.source
-        )
+        retired = f", {saved.retired} retired" if saved.retired else ""
+        text = f"{saved.verified} of {saved.announced} verified{retired}"
+        return Cell(value=float(saved.verified), text=text, source=saved.source)
     if saved.invisible == saved.announced:
         text = f"{saved.announced} announced, commit not visible from this host"
         return Cell(text=text, source=saved.source)
@@ -140,3 +159,35 @@ def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
     if lacking := sorted(candidate.steps - baseline.steps):
         return "unknown", f"{arms[0].label} has no checkpoint of step {', '.join(map(str, lacking))}"
     return "same", said or "every checkpoint was committed and verified"
+
+
+def are_proved(floors: Sequence[Floor]) -> bool:
+    """Whether the arms are proved to train the same bits, so that their checkpoints must be the same."""
+    held = {floor.name for floor in floors if floor.holds}
+    return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
+
+
+def _judge_content(found: CheckpointDifference, *, proved: bool, reason: str) -> tuple[Verdict, str]:
+    told = describe_content(found)
+    if found.problem or found.equal:
+        return "same", f"{reason}; {told}"
+    if proved:
+        return "changed", f"{told}, though the arms are proved to train the same bits"
+    return "same", f"{reason}; {told}: told, not judged, as nothing proves that the arms train the same bits"
+
+
+def describe_content(found: CheckpointDifference) -> str:
+    """`step 9 holds the same bits on both sides (39 arrays)`; or how many differ, or why that is not known."""
+    if found.problem:
+        return f"not compared: {found.problem}"
+    if found.equal:
+        return f"step {found.step} holds the same bits on both sides ({_name_arrays(len(found.compared))})"
+    first = found.differing[0]
+    name = (first.names or first.other_names)[0]
+    what = f"largest difference {first.values.largest:.3g}" if first.values else "which one side lacks"
+    return f"{_name_arrays(len(found.differing))} of step {found.step} differ, first {name} ({what})"
+
+
+def _name_arrays(arrays: int) -> str:
+    """`1 array`, `39 arrays`."""
+    return f"{arrays} array{'' if arrays == 1 else 's'}"

@@ -13,6 +13,7 @@ from tasks.diff.decide import ONE_RUN
 from tasks.diff.fates import death_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
+from tasks.diff.lives import lives_of
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
@@ -22,7 +23,7 @@ from tasks.diff.state_rows import memory_row
 from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
 from tasks.diff.trainers import draws_differ
-from tasks.records import ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
+from tasks.records import CheckpointDifference, ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
     ("regressed", "{} regressed"),
@@ -46,10 +47,11 @@ def diff(
     rules: VerdictRules,
     aa: bool = False,
     given: Circumstances | None = None,
+    checkpoints: CheckpointDifference | None = None,
 ) -> ComparisonRecord:
     """Compare the repeats of two arms by rules that were read when they were asked for.
 
-    `given`: what the noise is judged with besides.
+    `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     arms = (left, right)
@@ -79,7 +81,7 @@ def diff(
         loss_row(arms, parity, loss),
         *([values] if values else []),
         memory_row(arms, rules.tolerances["program_memory_gb"]),
-        checkpoint_row(arms),
+        checkpoint_row(arms, checkpoints, floors),
     ]
     rows = [allow(row, rules) for row in outlive(arms, rows)]
     verdict, headline = conclude(left, right, findings, rows, floors, host)
@@ -90,8 +92,8 @@ def diff(
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=rules.question,
-        baseline=summarise(left),
-        candidate=summarise(right),
+        baseline=summarise(left).model_copy(update={"lives": lives_of(left, right.runs)}),
+        candidate=summarise(right).model_copy(update={"lives": lives_of(right, left.runs)}),
         verdict=verdict,
         headline=headline,
         findings=tuple(findings),
@@ -107,6 +109,7 @@ def diff(
         parities=tuple(found.parity for found in (parity, *others)),
         aa=aa,
         equal_by_construction=excuse,
+        checkpoints=checkpoints,
     )
 
 

@@ -1,12 +1,24 @@
 """Turns what an arm's log and the verifier say of its checkpoints into one line per checkpoint step."""
 
+from collections import Counter
 from typing import Literal
 
 from configs.schema import Frozen
 from tasks.publish.text import visible
-from tasks.records import ArmSummary, CheckpointEvent, CheckpointProof, Restore, Source, Verdict
+from tasks.records import (
+    LEVELS,
+    ArmSummary,
+    CheckpointEvent,
+    CheckpointProof,
+    Level,
+    Restore,
+    Source,
+    Verdict,
+    highest,
+    pair_saves,
+)
 
-State = Literal["proved", "damaged", "uncommitted", "committed", "unproved"]
+State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
 
 # how a state is coloured and signed: as the verdict that it would be
 STATES: dict[State, tuple[Verdict, str]] = {
@@ -15,6 +27,8 @@ STATES: dict[State, tuple[Verdict, str]] = {
     "uncommitted": ("regressed", "never committed"),
     "committed": ("same", "committed"),
     "unproved": ("unknown", "not proved"),
+    "retired": ("same", "retired"),
+    "overwritten": ("same", "overwritten"),
 }
 
 
@@ -28,29 +42,46 @@ class CheckpointLine(Frozen):
     proof: str
     problems: tuple[str, ...] = ()
     source: Source | None = None
+    level: Level | None = None  # the highest that it reached
+
+    @property
+    def word(self) -> str:
+        """The level where that says it all, else the state and, where something was reached, the level."""
+        word = STATES[self.state][1]
+        if self.level is None:
+            return word
+        return self.level if self.state in ("proved", "committed") else f"{word} ({self.level})"
+
+    @property
+    def meaning(self) -> str:
+        """What the level proves."""
+        return LEVELS[self.level].proves if self.level else ""
 
 
 def list_checkpoints(arm: ArmSummary) -> list[CheckpointLine]:
     """What an arm's runs went on from, its checkpoints in the order of its log, and what only the verifier saw."""
-    waiting = list(arm.proofs)
+    levels = {(life.run, life.step, life.nth): life.level for life in arm.lives}
+    pairs = pair_saves(arm.checkpoints, arm.proofs)
+    newest = {_key(*pair): place for place, pair in enumerate(pairs)}
+    seen: Counter[tuple[int, int | None]] = Counter()
     lines = [_restored_line(restore) for restore in arm.restores]
-    for event in arm.checkpoints:
-        proof = next((p for p in waiting if (p.step, p.run) == (event.step, event.run) and _same_place(p, event)), None)
-        if proof is not None:
-            waiting.remove(proof)
-        lines.append(_line(event, proof))
-    return lines + [_line(None, proof) for proof in waiting]
+    for place, pair in enumerate(pairs):
+        key = _key(*pair)
+        seen[key] += 1
+        line = _line(*pair, levels.get((*key, seen[key])))
+        saved_again = newest[key] != place and arm.lives
+        lines.append(line.model_copy(update={"state": "overwritten"}) if saved_again else line)
+    return lines
 
 
-def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Repeats save the same steps: the path tells them apart; either side may have it absolute."""
-    if event.path is None:
-        return True
-    one, other = proof.path.rstrip("/"), event.path.rstrip("/")
-    return one.endswith(other) or other.endswith(one)
+def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:
+    """(run, step) of a save."""
+    told = event or proof
+    assert told is not None  # pair_saves makes no empty pairs
+    return told.run, told.step
 
 
-def _line(event: CheckpointEvent | None, proof: CheckpointProof | None) -> CheckpointLine:
+def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, level: Level | None) -> CheckpointLine:
     step = event.step if event is not None else (proof.step if proof is not None else None)
     path = (proof.path if proof is not None else None) or (event.path if event is not None else None) or ""
     return CheckpointLine(
@@ -61,6 +92,7 @@ def _line(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Check
         proof=_proof_words(proof),
         problems=tuple(visible(f"{p.check}: {p.path}: {p.message}") for p in proof.problems) if proof else (),
         source=Source(line=event.line, offset=event.offset, run=event.run) if event is not None else None,
+        level=level or (highest(proof.levels) if proof is not None else None),
     )
 
 
@@ -76,6 +108,8 @@ def _restored_line(restore: Restore) -> CheckpointLine:
 
 
 def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> State:
+    if (proof is not None and proof.retired) or (proof is None and event is not None and event.retired_line):
+        return "retired"
     if proof is not None:
         return "proved" if proof.ok else "damaged"
     if event is not None and event.committed is not None:
@@ -96,6 +130,8 @@ def _log_words(event: CheckpointEvent | None) -> str:
 def _proof_words(proof: CheckpointProof | None) -> str:
     if proof is None:
         return "files not at hand: the log's word only"
+    if proof.retired:
+        return "gone by the time it was to be verified: newer ones are there"
     parts = [f"checked {', '.join(proof.checks)}"]
     parts += [f"{proof.arrays} arrays"] if proof.arrays else []
     parts += [f"{proof.files} files, {_size(proof.bytes)}"] if proof.files else []

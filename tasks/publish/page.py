@@ -11,11 +11,13 @@ from markupsafe import Markup
 
 from tasks.publish import words
 from tasks.publish.again import command_again
+from tasks.publish.arrays import count_roles, describe_counts, list_arrays
 from tasks.publish.chart import to_data_uri
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.differences import list_differences
 from tasks.publish.effects import draw_effect
 from tasks.publish.figures import list_marks, write_figures
+from tasks.publish.lives import draw_lives
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
 from tasks.publish.templating import hash_of, make_environment, read_asset
@@ -127,4 +129,8 @@ def _environment() -> Environment:
         draw_effect=draw_effect,
         checkpoint_states=STATES,
         list_checkpoints=list_checkpoints,
+        count_roles=count_roles,
+        list_arrays=list_arrays,
+        describe_counts=describe_counts,
+        draw_lives=draw_lives,
     )

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.diff.rows import NOT_JUDGED
+from tasks.publish.arrays import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
 from tasks.publish.times import describe_part, list_parts
@@ -26,10 +27,11 @@ from tasks.publish.words import (
     name_verdict,
 )
 from tasks.publish.words import threshold_text as words_of_threshold
-from tasks.records import ArmSummary, ComparisonRecord, MetricDiff
+from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
+MOST_ARRAYS = 5  # that differ; the page has all
 
 
 def render_terminal(
@@ -236,12 +238,31 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for role, line in lines:
-        verdict, word = STATES[line.state]
-        state = Text(f"{VERDICTS[verdict].sign} {word}", style=VERDICTS[verdict].style)
+        verdict, _ = STATES[line.state]
+        state = Text(f"{VERDICTS[verdict].sign} {line.word}", style=VERDICTS[verdict].style)
         table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
         for problem in line.problems:
             table.add_row("", "", Text(problem, style="red", overflow="fold"))
     yield table
+    yield from _checkpoint_content(record.checkpoints)
+
+
+def _checkpoint_content(found: CheckpointDifference | None) -> Iterator[RenderableType]:
+    """How the checkpoints of one step compare, array by array: counts, what one side alone has, what differs most."""
+    if found is None:
+        return
+    if found.problem:
+        yield _plain(f"not compared: {found.problem}")
+        return
+    sign = "✓" if found.equal else "✗"
+    yield Text(
+        f"{sign} step {found.step}, baseline here and candidate there: {describe_counts(found)}", overflow="fold"
+    )
+    for line in describe_alone(found):
+        yield Text(f"  {line}", overflow="fold")
+    for array in found.differing[:MOST_ARRAYS]:
+        if array.values is not None:
+            yield Text(f"  {name_pair(array)}: {describe_values(array)}", overflow="fold")
 
 
 def _closing(

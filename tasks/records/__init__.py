@@ -2,6 +2,7 @@
 
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
+from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
 from tasks.records.comparison import ArmSummary, ComparisonRecord, Curve
 from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, InputArray, ProgramMemory
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
@@ -11,6 +12,7 @@ from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
+from tasks.records.levels import LEVELS, Level, LevelMeaning, highest, reached
 from tasks.records.metric import Better, MetricDiff, Verdict
 from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
 from tasks.records.program_work import (
@@ -28,6 +30,7 @@ from tasks.records.times import TimeAccount, TimePart
 
 __all__ = [
     "DEATH_WORDS",
+    "LEVELS",
     "RANK_MEMORY_SCHEMA",
     "STEP_SCHEMA",
     "TIMER_SCHEMA",
@@ -38,6 +41,7 @@ __all__ = [
     "Better",
     "CheckpointDifference",
     "CheckpointEvent",
+    "CheckpointLife",
     "CheckpointProof",
     "CheckpointState",
     "CollectiveSum",
@@ -60,6 +64,9 @@ __all__ = [
     "InputArray",
     "JobCause",
     "JobStatus",
+    "Level",
+    "LevelMeaning",
+    "LifeSpan",
     "LocalHandle",
     "LogError",
     "LogReading",
@@ -90,7 +97,10 @@ __all__ = [
     "Wait",
     "Work",
     "XpkHandle",
+    "highest",
     "number_from_json",
     "number_to_json",
+    "pair_saves",
+    "reached",
     "rows_from_json",
 ]

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from configs.schema import Frozen
+from tasks.records.levels import Level, reached
 from tasks.records.source import run_number
 
 # how far a checkpoint came in its life, as far as the log of one host shows it; `not_visible`: all that this host
@@ -36,9 +37,11 @@ class CheckpointEvent(Frozen):
     line: int
     offset: int
     committed_line: int | None = None
+    committed_at: str | None = None  # ISO 8601, as the log dates that line
     validated_line: int | None = None
     restored_line: int | None = None  # where the same log tells that it was read back
     failed_line: int | None = None
+    retired_line: int | None = None  # where the log tells that a checkpoint manager deleted it, to keep its newest ones
     run: int = run_number()
 
     @property
@@ -55,6 +58,8 @@ class CheckpointEvent(Frozen):
             words += ", never committed"
         if self.state == "not_visible" and self.validated:
             words += ", over on all hosts"
+        if self.retired_line is not None:
+            words += ", retired"
         return words
 
     @model_validator(mode="before")
@@ -114,4 +119,18 @@ class CheckpointProof(Frozen):
     tree_digest: str | None = None  # hash over (path, shape, dtype) of every array: equal trees, equal digest
     seconds: float = 0.0
     verified_at: str = ""  # ISO 8601
+    levels: tuple[Level, ...] = ()  # that were reached, in order
+    timings: dict[str, float] = {}  # seconds of each check that ran
+    begun_at: str | None = None  # ISO 8601, when the save began and when it was committed, as Orbax wrote them down
+    committed_at: str | None = None
+    retired: bool = False  # a checkpoint manager deleted it, to keep its newest ones: that is no failure
     run: int = run_number()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _levels_of_the_checks(cls, value: Any) -> Any:
+        """Proofs that were recorded without their levels have those of the checks that ran."""
+        if not isinstance(value, dict) or "levels" in value:
+            return value
+        problems = (Problem.model_validate(problem) for problem in value.get("problems", ()))
+        return {**value, "levels": reached(value.get("checks", ()), {problem.check for problem in problems})}

@@ -52,10 +52,24 @@ class CheckpointDifference(Frozen):
     step: int | None
     path: str
     other_path: str
-    arrays: tuple[ArrayDifference, ...]
+    arrays: tuple[ArrayDifference, ...] = ()
     seconds: float = 0.0
+    committed: tuple[str | None, str | None] = (None, None)  # when each was, ISO 8601: which save of the step it was
+    problem: str = ""  # why they could not be compared
 
     @property
     def equal(self) -> bool:
         """Whether every array that the training needs is on both sides, bit for bit."""
-        return all(array.exact for array in self.arrays if array.is_state or array.values is not None)
+        return not self.problem and all(
+            array.exact for array in self.arrays if array.is_state or array.values is not None
+        )
+
+    @property
+    def compared(self) -> tuple[ArrayDifference, ...]:
+        """The arrays whose values were compared."""
+        return tuple(array for array in self.arrays if array.values is not None)
+
+    @property
+    def differing(self) -> tuple[ArrayDifference, ...]:
+        """What the training needs and is not the same on both sides: one side lacks it, or its values differ."""
+        return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))

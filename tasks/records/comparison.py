@@ -2,6 +2,8 @@
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Restore
+from tasks.records.checkpoint_difference import CheckpointDifference
+from tasks.records.checkpoint_life import CheckpointLife
 from tasks.records.coverage import Coverage, Stall
 from tasks.records.death import LogError
 from tasks.records.environment import Environment
@@ -41,6 +43,7 @@ class ArmSummary(Frozen):
     checkpoints: tuple[CheckpointEvent, ...] = ()
     restores: tuple[Restore, ...] = ()  # what its runs went on from
     proofs: tuple[CheckpointProof, ...] = ()
+    lives: tuple[CheckpointLife, ...] = ()  # of the same checkpoints: every save of its runs
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
     environment: Environment = Environment()  # versions, devices and mesh of the first run
@@ -81,5 +84,6 @@ class ComparisonRecord(Frozen):
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks, the last first
+    checkpoints: CheckpointDifference | None = None  # of the last step that both arms have; None: of none
     aa: bool = False  # both arms are meant to be the same: a control
     programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained

@@ -11,22 +11,20 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference
-from tasks.verify.checkpoint import Progress, verify_checkpoint
-from tasks.verify.differences import Side, compare_values, no_cache
+from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference
+from tasks.verify.checkpoint import Progress, Verification
+from tasks.verify.differences import Job, Side, UnreadableError, compare_values, no_cache
 from tasks.verify.index import ArraySpec
 from tasks.verify.layout import (
-    STEP_METADATA,
     CheckpointError,
     DamagedFile,
     FoundStep,
-    find_items,
     find_steps,
-    list_files,
     open_path,
     read_json,
 )
-from tasks.verify.ocdbt import read_index, shorten
+from tasks.verify.manifest import manifest_path
+from tasks.verify.ocdbt import shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
 from tasks.verify.values import decoded_bytes
 
@@ -41,21 +39,30 @@ def compare_checkpoints(
     """
     started = time.monotonic()
     step, its = _choose_steps(path, other)
-    left, right = _open_tree(step.path), _open_tree(its.path)
+    left, right = _open_tree(step), _open_tree(its)
     pairs = pair_arrays(left.arrays, right.arrays)
     if different := first_difference(pairs):
         raise CheckpointError(
             f"{its.path}: is a checkpoint of another model than {step.path}: {different}; give two checkpoints of one "
             "model"
         )
-    count = _counter(pairs, on_progress)
-    arrays = [_compare_pair(pair, left, right, count) for pair in pairs]
+    jobs = {place: job for place, pair in enumerate(pairs) if (job := _make_job(pair, left, right)) is not None}
+    try:
+        found = compare_values(list(jobs.values()), _counter(pairs, on_progress))
+    except UnreadableError as error:
+        sides = (error.job.ours.folder, error.job.theirs.folder)
+        raise CheckpointError(
+            f"{sides[0]}: {error}, here or in {sides[1]}: {shorten(error.__cause__ or error)}; verify both with --deep"
+        ) from error
+    values = dict(zip(jobs, found, strict=True))
+    arrays = [_describe_pair(pair, left, right, values.get(place)) for place, pair in enumerate(pairs)]
     return CheckpointDifference(
         step=step.step,
         path=str(step.path),
         other_path=str(its.path),
         arrays=tuple(sorted(arrays, key=_by_size)),
         seconds=round(time.monotonic() - started, 3),
+        committed=(left.committed_at, right.committed_at),
     )
 
 
@@ -97,26 +104,28 @@ class _Tree:
     arrays: tuple[ArraySpec, ...]
     side: Side
     sharding: Mapping[str, str]
+    committed_at: str | None
 
 
-def _open_tree(folder: epath.Path) -> _Tree:
-    proof = verify_checkpoint(folder)
+def _open_tree(found: FoundStep) -> _Tree:
+    folder = found.path
+    verification = Verification(found, manifest_path(folder), "none", deep=False, on_progress=None)
+    proof = verification.run()
     if not proof.ok:
-        problem = proof.problems[0]
-        place = "" if problem.path == "." else f"{problem.path} "
-        raise CheckpointError(f"{folder}: is no whole checkpoint: {place}{problem.message}")
-    files = list_files(folder)
-    trees = [item for item in find_items(read_json(folder / STEP_METADATA).get("item_handlers"), files) if item.is_tree]
-    indexes = []
-    for item in trees:
-        own = {name.removeprefix(item.prefix): size for name, size in files.items() if name.startswith(item.prefix)}
-        indexes.append((item, read_index(folder / item.prefix, own)))
-    if not indexes:
+        told = f"{_name_file(proof)}{proof.problems[0].message}" if proof.problems else "was removed meanwhile"
+        raise CheckpointError(f"{folder}: is no whole checkpoint: {told}")
+    if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
     # beside the training's state lie small items, such as the position in the data
-    item, index = max(indexes, key=lambda found: sum(map(decoded_bytes, found[1].arrays.values())))
+    item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
-    return _Tree(tuple(index.arrays.values()), Side(place, no_cache()), _read_sharding(place))
+    return _Tree(tuple(index.arrays.values()), Side(place, no_cache()), _read_sharding(place), proof.committed_at)
+
+
+def _name_file(proof: CheckpointProof) -> str:
+    """The file of the first problem, to begin a sentence with; empty where it is the step as a whole."""
+    path = proof.problems[0].path
+    return "" if path == "." else f"{path} "
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
@@ -165,20 +174,19 @@ def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[i
     return count
 
 
-def _compare_pair(pair: Pair, left: _Tree, right: _Tree, count: Callable[[int], None] | None) -> ArrayDifference:
-    both = bool(pair.ours and pair.theirs)
+def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
+    """What is to be read of a pair; the side that has all layers in one array comes first."""
+    if not (pair.ours and pair.theirs):
+        return None
+    sides = ((left.side, pair.ours), (right.side, pair.theirs))
+    (one, specs), (other, others) = sides if len(pair.ours) == 1 else sides[::-1]
+    if pair.layer_axis is None and specs[0].shape != others[0].shape:
+        return None
+    return Job(one, specs[0], other, others, pair.layer_axis)
+
+
+def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifference | None) -> ArrayDifference:
     first, second = (specs[0] if specs else None for specs in (pair.ours, pair.theirs))
-    one, several = (pair.ours, pair.theirs) if len(pair.ours) == 1 else (pair.theirs, pair.ours)
-    sides = (left.side, right.side) if one is pair.ours else (right.side, left.side)
-    values = None
-    if both and (pair.layer_axis is not None or one[0].shape == several[0].shape):
-        try:
-            values = compare_values(sides[0], one[0], sides[1], several, pair.layer_axis, count)
-        except (ValueError, OSError, KeyError, NotImplementedError) as error:
-            raise CheckpointError(
-                f"{sides[0].folder}: {one[0].name} cannot be read, here or in {sides[1].folder}: {shorten(error)}; "
-                "verify both with --deep"
-            ) from error
     plain = pair.layer_axis is None
     return ArrayDifference(
         role=pair.role,

@@ -5,15 +5,16 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from etils import epath
 
-from tasks.records import CheckpointProof, Problem
-from tasks.verify.commit import check_commit, check_unfinished, commit_time
+from tasks.records import CheckpointProof, Level, Problem, reached
+from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
 from tasks.verify.index import ArraySpec, Index
 from tasks.verify.layout import (
     STEP_METADATA,
@@ -27,6 +28,7 @@ from tasks.verify.layout import (
     list_files,
     open_path,
     read_json,
+    step_number,
 )
 from tasks.verify.manifest import (
     check_manifest,
@@ -42,6 +44,7 @@ from tasks.verify.ranges import check_ranges
 from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
+_LISTING_LAG_S = 0.5
 _DELETION_PAUSE_S = 0.1  # longer than between two files of one deletion
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
 
@@ -69,7 +72,28 @@ def verify_checkpoint(
         raise CheckpointError(
             f"{path}: holds {len(steps)} checkpoints ({names}{', …' if len(steps) > 5 else ''}); give one"
         )
-    return _Verification(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress).run()
+    return _verify_step(steps[0], manifest or manifest_path(steps[0].path), mode, deep, on_progress)
+
+
+def _verify_step(
+    found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
+) -> CheckpointProof:
+    """The proof of a step. In a bucket, what is lacking is looked for twice: a listing may lag behind."""
+    proof = Verification(found, manifest, mode, deep, on_progress).run()
+    lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
+    if not lacking or "://" not in str(found.path):
+        return proof
+    time.sleep(_LISTING_LAG_S)
+    return Verification(found, manifest, mode, deep, on_progress).run()
+
+
+def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mode: Mode = "record") -> CheckpointProof:
+    """Verifies a step whose commit was seen. It may be gone by now: where newer ones lie beside it, it was retired."""
+    folder = open_path(path)
+    found = FoundStep(step_number(folder.name), folder)
+    if folder.exists() or not _has_newer(found):
+        return verify_checkpoint(path, manifest=manifest, mode=mode)
+    return _prove_gone(found, retired=True)
 
 
 def verify_checkpoints(
@@ -81,7 +105,8 @@ def verify_checkpoints(
 ) -> tuple[CheckpointProof, ...]:
     """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
 
-    A step that is gone, though a manifest of it was recorded, has a proof that says so. Raises CheckpointError as
+    A step that is gone, though a manifest of it was recorded, has a proof that says so: it was retired where all that
+    is left is newer, as a checkpoint manager leaves it, and is missed where it is not. Raises CheckpointError as
     `verify_checkpoint` does.
     """
     steps: list[FoundStep] = []
@@ -92,12 +117,22 @@ def verify_checkpoints(
         gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))
         if not gone:
             raise
-    proofs = [_Verification(found, manifest_path(found.path), mode, deep, on_progress).run() for found in steps]
-    proofs += map(_prove_gone, gone)
+    proofs = [_verify_step(found, manifest_path(found.path), mode, deep, on_progress) for found in steps]
+    oldest = min((found.step for found in steps if found.step is not None), default=-1)
+    proofs += [_prove_gone(found, retired=found.step is not None and found.step < oldest) for found in gone]
     return tuple(sorted(proofs, key=lambda proof: proof.step or 0))
 
 
-def _prove_gone(found: FoundStep) -> CheckpointProof:
+def _has_newer(step: FoundStep) -> bool:
+    """Whether a newer step lies beside this one, as when a checkpoint manager removes it to keep its newest."""
+    try:
+        beside = find_steps(step.path.parent)
+    except CheckpointError:
+        return False
+    return any((found.step or 0) > (step.step or 0) for found in beside)
+
+
+def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
     message = (
         f"the step's folder is gone, though {manifest_path(found.path)} was recorded of it: put the checkpoint back, "
         "or remove the manifest too if the checkpoint was removed on purpose"
@@ -107,17 +142,20 @@ def _prove_gone(found: FoundStep) -> CheckpointProof:
         path=str(found.path),
         ok=False,
         checks=("commit",),
-        problems=(Problem(check="commit", path=".", message=message),),
+        problems=() if retired else (Problem(check="commit", path=".", message=message),),
         verified_at=_now(),
+        retired=retired,
     )
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass
-class _Verification:
+class Verification:
+    """One verification of one step; after `run`, `indexes` are those of its items that hold arrays."""
+
     found: FoundStep
     manifest: os.PathLike[str]
     mode: Mode
@@ -125,29 +163,33 @@ class _Verification:
     on_progress: Progress | None
 
     def run(self) -> CheckpointProof:
+        """The proof, as `verify_checkpoint` says."""
         started = time.monotonic()
         self.checks: list[str] = []
         self.problems: list[Problem] = []
         self.recorded: os.PathLike[str] | None = None
+        self.recorded_before = retired = False
+        self.metadata: dict[str, Any] = {}
+        self.timings: dict[str, float] = {}
         self.indexes: list[tuple[Item, Index]] = []
         folder = self.found.path
         try:
-            self.files = {} if TMP_MARK in folder.name else list_files(folder)
+            with self._timed("commit"):
+                self.files = {} if TMP_MARK in folder.name else list_files(folder)
             self._check(folder)
         except CheckpointError as error:
             self.files = {}
             self.problems.append(Problem(check="commit", path=".", message=str(error)))
         if self._is_being_removed(folder):
-            message = (
-                "was removed while it was being verified (a checkpoint manager keeps only its newest ones), "
-                "so nothing can be said about it"
-            )
-            self.problems = [Problem(check="commit", path=".", message=message)]
+            message = "was removed while it was being verified, so nothing can be said about it"
+            retired = _has_newer(self.found)
+            self.problems = [] if retired else [Problem(check="commit", path=".", message=message)]
+            self.recorded = None
         arrays = {spec.name: spec for _, index in self.indexes for spec in index.arrays.values()}
         return CheckpointProof(
             step=self.found.step,
             path=str(folder),
-            ok=not self.problems,
+            ok=not self.problems and not retired,
             checks=tuple(self.checks),
             problems=tuple(self.problems),
             arrays=sum(len(index.arrays) for _, index in self.indexes),
@@ -157,39 +199,69 @@ class _Verification:
             tree_digest=self._tree_digest() if arrays else None,
             seconds=round(time.monotonic() - started, 6),
             verified_at=_now(),
+            levels=() if retired else self._levels(),
+            timings={name: round(seconds, 6) for name, seconds in self.timings.items()},
+            begun_at=show_time(self.metadata.get("init_timestamp_nsecs")),
+            committed_at=show_time(self.metadata.get("commit_timestamp_nsecs")),
+            retired=retired,
         )
 
+    def _levels(self) -> tuple[Level, ...]:
+        failed = {problem.check for problem in self.problems}
+        return reached(self.checks, failed, recorded_before=self.recorded_before)
+
+    @contextmanager
+    def _timed(self, check: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[check] = self.timings.get(check, 0.0) + time.monotonic() - started
+
     def _check(self, folder: epath.Path) -> None:
+        with self._timed("commit"):
+            items = self._check_commit(folder)
+        if items is None:
+            return
+        self._check_metadata_and_ranges(folder, items)
+        if self.mode != "none":
+            with self._timed("manifest"):
+                self._check_manifest(folder, commit_time(self.metadata))
+        if self.deep:
+            with self._timed("values"):
+                self._check_values(folder)
+
+    def _check_commit(self, folder: epath.Path) -> list[Item] | None:
+        """The items of a step that is there; None where nothing further can be asked of it."""
         self.checks.append("commit")
         unfinished = check_unfinished(folder, self.files)
         if unfinished:
             self.problems.append(unfinished)
-            return
+            return None
         odd = [name for name, size in self.files.items() if size < 0]
         if odd:  # whoever put it there may have changed anything, and reading it may never end
             self.files = {name: size for name, size in self.files.items() if size >= 0}
             message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
             self.problems += [Problem(check="commit", path=name, message=message) for name in sorted(odd)]
-            return
+            return None
         metadata: dict[str, Any] | None = None
         try:
             metadata = read_json(folder / STEP_METADATA)
         except DamagedFile as damage:
             self.problems.append(Problem(check="commit", path=STEP_METADATA, message=str(damage)))
-        handlers = (metadata or {}).get("item_handlers")
-        items = find_items(handlers, self.files)
+        self.metadata = metadata or {}
+        items = find_items(self.metadata.get("item_handlers"), self.files)
         self.problems += check_commit(folder, self.files, items, metadata)
         if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
-            return  # still being written, or never finished: every further finding would only say so again
-        self._check_metadata_and_ranges(folder, items)
-        if self.mode != "none":
-            self._check_manifest(folder, commit_time(metadata))
-        if self.deep:
-            self.checks.append("values")
-            total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
-            count = self._counter("values", total)
-            for item, index in self.indexes:
-                self._add(item, check_values(folder / item.prefix, index, count))
+            return None  # still being written, or never finished: every further finding would only say so again
+        return items
+
+    def _check_values(self, folder: epath.Path) -> None:
+        self.checks.append("values")
+        total = sum(decoded_bytes(spec) for _, index in self.indexes for spec in index.arrays.values())
+        count = self._counter("values", total)
+        for item, index in self.indexes:
+            self._add(item, check_values(folder / item.prefix, index, count))
 
     def _check_metadata_and_ranges(self, folder: epath.Path, items: list[Item]) -> None:
         self.checks += ["metadata", "ranges"]
@@ -202,10 +274,12 @@ class _Verification:
                 message = "is missing, though the checkpoint's metadata names it"
                 self.problems.append(Problem(check="metadata", path=item.prefix, message=message))
             elif item.is_tree:
-                index = read_index(folder / item.prefix, files)
+                with self._timed("ranges"):
+                    index = read_index(folder / item.prefix, files)
+                    ranges.append((item, check_ranges(index, files)))
                 self.indexes.append((item, index))
-                self._add(item, MetadataCheck(folder / item.prefix, files, index).run())
-                ranges.append((item, check_ranges(index, files)))
+                with self._timed("metadata"):
+                    self._add(item, MetadataCheck(folder / item.prefix, files, index).run())
         if not items:
             self.problems.append(Problem(check="metadata", path=".", message="holds no item: all arrays are gone"))
         for item, problems in ranges:
@@ -237,7 +311,7 @@ class _Verification:
                 self.recorded = write_manifest(self.manifest, self.found.step, committed_ns, sums)
             return
         assert recorded is not None
-        self.recorded = self.manifest
+        self.recorded, self.recorded_before = self.manifest, True
         self.problems += check_manifest(recorded, *self._checksum(folder))
 
     def _checksum(self, folder: epath.Path) -> tuple[dict[str, tuple[int, str]], list[Problem]]:

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -45,7 +46,18 @@ def is_committed(path: str | os.PathLike[str]) -> bool:
 def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
     """When the save was committed, in ns since 1970; None without such a time."""
     time_ns = (metadata or {}).get("commit_timestamp_nsecs")
-    return time_ns if type(time_ns) is int and 0 < time_ns < LAST_NS else None
+    return time_ns if _is_time(time_ns) else None
+
+
+def show_time(time_ns: Any) -> str | None:
+    """A time of Orbax as ISO 8601; None of what is none."""
+    if not _is_time(time_ns):
+        return None
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+def _is_time(time_ns: Any) -> bool:
+    return type(time_ns) is int and 0 < time_ns < LAST_NS
 
 
 def wait_for_commit(path: str | os.PathLike[str], timeout_s: float, poll_s: float = 0.1) -> bool:

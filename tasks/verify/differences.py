@@ -1,8 +1,10 @@
 """Turns a pair of arrays into how far their values lie apart, a few chunks of both at a time."""
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,7 @@ from tasks.verify.values import array_spec, boxes, decoded_bytes, itemsize
 
 _BUDGET = 192 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
 _WORKERS = 4
-_PIECE = 1 << 18  # elements that are subtracted at a time, as float64
+_PIECE = 1 << 15  # elements that are compared at a time: they stay in the processor's cache
 
 type Box = tuple[slice, ...]
 
@@ -39,50 +41,78 @@ def no_cache() -> ts.Context:
     return ts.Context({"cache_pool": {"total_bytes_limit": 0}, "data_copy_concurrency": {"limit": 2}})
 
 
-def compare_values(
-    ours: Side,
-    spec: ArraySpec,
-    theirs: Side,
-    others: tuple[ArraySpec, ...],
-    layer_axis: int | None,
-    on_bytes: Callable[[int], None] | None = None,
-) -> ValueDifference:
-    """The difference of the array `spec` and of `others`: one of the same shape, or its layers along `layer_axis`.
+@dataclass(frozen=True)
+class Job:
+    """The array `spec`, and `others`: one of the same shape, or its layers along `layer_axis`."""
 
-    Memory: a few chunks of each, as they were written. Raises ValueError or OSError for chunks that cannot be read.
+    ours: Side
+    spec: ArraySpec
+    theirs: Side
+    others: tuple[ArraySpec, ...]
+    layer_axis: int | None
+
+
+class UnreadableError(ValueError):
+    """Chunks of one job cannot be read; the cause says why."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"{job.spec.name} cannot be read")
+        self.job = job
+
+
+def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
+    """The difference of each job's arrays. Memory: a few chunks of both sides, as they were written.
+
+    Raises UnreadableError for chunks that cannot be read.
     """
-    left, rights = ours.open(spec), [theirs.open(other) for other in others]
-    chunk = math.prod(spec.read_shape) * itemsize(spec) + decoded_bytes(others[0])
-    workers = max(1, min(_WORKERS, _BUDGET // max(chunk, 1)))
+    totals = [ValueDifference(values=0) for _ in jobs]
+    running: deque[tuple[int, int, Future[ValueDifference]]] = deque()
+    held = 0
 
-    def read(box: Box) -> list[ValueDifference]:
-        found = []
-        values = _read(left, box)
-        for right, their_box, mine in _parts(rights, box, layer_axis):
-            found.append(_compare(values[mine] if mine else values, _read(right, their_box), box, mine))
-        if on_bytes:
-            on_bytes(2 * values.nbytes)
-        return found
+    def take() -> int:
+        place, size, future = running.popleft()
+        with _naming(jobs[place]):
+            totals[place] = _add(totals[place], future.result())
+        return size
 
-    total = ValueDifference(values=0)
-    with ThreadPoolExecutor(workers, thread_name_prefix="difference") as pool:
-        for found in _in_order(pool, read, boxes(spec), workers):
-            for part in found:
-                total = _add(total, part)
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="difference") as pool:
+        for place, job in enumerate(jobs):
+            with _naming(job):
+                left, rights = job.ours.open(job.spec), [job.theirs.open(other) for other in job.others]
+            size = math.prod(job.spec.read_shape) * itemsize(job.spec) + decoded_bytes(job.others[0])
+            for box in boxes(job.spec):
+                while running and (held + size > _BUDGET or len(running) > 2 * _WORKERS):
+                    held -= take()
+                running.append((place, size, pool.submit(_read_and_compare, left, rights, box, job, on_bytes)))
+                held += size
+        while running:
+            held -= take()
+    return totals
+
+
+@contextmanager
+def _naming(job: Job) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError, KeyError, NotImplementedError) as error:
+        raise UnreadableError(job) from error
+
+
+def _read_and_compare(
+    left: Any, rights: list[Any], box: Box, job: Job, on_bytes: Callable[[int], None] | None
+) -> ValueDifference:
+    ours = _begin_reading(left, box)
+    parts = list(_parts(rights, box, job.layer_axis))
+    following = _begin_reading(*parts[0][:2])  # both sides are read at once
+    values, total = np.asarray(ours.result()), ValueDifference(values=0)
+    for number, (_, _, mine) in enumerate(parts, 1):
+        theirs = np.asarray(following.result())
+        if number < len(parts):
+            following = _begin_reading(*parts[number][:2])
+        total = _add(total, _compare(values[mine] if mine else values, theirs, box, mine))
+    if on_bytes:
+        on_bytes(2 * values.nbytes)
     return total
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, read: Callable[[Box], list[ValueDifference]], work: Iterator[Box], ahead: int
-) -> Iterator[list[ValueDifference]]:
-    """What `pool.map` gives, with only so many boxes taken ahead."""
-    running = []
-    for box in work:
-        running.append(pool.submit(read, box))
-        if len(running) > ahead:
-            yield running.pop(0).result()
-    for future in running:
-        yield future.result()
 
 
 def _parts(rights: list[Any], box: Box, layer_axis: int | None) -> Iterator[tuple[Any, Box, tuple[Any, ...]]]:
@@ -97,42 +127,57 @@ def _parts(rights: list[Any], box: Box, layer_axis: int | None) -> Iterator[tupl
         yield rights[layer], theirs, mine
 
 
-def _read(store: Any, box: Box) -> NDArray[Any]:
-    return np.asarray((store[box] if box else store).read().result())
+def _begin_reading(store: Any, box: Box) -> Any:
+    return (store[box] if box else store).read()
 
 
 def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any, ...]) -> ValueDifference:
     left, right, size = ours.reshape(-1), theirs.reshape(-1), int(ours.size)
-    if left.dtype == right.dtype and np.array_equal(_bits(left), _bits(right)):
-        return ValueDifference(values=size)
+    same_type = left.dtype == right.dtype
+    left_bits, right_bits = (_bits(left), _bits(right)) if same_type else (_wide(left), _wide(right))
     differing = not_finite = 0
     squares, largest, place = 0.0, 0.0, 0
     for begin in range(0, size, _PIECE):
-        a, b = left[begin : begin + _PIECE], right[begin : begin + _PIECE]
-        unequal = _bits(a) != _bits(b) if a.dtype == b.dtype else _wide(a) != _wide(b)
-        count = int(np.count_nonzero(unequal))
+        piece = slice(begin, begin + _PIECE)
+        count = int(np.count_nonzero(left_bits[piece] != right_bits[piece]))
         if not count:
             continue
         differing += count
-        with np.errstate(invalid="ignore"):
-            apart = _wide(a) - _wide(b)
-        square = float(np.dot(apart, apart))
-        if not math.isfinite(square):  # those of the same bits are equal, whatever they are
-            odd = ~np.isfinite(apart) & unequal
-            not_finite += int(np.count_nonzero(odd))
-            apart[odd | ~unequal] = 0.0
-            square = float(np.dot(apart, apart))
+        square, peak, where, odd = _measure(left[piece], right[piece])
+        not_finite += odd
         squares += square
-        peak = max(float(apart.max()), -float(apart.min()))
         if peak > largest:
-            largest, place = peak, begin + int(np.argmax(np.abs(apart)))
-    where = [int(i) for i in np.unravel_index(place, ours.shape)] if ours.shape else []
-    if mine:  # the layer, between the axes of one layer
-        where.insert(len(mine) - 1, mine[-1])
-    first = tuple(i + part.start for i, part in zip(where, box, strict=True))
+            largest, place = peak, begin + where
+    where_ = [int(i) for i in np.unravel_index(place, ours.shape)] if differing and ours.shape else []
+    if mine and where_:  # the layer, between the axes of one layer
+        where_.insert(len(mine) - 1, mine[-1])
+    first = tuple(i + part.start for i, part in zip(where_, box, strict=False))
     return ValueDifference(
         values=size, differing=differing, norm=math.sqrt(squares), largest=largest, where=first, not_finite=not_finite
     )
+
+
+def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int]:
+    """Of one piece: the sum of the squared differences, the largest, its place, and how many are not finite.
+
+    Types of up to 32 bits are subtracted as float32, which rounds a difference to 24 bits, and squared as float64.
+    """
+    narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = _as(np.float32, a) - _as(np.float32, b) if narrow else _wide(a) - _wide(b)
+        wide = _wide(apart)
+        square = float(np.einsum("i,i->", wide, wide))  # no BLAS: its threads would wait for each other
+        odd = 0
+        if not math.isfinite(square):  # those of the same bits are equal, whatever they are
+            apart = _wide(a) - _wide(b)
+            unequal = _bits(a) != _bits(b) if a.dtype == b.dtype else np.ones(a.shape, bool)
+            lost = ~np.isfinite(apart) & unequal
+            odd = int(np.count_nonzero(lost))
+            apart[lost | ~unequal] = 0.0
+            square = float(np.einsum("i,i->", apart, apart))
+    np.abs(apart, out=apart)
+    where = int(apart.argmax())
+    return square, float(apart[where]), where, odd
 
 
 def _add(total: ValueDifference, part: ValueDifference) -> ValueDifference:
@@ -152,4 +197,9 @@ def _bits(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
-    return values.astype(np.float64)
+    return _as(np.float64, values)
+
+
+def _as(dtype: Any, values: NDArray[Any]) -> NDArray[Any]:
+    """The values in this type; themselves where they have it."""
+    return values.astype(dtype, copy=False)

@@ -10,6 +10,8 @@ from typing import Any
 
 from etils import epath
 
+from tasks.store import StoreError
+
 TMP_MARK = ".orbax-checkpoint-tmp"
 COMMIT_MARKER = "commit_success.txt"
 STEP_METADATA = "_CHECKPOINT_METADATA"
@@ -102,6 +104,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
 
 def _list_names(root: epath.Path) -> set[str]:
     try:
+        _forget_listings(root)
         if not root.exists():
             _explain_bucket(str(root))
             raise CheckpointError(f"{root}: does not exist; give the folder of a checkpoint, or of a run")
@@ -125,7 +128,10 @@ def _explain_bucket(place: str) -> None:
     if place.startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # a second to load, which local checkpoints need not wait for
 
-        next(GcsFiles(place).entries(), None)
+        try:
+            next(GcsFiles(place).entries(), None)
+        except StoreError as error:
+            raise CheckpointError(str(error)) from error
 
 
 def _can_be_step(folder: epath.Path) -> bool:
@@ -140,10 +146,17 @@ def list_files(root: epath.Path) -> dict[str, int]:
     """Every file below `root`: path relative to it, with "/" → size in bytes, -1 of a pipe or a device. What vanishes
     meanwhile is left out, and so are links to folders, which Orbax never makes and which could lead anywhere. Raises
     CheckpointError if the folder cannot be listed."""
+    _forget_listings(root)
     try:
         return _walk_files(root)
     except OSError as error:
         raise CheckpointError(f"{root}: cannot be read ({error}); check the disk and your rights") from error
+
+
+def _forget_listings(place: epath.Path) -> None:
+    """The client of a bucket keeps listings for the life of this process, however old they become."""
+    if "://" in str(place):
+        epath.backend.fsspec_backend.fs(place).invalidate_cache()
 
 
 def _walk_files(root: epath.Path) -> dict[str, int]:

@@ -5,7 +5,9 @@
 because real clients rely on it: every write has a new generation; `ifGenerationMatch` and its kin answer 412 (304 for
 a conditional read); `startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGlob` and pages in listings; multipart
 bodies whose lines end with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite,
-copy, patch, batch; permissions and the question for them.
+copy, patch, batch; permissions and the question for them. What goes wrong is told by `POST /_faults` with a list of
+`{"kind", "times"}`: so many reads of objects are answered with `429` or `503`, are `cut` in the middle or come
+`slow`ly, and so many listings are `stale`: they lack an object whose name ends in the fault's `"name"`.
 """
 
 import base64
@@ -15,6 +17,7 @@ import json
 import re
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +28,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import google_crc32c
 
 PAGE = 1000
+SLOW_S = 0.5  # that a slow read takes longer
 EVERYTHING = frozenset({"get", "list", "create", "delete", "update"})  # permissions, storage.objects.…
 ADDRESS = [""]  # of this server, which links in its answers name
 
@@ -81,7 +85,17 @@ class Service:
         self.lock = threading.RLock()
         self.uploads: dict[str, dict[str, Any]] = {}
         self.counter = 1_700_000_000_000_000
+        self.faults: list[dict[str, Any]] = []
         self.requests: dict[str, int] = {}  # kind -> count, read by tests at /_requests
+
+    def take_fault(self, *kinds: str) -> dict[str, Any] | None:
+        """The next fault of these kinds that is still to happen."""
+        with self.lock:
+            for fault in self.faults:
+                if fault["kind"] in kinds and fault["times"] > 0:
+                    fault["times"] -= 1
+                    return fault
+        return None
 
     def bucket(self, name: str) -> Bucket:
         found = self.buckets.get(name)
@@ -250,12 +264,16 @@ class Handler(BaseHTTPRequestHandler):
             data = json.dumps({"error": {"code": status, "message": refused.message}}).encode()
         if status in (204, 304):
             data = b""
+        cut = self.command == "GET" and "alt=media" in self.path and len(data) > 1 and self.service.take_fault("cut")
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if self.command != "HEAD":
+        if cut:
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+        elif self.command != "HEAD":
             self.wfile.write(data)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = _serve
@@ -278,6 +296,13 @@ class Handler(BaseHTTPRequestHandler):
         service = self.service
         if parts == ["_requests"]:
             return as_json(service.requests)
+        if parts == ["_faults"]:
+            service.faults = json.loads(body)
+            return as_json({})
+        if method == "GET" and query.get("alt") == "media" and (fault := service.take_fault("429", "503", "slow")):
+            if fault["kind"] != "slow":
+                raise Refused(int(fault["kind"]), "try again later")
+            time.sleep(SLOW_S)
         kind = (
             f"{method} {'media' if query.get('alt') == 'media' else parts[0] if parts[0] != 'storage' else len(parts)}"
         )
@@ -314,7 +339,8 @@ class Handler(BaseHTTPRequestHandler):
                 return self._upload(bucket, query, lower, body)
             case ["storage", "v1", "b", bucket, "o"] if method == "GET":
                 service.allow(bucket, "list")
-                return as_json(list_objects(service, bucket, query))
+                page = list_objects(service, bucket, query)
+                return as_json(self._make_stale(page))
             case ["storage", "v1", "b", bucket, "o", name, "compose"] if method == "POST":
                 return self._compose(bucket, name, query, json.loads(body))
             case ["storage", "v1", "b", bucket, "o", name, ("rewriteTo" | "copyTo") as verb, "b", to, "o", new]:
@@ -322,6 +348,12 @@ class Handler(BaseHTTPRequestHandler):
             case ["storage", "v1", "b", bucket, "o", name]:
                 return self._object(method, bucket, name, query, lower, body)
         raise Refused(501, f"{method} {path} is not served here")
+
+    def _make_stale(self, page: dict[str, Any]) -> dict[str, Any]:
+        """The listing, or what it was before an object came that a fault names."""
+        named = [fault["name"] for fault in self.service.faults if fault["kind"] == "stale"]
+        kept = [item for item in page["items"] if not item["name"].endswith(tuple(named))]
+        return page | {"items": kept} if kept != page["items"] and self.service.take_fault("stale") else page
 
     def _object(
         self, method: str, bucket: str, name: str, query: dict[str, str], headers: dict[str, str], body: bytes

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from tasks.records import ComparisonRecord, Coverage, MetricDiff, RunRecord
+from tasks.diff.arms import ArmRuns
+from tasks.diff.checkpoint_row import checkpoint_row
+from tasks.records import (
+    ArrayDifference,
+    CheckpointDifference,
+    CheckpointProof,
+    ComparisonRecord,
+    Coverage,
+    MetricDiff,
+    RunRecord,
+    ValueDifference,
+)
 
 type MakeRun = Callable[..., RunRecord]
 type Judge = Callable[..., MetricDiff]
@@ -172,3 +183,68 @@ def test_what_a_cut_log_lacks_is_unknown(
     right = make_run("nnx", first=first, reading=announce(saved) | {"coverage": Coverage(**coverage)})
     row = row_of(compare(make_run("linen", reading=announce(BOTH)), right), "checkpoints")
     assert row.verdict == verdict
+
+
+STEP_9 = {"step": 9, "path": "/a/9", "other_path": "/b/9"}
+PROVED = {
+    "stablehlo_sha256": "f00d",
+    "initial_state": {"digest": "start"},
+    "state": {"arrays": {"params/a": "01"}},
+    "cross_restore": {"holds": True, "evidence": "the same bits"},
+}
+
+
+def arrays(differing: int) -> tuple[ArrayDifference, ...]:
+    values = ValueDifference(values=4, differing=differing, norm=0.5 * differing, largest=0.5 * differing, where=(1,))
+    dtypes = {"dtype": "float32", "other_dtype": "float32"}
+    return (
+        ArrayDifference(role="parameter", names=("params.w",), other_names=("model.w",), values=values, **dtypes),
+        ArrayDifference(role="random numbers", other_names=("model.rngs.key",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "proved", "verdict", "words"),
+    [
+        ({"arrays": arrays(0)}, True, "same", "verified; step 9 holds the same bits on both sides (1 array)"),
+        ({"arrays": arrays(0)}, False, "same", "verified; step 9 holds the same bits on both sides (1 array)"),
+        ({"arrays": arrays(1)}, True, "changed", "1 array of step 9 differ, first params.w (largest difference 0.5)"),
+        ({"arrays": arrays(1)}, False, "same", "told, not judged, as nothing proves that the arms train the same bits"),
+        ({"problem": "/b/9: is of another model"}, True, "same", "not compared: /b/9: is of another model"),
+    ],
+)
+def test_what_the_checkpoints_hold_is_judged_where_the_arms_are_proved_to_train_the_same(
+    found: dict[str, Any],
+    proved: bool,
+    verdict: str,
+    words: str,
+    make_run: MakeRun,
+    compare: Callable[..., ComparisonRecord],
+    row_of: Callable[[ComparisonRecord, str], MetricDiff],
+    announce: Say,
+    prove: Say,
+) -> None:
+    program = {"program": PROVED} if proved else {}
+    left, right = (make_run(arm, exact=True, reading=announce(BOTH), record=prove(BOTH) | program) for arm in "ab")
+    difference = CheckpointDifference(**STEP_9, **found)
+    record = compare(left, right, checkpoints=difference)
+    row = row_of(record, "checkpoints")
+    assert row.verdict == verdict
+    assert words in row.reason
+    assert record.checkpoints == difference
+
+
+def test_what_a_checkpoint_manager_retired_is_no_failure(make_run: MakeRun, announce: Say) -> None:
+    """The baseline kept all, the candidate its newest: its log tells of the deletion, or the verification saw it."""
+    saved = announce(BOTH)["checkpoints"]
+    old = saved[0].model_copy(update={"retired_line": 300})
+    gone = CheckpointProof(step=0, path="/c/0", ok=False, checks=("commit",), retired=True)
+    whole = CheckpointProof(step=5, path="/c/5", ok=True, checks=("commit",))
+    kept = make_run("linen", reading=announce(BOTH), record={"proofs": (whole.model_copy(update={"step": 0}), whole)})
+    for events, proofs in (((old, saved[1]), (whole,)), (saved, (gone, whole))):
+        right = make_run("nnx", reading={"checkpoints": events}, record={"proofs": proofs})
+        row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, right)))
+        assert (row.candidate_text, row.verdict) == ("1 of 2 verified, 1 retired", "same")
+    again = make_run("nnx", reading={"checkpoints": (old, saved[1], saved[0])}, record={"proofs": (whole,)})
+    row = checkpoint_row(tuple(ArmRuns(name=run.arm, label=run.label, runs=(run,)) for run in (kept, again)))
+    assert row.verdict == "regressed"  # it was saved again, and is lacking

@@ -9,6 +9,8 @@ import pytest
 
 from tasks.records import (
     ArmSummary,
+    ArrayDifference,
+    CheckpointDifference,
     CheckpointEvent,
     CheckpointProof,
     ComparisonRecord,
@@ -395,6 +397,15 @@ def spoil(record: ComparisonRecord, text: str) -> ComparisonRecord:
         update={
             **dict.fromkeys(("comparison", "case", "target", "created", "question", "headline", "id"), text),
             "next_command": text,
+            "checkpoints": CheckpointDifference(
+                step=0,
+                path=text,
+                other_path=text,
+                arrays=(
+                    ArrayDifference(role="parameter", names=(text,), dtype=text),
+                    ArrayDifference(role="other state", other_names=(text,), other_dtype=text),
+                ),
+            ),
             "baseline": arm(record.baseline, f"a{text}"),
             "candidate": arm(record.candidate, f"b{text}"),
             "findings": tuple(

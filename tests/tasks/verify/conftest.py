@@ -44,6 +44,16 @@ def saved_by_v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run's folder per dialect, with one training state in the tree of each; see saver_trees.py."""
+    folder = tmp_path_factory.mktemp("trees")
+    argv = [sys.executable, str(SAVER.with_name("saver_trees.py")), str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
 @pytest.fixture
 def run_folder(save: Save, tmp_path: Path) -> Path:
     """A copy of a run with the checkpoints 0 and 9, to do with as the test likes."""

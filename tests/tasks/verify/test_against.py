@@ -3,8 +3,6 @@
 import json
 import math
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,15 +16,6 @@ from tasks.verify.trees import pair_arrays, place_of
 # of saver_trees.py: 5 parameters (two kernels and a norm in the layers), as many mu and nu, 2 counts and the step
 ARRAYS = 18
 UNROLLED = ARRAYS + 3 * 3 * 2  # the three of the layers are nine, in parameters, mu and nu
-
-
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trees")
-    argv = [sys.executable, str(Path(__file__).with_name("saver_trees.py")), str(folder)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return folder
 
 
 def alone(arrays: tuple[ArrayDifference, ...]) -> list[tuple[str, str]]:

@@ -57,6 +57,7 @@ _PATTERNS = {
     "save_hosts": rb"Validated ArrayMetadata from all (\d+) hosts",
     "save_finalized": rb"\[step=(\d+)\] CheckpointManager Save Finalize is done on all hosts",
     "save_failed": rb"in background save thread, directory: %s/(\d+)(?=\s|\Z)" % _PATH,
+    "save_deleted": rb"Deleted step (\d+)\.(?=\s|\Z)|[Rr]enamed step (\d+) to ",
     "save_waited": rb"Waiting for previous save to complete took %s seconds" % _NUMBER,
     "wait_begins": rb"\[wait_until_finished\] Waiting for Save Finalize thread",
     "wait_ends": rb"\[wait_until_finished\] Done waiting for Save Finalize thread",
@@ -82,7 +83,7 @@ _LITERALS = (
     rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
     rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
     rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
-    + DEATH_LITERALS
+    rb"Deleted step|enamed step|" + DEATH_LITERALS
 )
 # what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
 # much as ten that begin alike
@@ -91,6 +92,7 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
     "save_announced": (b"asynchronous checkpoint save", b"aved a checkpoint at"),
     "save_background": (b"save thread done", b"Commit thread error"),
     "save_synchronous": (b"[sync] Finished", b"synchronous save in"),
+    "save_deleted": (b"Deleted step", b"enamed step"),
     "restore_asked": (b"estoring from this run", b"Restoring at step", b"restoring step="),
     "restore_from": (b"restoring params", b"full state from"),
     "restore_path": (b"Restoring ", b"Started load", b"Started restore"),

@@ -1,9 +1,10 @@
 """Follows the life of each checkpoint through the lines of Orbax, in its wordings from 2024 to today.
 
-announced → blocking part done → background part done → committed → validated on all hosts → restored. The announcement
-(`Started an asynchronous checkpoint save`, an event with `'event_type': 'save'`) says nothing about the commit: it is
-printed when the save starts. Only the primary host prints the commit (`Finished saving checkpoint`), which for the
-others is not visible; that the save is over on all hosts (`Save Finalize is done on all hosts`) every host prints.
+announced → blocking part done → background part done → committed → validated on all hosts → restored, or retired:
+deleted by a manager that keeps only its newest ones. The announcement (`Started an asynchronous checkpoint save`, an
+event with `'event_type': 'save'`) says nothing about the commit: it is printed when the save starts. Only the primary
+host prints the commit (`Finished saving checkpoint`), which for the others is not visible; that the save is over on
+all hosts (`Save Finalize is done on all hosts`) every host prints.
 """
 
 import re
@@ -31,10 +32,12 @@ class Save:
     arrays: int | None = None
     background: bool = False  # the background part is done, with or without its time
     committed: Source | None = None
+    committed_time: str | None = None
     validated: Source | None = None
     hosts: int | None = None
     restored: Source | None = None
     failed: Source | None = None
+    retired: Source | None = None
     done: int | None = None
 
 
@@ -82,6 +85,7 @@ class CheckpointLog:
             case "save_committed":
                 save = self._known(int(match[2]), match, window)
                 save.committed = window.source(match.start())
+                save.committed_time = _time(match, window)
                 save.path = save.path or match[1].decode("utf-8", "replace")
                 save.done = save.done or save.committed.offset
             case "save_hosts" if (
@@ -93,6 +97,8 @@ class CheckpointLog:
                 found.done = found.done or end
             case "save_failed" if (found := self._of(int(match[1]))) is not None:
                 found.failed, found.done = window.source(match.start()), found.done or end
+            case "save_deleted" if (found := self._of(int(match[1] or match[2]))) is not None:
+                found.retired = window.source(match.start())
 
     def restored(self, step: int, path: str | None, source: Source) -> None:
         """Note that a checkpoint was read back, if it is one of this log's: runs read each other's too."""
@@ -102,8 +108,7 @@ class CheckpointLog:
                 return
 
     def _begin(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        prefix = prefix_of_text(window.data, match.start())
-        save = Save(step, window.source(match.start()), prefix.time if prefix else None)
+        save = Save(step, window.source(match.start()), _time(match, window))
         self.saves.append(save)
         return save
 
@@ -144,9 +149,11 @@ class CheckpointLog:
                 line=save.source.line,
                 offset=save.source.offset,
                 committed_line=_line(save.committed),
+                committed_at=iso_time(save.committed_time, first_day),
                 validated_line=_line(save.validated),
                 restored_line=_line(save.restored),
                 failed_line=_line(save.failed),
+                retired_line=_line(save.retired),
             )
             for save in self.saves
         )
@@ -172,6 +179,12 @@ def _same_place(one: str | None, other: str | None) -> bool:
         return True
     one, other = (re.sub(r"(/\d+)/[A-Za-z_][\w.-]*\Z", r"\1", path.rstrip("/")) for path in (one, other))
     return one.endswith(other) or other.endswith(one)
+
+
+def _time(match: re.Match[bytes], window: Window) -> str | None:
+    """When the line of a match was written, as its prefix says."""
+    prefix = prefix_of_text(window.data, match.start())
+    return prefix.time if prefix else None
 
 
 def _line(source: Source | None) -> int | None:

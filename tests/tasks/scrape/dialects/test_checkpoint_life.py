@@ -157,6 +157,29 @@ def test_a_save_that_failed(logs: Any) -> None:
     assert (event.state, event.failed_line, event.committed) == ("failed", 3, False)
 
 
+SAVED = ["[process=0] Saving checkpoint at step {n}", "[thread=x] Finished saving checkpoint to `{path}/{n}`."]
+# Orbax 0.12.8 of a manager with max_to_keep, with todelete_subdir, and with todelete_full_path
+DELETED = ["Deleted step 0.", "Renamed step 0 to {path}/trash/0", "Successfully renamed step 0 to gs://b/trash/0-1"]
+
+
+@pytest.mark.parametrize("deleted", DELETED)
+def test_what_a_checkpoint_manager_deletes_was_committed_and_is_retired(logs: Any, deleted: str) -> None:
+    lines = [text.replace("{n}", str(n)) for n in (0, 5) for text in SAVED]
+    older, newer = read(logs, *lines, "Primary host(0), attempting deletion of step 0.", deleted).checkpoints
+    assert (older.state, older.committed, older.retired_line) == ("committed", True, 7)
+    assert older.told == "committed, retired"
+    assert (newer.state, newer.retired_line) == ("committed", None)
+    assert older.started is not None
+    assert older.committed_at is not None
+    assert older.started <= older.committed_at
+
+
+def test_a_step_that_is_saved_again_after_a_rewind_is_not_the_one_that_was_deleted(logs: Any) -> None:
+    lines = [text.replace("{n}", "0") for text in SAVED]
+    first, second = read(logs, *lines, "Deleted step 0.", *lines).checkpoints
+    assert (first.retired_line, second.retired_line) == (4, None)
+
+
 # MaxText 0.2.4, run again with more steps in the directory of a run that had saved step 7
 RESUMED = [
     "restoring from this run's directory step 7",

@@ -1,0 +1,48 @@
+"""The flow `verify`: find the checkpoints of a place → prove each → publish."""
+
+from typing import Annotated, Any, cast
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.futures import PrefectFuture
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from tasks.publish.proofs import list_wrong, proofs_headline
+from tasks.services.run_form import Field, show_name
+from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
+
+# two steps at once, each read by two threads: as quickly as most disks and links deliver
+TWO_AT_ONCE = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=2))
+
+
+def name_run() -> str:
+    """The flow run's name: where it looks."""
+    return show_name(", ".join(map(str, flow_run.parameters["places"])))
+
+
+@flow(
+    name="verify",
+    flow_run_name=name_run,
+    description="Prove the checkpoints of a store, a bucket or a run, and record their content.",
+    task_runner=TWO_AT_ONCE,
+)
+def verify(
+    places: Annotated[list[str], Field(description="Stores, runs or steps: folders or gs://bucket/prefix")],
+    hours: Annotated[
+        float | None, Field(gt=0, description="Only what was committed within the last hours; empty: everything")
+    ] = None,
+    deep: Annotated[bool, Field(description="Decode every chunk and look for NaN and infinities")] = False,
+    again_after_h: Annotated[
+        float, Field(ge=0, description="A step that was proved within the last hours is not read again")
+    ] = 12.0,
+) -> State[Any]:
+    """Prove every step; one that is damaged is a result like the others."""
+    wanted = find_checkpoints_step(places, hours)
+    futures = [prove_step.submit(one, deep, again_after_h) for one in wanted]
+    proofs = [future.result() for future in futures]
+    publish_proofs_step(proofs)
+    told = proofs_headline(proofs)
+    get_run_logger().info("%s", told)
+    return Failed(name="Damaged", message=told) if list_wrong(proofs) else Completed(name="Sound", message=told)

@@ -1,0 +1,124 @@
+"""Turns what the logs of an arm and the store tell of its checkpoints into the life of each save."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tasks.diff.arms import ArmRuns, numbered, seconds_between
+from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, Level, LifeSpan, RunRecord, pair_saves
+
+QUARTER_S = 900  # by which time zones differ
+
+
+def lives_of(arm: ArmRuns, others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
+    """Every save of the arm's runs, by run and as its log tells them; `others`: runs that may have gone on from one."""
+    continued = set(_continued(others))
+    return tuple(life for number, run in enumerate(arm.runs) for life in _lives_of_run(run, number, continued))
+
+
+def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
+    """(run, step) of each checkpoint that another run restored and trained on to the same bits."""
+    for run in runs:
+        crossing = run.program.get("cross_restore")
+        if isinstance(crossing, dict) and crossing.get("holds") is True:
+            yield str(crossing.get("from")), int(crossing.get("restored_step") or 0)
+
+
+def _lives_of_run(run: RunRecord, number: int, continued: set[tuple[str, int]]) -> list[CheckpointLife]:
+    events = [numbered(event, number) for event in run.reading.checkpoints]
+    pairs = pair_saves(events, [numbered(proof, number) for proof in run.proofs])
+    zero = run.reading.started or next((t for e, p in pairs if (t := _begun(e, p))), None)
+    newest = {_step(event, proof): place for place, (event, proof) in enumerate(pairs)}
+    seen: Counter[int | None] = Counter()
+    lives = []
+    for place, (event, proof) in enumerate(pairs):
+        step = _step(event, proof)
+        seen[step] += 1
+        overwritten = newest[step] != place
+        name = run.plan.run_name if run.plan else run.reading.name
+        life = _life(event, proof, zero, goes_on=not overwritten and (name, step) in continued)
+        lives.append(life.model_copy(update={"nth": seen[step], "overwritten": overwritten, "run": number}))
+    return lives
+
+
+def _step(event: CheckpointEvent | None, proof: CheckpointProof | None) -> int | None:
+    return event.step if event is not None else proof.step if proof is not None else None
+
+
+def _begun(event: CheckpointEvent | None, proof: CheckpointProof | None) -> str | None:
+    return (event.started if event else None) or (proof.begun_at if proof else None)
+
+
+def _life(
+    event: CheckpointEvent | None, proof: CheckpointProof | None, zero: str | None, *, goes_on: bool
+) -> CheckpointLife:
+    shift = _clock_shift(event, proof)
+    announced = _after(zero, event.started, shift) if event and event.started else None
+    committed = _after(zero, proof.committed_at) if proof and proof.committed_at else None
+    if committed is None and event and event.committed_at:
+        committed = _after(zero, event.committed_at, shift)
+    if announced is None and proof:
+        announced = _after(zero, proof.begun_at)
+    size = proof.bytes if proof else 0
+    spans = [*_saving(event, announced, size), *(_proving(proof, zero) if proof else ())]
+    return CheckpointLife(
+        step=_step(event, proof),
+        retired=bool((event and event.retired_line is not None) or (proof and proof.retired)),
+        announced_s=announced,
+        committed_s=committed,
+        spans=tuple(spans),
+        levels=_levels(event, proof, goes_on=goes_on),
+    )
+
+
+def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | None:
+    seconds = seconds_between(zero, moment)
+    return None if seconds is None else round(seconds + shift, 3)
+
+
+def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
+    """What the log's clock is behind the store's by its time zone, in seconds: both date the commit."""
+    if event is None or proof is None:
+        return 0.0
+    apart = seconds_between(event.committed_at, proof.committed_at)
+    return 0.0 if apart is None else QUARTER_S * round(apart / QUARTER_S)
+
+
+def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
+    """What the trainer waited for, and what went on beside it."""
+    if event is None or announced is None:
+        return []
+    spans, blocking = [], event.blocking_s or 0.0
+    if event.blocking_s is not None:
+        spans.append(LifeSpan(part="blocking", begin_s=announced, seconds=blocking))
+    background = event.background_s
+    if background is None and event.total_s is not None:
+        background = max(event.total_s - blocking, 0.0)
+    if background:
+        rate = size / background if size else None
+        spans.append(
+            LifeSpan(part="background", begin_s=round(announced + blocking, 3), seconds=background, bytes_per_s=rate)
+        )
+    return spans
+
+
+def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
+    """The checks, one after the other, up to the moment at which they were over."""
+    end = _after(zero, proof.verified_at or None)
+    if end is None:
+        return []
+    begin, spans = end - sum(proof.timings.values()), []
+    for check, seconds in proof.timings.items():
+        reads = check in ("manifest", "values") and seconds > 0
+        rate = proof.bytes / seconds if reads else None
+        spans.append(LifeSpan(part=check, begin_s=round(begin, 3), seconds=seconds, bytes_per_s=rate))
+        begin += seconds
+    return spans
+
+
+def _levels(event: CheckpointEvent | None, proof: CheckpointProof | None, *, goes_on: bool) -> tuple[Level, ...]:
+    """What was reached, by the proof if there is one and else by the log's word."""
+    announced: tuple[Level, ...] = ("announced",) if event is not None else ()
+    if proof is None or proof.retired:
+        committed: tuple[Level, ...] = ("committed",) if event is not None and event.committed else ()
+        return announced + committed
+    return announced + proof.levels + (("restored and continued",) if goes_on and proof.ok else ())

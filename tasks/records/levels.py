@@ -1,0 +1,80 @@
+"""The levels of being sure of a checkpoint, from the log's announcement to a training that went on from it."""
+
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+from configs.schema import Frozen
+
+Level = Literal[
+    "announced",
+    "committed",
+    "structurally whole",
+    "referentially whole",
+    "content recorded",
+    "content unchanged",
+    "decoded and finite",
+    "restored and continued",
+]
+
+
+class LevelMeaning(Frozen):
+    """What is known of a checkpoint on a level, and what it costs to get there."""
+
+    proves: str
+    costs: str
+
+
+LEVELS: dict[Level, LevelMeaning] = {
+    "announced": LevelMeaning(proves="the trainer began to save", costs="nothing: the log says so"),
+    "committed": LevelMeaning(
+        proves="the save came to its end, under this step's name", costs="a listing and two small files"
+    ),
+    "structurally whole": LevelMeaning(
+        proves="every description is there, and none contradicts another or the data", costs="the small files"
+    ),
+    "referentially whole": LevelMeaning(
+        proves="every byte range that the index needs is there; its content is not looked at", costs="the index"
+    ),
+    "content recorded": LevelMeaning(
+        proves="the crc32c of every file is written down: from now on any changed byte shows", costs="one reading"
+    ),
+    "content unchanged": LevelMeaning(
+        proves="every file is what it was when it was recorded", costs="one reading of every file"
+    ),
+    "decoded and finite": LevelMeaning(
+        proves="every chunk can be decoded, and no value is NaN or infinite", costs="one reading, and decoding it"
+    ),
+    "restored and continued": LevelMeaning(
+        proves="the other arm restored it and trained on to the same bits", costs="a restore and the steps after it"
+    ),
+}
+
+_BY_CHECK: dict[str, Level] = {
+    "commit": "committed",
+    "metadata": "structurally whole",
+    "ranges": "referentially whole",
+    "manifest": "content recorded",
+    "values": "decoded and finite",
+}
+
+
+def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
+    """The levels that checks have reached, in order: none above the first that found something wrong.
+
+    `recorded_before`: the manifest was not written now, but what it had recorded before was found again.
+    """
+    levels: list[Level] = []
+    for check, level in _BY_CHECK.items():
+        if check in failed:
+            break
+        if check in checks:
+            levels.append(level)
+            if level == "content recorded" and recorded_before:
+                levels.append("content unchanged")
+    return tuple(levels)
+
+
+def highest(levels: Iterable[Level]) -> Level | None:
+    """The highest of these; None of none."""
+    found = set(levels)
+    return next((level for level in reversed(LEVELS) if level in found), None)

@@ -1,0 +1,70 @@
+"""Turns the runs of two arms into the difference of their checkpoints of the last step that both have."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from etils import epath
+
+from tasks.records import CheckpointDifference, CheckpointProof, RunRecord
+from tasks.store import Store
+from tasks.verify.against import compare_checkpoints
+from tasks.verify.layout import CheckpointError
+
+type Saved = tuple[RunRecord, CheckpointProof]
+
+
+def have_common_step(runs: Sequence[RunRecord]) -> bool:
+    """Whether the first run of each arm has a sound checkpoint of one step."""
+    return find_common(runs) is not None
+
+
+def find_common(runs: Sequence[RunRecord]) -> tuple[Saved, Saved] | None:
+    """The sound checkpoints of the last step that the first run of each arm has, in the order of `runs`."""
+    first: dict[str, RunRecord] = {}
+    for run in runs:
+        first.setdefault(run.arm, run)
+    if len(first) != 2:
+        return None
+    one, other = first.values()
+    left, right = ({proof.step: proof for proof in run.proofs if proof.ok} for run in (one, other))
+    common = [step for step in left.keys() & right.keys() if step is not None]
+    if not common:
+        return None
+    return (one, left[max(common)]), (other, right[max(common)])
+
+
+def compare_arms(
+    runs: Sequence[RunRecord], store: Store, *, known: CheckpointDifference | None = None
+) -> CheckpointDifference | None:
+    """What the checkpoints of the last common step hold on each side; None where there is none.
+
+    `known`: an earlier outcome, which holds as long as it is of the same two saves. What cannot be compared, such as
+    checkpoints of two models, has a `problem`.
+    """
+    sides = find_common(runs)
+    if sides is None:
+        return None
+    proofs = [proof for _, proof in sides]
+    committed = (proofs[0].committed_at, proofs[1].committed_at)
+    paths = [find_saved(run, proof, store) for run, proof in sides]
+    names = (str(paths[0]), str(paths[1]))
+    if known is not None and (known.path, known.other_path) == names and known.committed == committed:
+        return known
+    try:
+        return compare_checkpoints(*paths)
+    except CheckpointError as error:
+        return CheckpointDifference(
+            step=proofs[0].step, path=names[0], other_path=names[1], committed=committed, problem=str(error)
+        )
+
+
+def find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
+    """Where a checkpoint that was proved lies now: as it was told, else in this store, or in the bucket behind it."""
+    told = epath.Path(proof.path)
+    if "://" in proof.path or told.exists() or run.plan is None or run.plan.files.checkpoints is None:
+        return told
+    directory = store.run(run.plan.run_name)
+    here = epath.Path(Path(directory.path, run.plan.files.checkpoints, told.name))
+    if here.exists() or directory.mirror is None:
+        return here
+    return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{run.plan.files.checkpoints}/{told.name}"))

@@ -1,0 +1,127 @@
+"""Turns places, and how far back to look, into the steps that are to be proved, and keeps what was proved of them."""
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from etils import epath
+
+from configs.schema import Frozen
+from tasks.records import CheckpointProof
+from tasks.store import write_atomically
+from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.commit import show_time
+from tasks.verify.layout import (
+    STEP_METADATA,
+    CheckpointError,
+    DamagedFile,
+    FoundStep,
+    find_steps,
+    open_path,
+    read_json,
+    read_small,
+)
+from tasks.verify.manifest import manifest_path
+
+RUN_FOLDERS = ("", "runs")  # of a store, below which runs lie
+
+
+class Wanted(Frozen):
+    """One step to prove, by its path."""
+
+    path: str
+    step: int | None
+
+
+def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[Wanted]:
+    """The steps in these places whose save was over, or only begun, since then: a step, a run, or a folder of runs.
+
+    Raises CheckpointError for a place that holds no checkpoint, that cannot be read, or whose bucket is away.
+    """
+    found = {str(step.path): step for place in places for step in _steps_in(place)}
+    return [Wanted(path=path, step=step.step) for path, step in sorted(found.items()) if _is_since(step, since)]
+
+
+def _steps_in(place: str) -> list[FoundStep]:
+    try:
+        return find_steps(place)
+    except CheckpointError as error:
+        steps = [step for run in _runs_in(open_path(place)) for step in _steps_of_run(run)]
+        if not steps:
+            raise error
+        return steps
+
+
+def _runs_in(root: epath.Path) -> Iterator[epath.Path]:
+    for name in RUN_FOLDERS:
+        folder = root / name if name else root
+        if folder.is_dir():
+            yield from sorted(run for run in folder.iterdir() if (run / "checkpoints").is_dir())
+
+
+def _steps_of_run(run: epath.Path) -> list[FoundStep]:
+    try:
+        return find_steps(run)
+    except CheckpointError:  # a run that has not saved yet
+        return []
+
+
+def _is_since(step: FoundStep, since: datetime | None) -> bool:
+    """Also where nothing dates it: what is damaged is told."""
+    if since is None:
+        return True
+    metadata = _read_metadata(step.path)
+    moment = show_time(metadata.get("commit_timestamp_nsecs")) or show_time(metadata.get("init_timestamp_nsecs"))
+    return moment is None or datetime.fromisoformat(moment) >= since
+
+
+def _read_metadata(step: epath.Path) -> dict[str, Any]:
+    try:
+        return read_json(step / STEP_METADATA)
+    except DamagedFile:
+        return {}
+
+
+def proof_path(step: epath.Path) -> epath.Path:
+    """Where the proof of a step lies: beside its manifest."""
+    manifest = manifest_path(step)
+    return manifest.parent / f"{manifest.name.removesuffix('.json')}.proof.json"
+
+
+def prove(wanted: Wanted, *, deep: bool, again_after: timedelta) -> CheckpointProof:
+    """The proof of a step, its content recorded or checked, and kept beside it; one that is younger is taken as it is.
+
+    Raises CheckpointError where there is no such step, and StoreError where nothing can be written.
+    """
+    step = open_path(wanted.path)
+    before = _read_proof(step)
+    if before is not None and _still_holds(before, deep=deep, again_after=again_after):
+        return before
+    proof = verify_checkpoint(step, mode="record", deep=deep)
+    if proof.ok:
+        _write_proof(step, proof)
+    return proof
+
+
+def _still_holds(proof: CheckpointProof, *, deep: bool, again_after: timedelta) -> bool:
+    committed = show_time(_read_metadata(open_path(proof.path)).get("commit_timestamp_nsecs"))
+    same = committed is not None and proof.committed_at == committed
+    young = datetime.now(UTC) - datetime.fromisoformat(proof.verified_at) < again_after
+    return same and young and (not deep or "values" in proof.checks)
+
+
+def _read_proof(step: epath.Path) -> CheckpointProof | None:
+    try:
+        proof = CheckpointProof.model_validate_json(read_small(proof_path(step)))
+    except (DamagedFile, ValueError):  # none, or none of ours: the step is proved again
+        return None
+    return proof if proof.path == str(step) else None
+
+
+def _write_proof(step: epath.Path, proof: CheckpointProof) -> None:
+    text, path = proof.model_dump_json(indent=1), proof_path(step)
+    if "://" in os.fspath(path):
+        path.write_text(text)  # an object appears whole or not at all
+    else:
+        write_atomically(os.fspath(path), text)

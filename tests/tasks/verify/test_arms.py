@@ -1,0 +1,79 @@
+"""The checkpoints of two arms side by side: the last step that both have, read once for the same two saves."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tasks.records import LEVELS, CheckpointProof, RunReading, RunRecord
+from tasks.store import open_store
+from tasks.verify import compare_arms, verify_checkpoints
+from tasks.verify.arms import find_common
+
+
+def run(arm: str, folder: Path, **proof: object) -> RunRecord:
+    proofs = tuple(found.model_copy(update=proof) for found in verify_checkpoints(folder))
+    reading = RunReading(name=arm, format="maxview")
+    return RunRecord(plan=None, arm=arm, label=arm, commit=None, log="", reading=reading, proofs=proofs)
+
+
+def test_the_last_step_that_both_have_is_compared(trees, tmp_path):
+    linen, nnx = run("linen", trees / "linen"), run("nnx", trees / "nnx-aux")  # steps 2 and 4, and step 4
+    found = compare_arms([linen, nnx, linen], open_store(tmp_path))
+    assert (found.step, found.equal, found.problem) == (4, True, "")
+    assert (found.path, found.other_path) == tuple(f"{trees}/{name}/checkpoints/4" for name in ("linen", "nnx-aux"))
+    assert found.committed == tuple(side.proofs[-1].committed_at for side in (linen, nnx))
+    assert len(found.compared) == 18  # as saver_trees.py counts them
+
+
+def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
+    folders = [Path(shutil.copytree(trees / name, tmp_path / name)) for name in ("linen", "nnx")]
+    runs = [run(name, folder) for name, folder in zip("ab", folders, strict=True)]
+    found = compare_arms(runs, open_store(tmp_path))
+    for path in folders[1].rglob("d/*"):
+        path.unlink()  # what is read again now is no whole checkpoint
+    assert compare_arms(runs, open_store(tmp_path), known=found) is found
+    newer = [runs[0], run("b", folders[0], committed_at="2026-11-18T10:00:00+00:00", path=found.other_path)]
+    assert "is no whole checkpoint" in compare_arms(newer, open_store(tmp_path), known=found).problem
+
+
+def test_another_model_is_told_and_no_error(trees, tmp_path):
+    found = compare_arms([run("a", trees / "linen"), run("b", trees / "wider")], open_store(tmp_path))
+    assert "of another model" in found.problem
+    assert "decoder.decoder_norm.scale is (8,) here and (16,) there" in found.problem
+    assert (found.equal, found.arrays) == (False, ())
+
+
+@pytest.mark.parametrize("change", [{"ok": False}, {"step": 77}, {"step": None}])
+def test_without_a_sound_step_in_common_there_is_nothing_to_compare(trees, change):
+    runs = [run("a", trees / "linen"), run("b", trees / "nnx", **change)]
+    assert find_common(runs) is None
+    assert find_common(runs[:1]) is None
+
+
+def test_a_proof_tells_its_levels_and_how_long_each_check_took(run_folder):
+    levels = ("committed", "structurally whole", "referentially whole")
+    for mode, more in (("none", ()), ("record", ("content recorded",))):
+        proof = verify_checkpoints(run_folder, mode=mode)[-1]
+        assert proof.levels == levels + more
+        assert set(proof.timings) == set(proof.checks)
+        assert 0 < sum(proof.timings.values()) <= proof.seconds
+    proof = verify_checkpoints(run_folder, mode="check", deep=True)[-1]
+    assert proof.levels == (*levels, "content recorded", "content unchanged", "decoded and finite")
+    assert proof.begun_at <= proof.committed_at <= proof.verified_at
+    (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
+    damaged = verify_checkpoints(run_folder, mode="check", deep=True)[-1]
+    assert damaged.levels == ("committed",)  # nothing counts above what is damaged
+
+
+def test_an_older_record_has_the_levels_of_its_checks():
+    fields = {"step": 0, "path": "/c/0", "ok": False, "checks": ("commit", "metadata", "ranges", "manifest")}
+    problem = {"check": "ranges", "path": "d/0", "message": "is missing"}
+    proof = CheckpointProof.model_validate({**fields, "problems": (problem,)})
+    assert proof.levels == ("committed", "structurally whole")
+
+
+def test_the_levels_stand_in_the_docs_as_they_are_in_the_code():
+    text = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert rows == [f"| {level} | {meaning.proves} | {meaning.costs} |" for level, meaning in LEVELS.items()]

@@ -1,0 +1,108 @@
+"""A checkpoint in a bucket that answers badly: with the real clients, against the server on loopback."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flows.cli.app import call
+from tasks.store.gcs import GcsFiles
+from tasks.verify import CheckpointError, compare_checkpoints, verify_checkpoint, verify_checkpoints
+
+type Order = Callable[..., None]
+
+
+@pytest.fixture
+def order(gcs_server: str) -> Iterator[Order]:
+    """order(kind, times, …): what goes wrong from now on; nothing after the test."""
+
+    def tell(kind: str, times: int, **more: str) -> None:
+        fault = {"kind": kind, "times": times, **more}
+        httpx.post(f"{gcs_server}/_faults", json=[fault]).raise_for_status()
+
+    yield tell
+    httpx.post(f"{gcs_server}/_faults", json=[])
+
+
+@pytest.fixture
+def remote(trees: Path, gcs_url: str) -> str:
+    """A run's address, whose one step a real Orbax saved on a disk."""
+    files = GcsFiles(gcs_url)
+    for path in (path for path in (trees / "nnx").rglob("*") if path.is_file()):
+        files.upload(path.relative_to(trees / "nnx").as_posix(), path)
+    return gcs_url
+
+
+@pytest.mark.parametrize("kind", ["429", "503", "cut", "slow"])
+def test_a_bucket_that_answers_badly_for_a_while_is_read_all_the_same(remote: str, order: Order, kind: str) -> None:
+    order(kind, 3)
+    (proof,) = verify_checkpoints(remote, mode="record", deep=True)
+    assert proof.problems == ()
+    assert proof.levels[-2:] == ("content recorded", "decoded and finite")
+    order(kind, 3)
+    (proof,) = verify_checkpoints(remote, mode="check")
+    assert proof.levels[-1] == "content unchanged"
+
+
+def test_a_listing_that_lags_behind_is_no_damage(remote: str, order: Order) -> None:
+    order("stale", 1, name="/_sharding")
+    (proof,) = verify_checkpoints(remote)
+    assert proof.problems == ()
+    order("stale", 1000, name="/_sharding")  # for good: it may as well be gone
+    (proof,) = verify_checkpoints(remote)
+    assert {problem.path for problem in proof.problems} == {"items/_sharding"}
+
+
+def test_damage_in_a_bucket_is_named(remote: str) -> None:
+    (proof,) = verify_checkpoints(remote, mode="record")
+    files = GcsFiles(remote)
+    name = max((e.name for e in files.entries("checkpoints")), key=lambda n: len(files.read(n) or b""))
+    content = bytearray(files.read(name) or b"")
+    content[len(content) // 2] ^= 1
+    files.write(name, bytes(content))
+    (proof,) = verify_checkpoints(remote, mode="check")
+    assert {problem.path for problem in proof.problems if problem.check == "manifest"} == {name.split("/", 2)[2]}
+
+
+def test_a_bucket_and_a_disk_are_compared(remote: str, trees: Path) -> None:
+    assert compare_checkpoints(remote, trees / "linen").equal
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("gs://nowhere/run", "nowhere"),
+        ("gs://blind/run", "you may not do this"),
+        ("gs://bucket/no/such/run", "does not exist"),
+    ],
+)
+def test_no_such_bucket_no_right_and_no_such_run_are_one_message(
+    gcs_url: str, capsys: pytest.CaptureFixture[str], place: str, words: str
+) -> None:
+    with pytest.raises(CheckpointError):
+        verify_checkpoint(place)
+    assert call(["verify", place]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("maxview: ")) == ("", 1)
+    assert words in shown.err
+
+
+def test_half_a_save_in_a_bucket_is_not_committed(remote: str) -> None:
+    assert GcsFiles(remote).delete("checkpoints/4/commit_success.txt")
+    (proof,) = verify_checkpoints(remote, mode="record")
+    assert (proof.ok, proof.levels, proof.manifest) == (False, (), None)
+    assert not list(GcsFiles(remote).entries("manifests"))
+
+
+def test_what_was_saved_again_is_recorded_again(remote: str, trees: Path, tmp_path: Path) -> None:
+    (proof,) = verify_checkpoints(remote, mode="record")
+    copy = Path(shutil.copytree(trees / "nnx" / "checkpoints" / "4", tmp_path / "4"))
+    text = (copy / "_CHECKPOINT_METADATA").read_bytes()
+    assert text.count(b'"commit_timestamp_nsecs": 1') == 1
+    later = text.replace(b'"commit_timestamp_nsecs": 1', b'"commit_timestamp_nsecs": 2', 1)
+    GcsFiles(remote).write("checkpoints/4/_CHECKPOINT_METADATA", later)
+    (again,) = verify_checkpoints(remote, mode="record")
+    assert again.committed_at > proof.committed_at
+    assert (again.ok, "content unchanged" in again.levels) == (True, False)
