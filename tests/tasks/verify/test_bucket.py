@@ -35,7 +35,10 @@ def remote(trees: Path, gcs_url: str) -> str:
     return gcs_url
 
 
-@pytest.mark.parametrize("kind", ["429", "503", "cut", "slow"])
+# the clients wait before they ask again, for 20 seconds in all
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("429", "503", "cut")), "slow"]
+)
 def test_a_bucket_that_answers_badly_for_a_while_is_read_all_the_same(remote: str, order: Order, kind: str) -> None:
     order(kind, 3)
     (proof,) = verify_checkpoints(remote, mode="record", deep=True)

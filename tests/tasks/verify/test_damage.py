@@ -194,7 +194,9 @@ def test_chunk_files_of_the_plain_layout_are_missed(save, tmp_path, layout):
     assert [p.path for p in deep.problems if p.check == "values"] == [first]
 
 
-@pytest.mark.parametrize("options", [(), ("--chunk-bytes", "4096")], ids=["whole", "cut"])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--chunk-bytes", "4096"), marks=pytest.mark.long)], ids=["whole", "cut"]
+)
 @pytest.mark.parametrize("layout", ["plain-zarr3", "plain-zarr2"])
 def test_a_chunk_file_that_is_cut_off_is_missed_without_reading_it(save, tmp_path, layout, options):
     """Wherever it is cut: zstd's frame, or the index that a shard ends with, says that more should come."""
@@ -220,17 +222,24 @@ def test_a_metadata_file_of_the_plain_layout_is_missed(save, tmp_path):
     assert any(p.path == "items/_METADATA" and "zeros" in p.message for p in problems)
 
 
-def test_deep_finds_nan_and_infinities_and_where(save):
-    for options in (("--nan",), ("--nan", "--layout", "plain-zarr2"), ("--nan", "--chunk-bytes", "4096")):
-        proofs = verify_checkpoints(save(*options))
-        assert all(proof.ok for proof in proofs)  # no payload is read without deep
-        for proof in verify_checkpoints(save(*options), deep=True):
-            (problem,) = proof.problems
-            assert problem.check == "values"
-            # saver.make_tree puts NaN at [3, 5] and −inf at [4, 0] of a 64 × 64 array
-            assert "opt_state.0.mu holds 2 of 4,096 values" in problem.message
-            assert problem.message.endswith("first at (3, 5)")
-            assert (Path(proof.path) / problem.path).is_file()
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--nan",),
+        pytest.param(("--nan", "--layout", "plain-zarr2"), marks=pytest.mark.long),
+        pytest.param(("--nan", "--chunk-bytes", "4096"), marks=pytest.mark.long),
+    ],
+)
+def test_deep_finds_nan_and_infinities_and_where(save, options):
+    proofs = verify_checkpoints(save(*options))
+    assert all(proof.ok for proof in proofs)  # no payload is read without deep
+    for proof in verify_checkpoints(save(*options), deep=True):
+        (problem,) = proof.problems
+        assert problem.check == "values"
+        # saver.make_tree puts NaN at [3, 5] and −inf at [4, 0] of a 64 × 64 array
+        assert "opt_state.0.mu holds 2 of 4,096 values" in problem.message
+        assert problem.message.endswith("first at (3, 5)")
+        assert (Path(proof.path) / problem.path).is_file()
 
 
 @pytest.mark.parametrize(

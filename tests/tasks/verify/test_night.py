@@ -15,7 +15,7 @@ from tasks.verify.night import Wanted, find_wanted, proof_path, prove
 HALF_A_DAY = timedelta(hours=12)
 
 
-@pytest.fixture(params=["local", "gs"])
+@pytest.fixture(params=["local", pytest.param("gs", marks=pytest.mark.long)])
 def store(request: pytest.FixtureRequest, trees: Path, tmp_path: Path) -> epath.Path:
     """A store with two runs that have saved, one that has not yet, and other folders: on this disk, or in a bucket."""
     place = epath.Path(tmp_path / "out" if request.param == "local" else request.getfixturevalue("gcs_url"))

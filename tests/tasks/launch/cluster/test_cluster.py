@@ -176,7 +176,7 @@ time.sleep(600)
         ("preempted", "Preempted"),
         ("evicted", "Evicted"),
         ("node_shutdown", "NodeShutdown"),
-        ("kueue_evicted", "Evicted (Preempted)"),
+        pytest.param("kueue_evicted", "Evicted (Preempted)", marks=pytest.mark.long),
     ],
 )
 def test_a_machine_that_is_taken_away_is_made_good(
