@@ -335,6 +335,7 @@ def one_stack(
     with Webhook() as (address, messages):
         environment = clean_environment | {
             "PYTHONPATH": str(ROOT),
+            "PREFECT_HOME": str(folder / "home"),
             "MAXVIEW_CACHE": str(folder / "cache"),
             "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
             "MAXVIEW_WEBHOOK_URL": address,
