@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -31,6 +32,25 @@ BUCKETS = ("bucket", "viewer:get,list", "blind:")  # where everything, only read
 # an example that meets a pause of a busy machine is no mistake, and takes longer than the 0.2 s that it has by default
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+COMPILED = "JAX_COMPILATION_CACHE_DIR"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One folder where every trainer and every test process finds what another one has compiled.
+
+    Most of a short training is compiling, and most trainings of the tests are of the same few programs.
+    """
+    if hasattr(config, "workerinput"):
+        return  # its environment is that of the process that made the folder
+    os.environ[COMPILED] = tempfile.mkdtemp(prefix="maxview-tests-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Away with the folder."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[COMPILED], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -55,16 +55,9 @@ type Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
-    """The environment of a new user: nothing of Prefect's or JAX's is set."""
-    dropped = ("PREFECT_", "JAX_", "XLA_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where trainers find what another test's have compiled: two thirds of a short training is compiling."""
-    folder = str(tmp_path_factory.mktemp("compiled"))
-    return {"JAX_COMPILATION_CACHE_DIR": folder, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    """The environment of a new user: nothing of Prefect's or JAX's is set, but for what was compiled before."""
+    dropped, kept = ("PREFECT_", "JAX_", "XLA_"), ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(dropped) or key.startswith(kept)}
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +107,7 @@ def user_environment(clean_environment: dict[str, str], prefect_server: str, tmp
 
 
 @pytest.fixture
-def start(user_environment: dict[str, str], compiled: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+def start(user_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Start `maxview …` as a shell would, in a process group of its own; whatever is left of it ends with the test."""
     started: list[subprocess.Popen[str]] = []
 
@@ -124,7 +117,7 @@ def start(user_environment: dict[str, str], compiled: dict[str, str], tmp_path: 
         process = subprocess.Popen(
             [python, "-m", "flows.cli", *words],
             cwd=tmp_path,
-            env=dict(environment or user_environment | compiled) | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+            env=dict(environment or user_environment) | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -163,7 +156,7 @@ def holding(tmp_path: Path, user_environment: dict[str, str], compiled: dict[str
     (packages,) = place.glob("lib/python*/site-packages")
     lines = (sysconfig.get_path("purelib"), str(HELD), "import wait_at_step")
     (packages / "waits.pth").write_text("\n".join(lines) + "\n")
-    return Holding(place / "bin" / "python", user_environment | compiled, tmp_path / "go")
+    return Holding(place / "bin" / "python", user_environment, tmp_path / "go")
 
 
 @pytest.fixture

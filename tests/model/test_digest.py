@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from model.digest import digest
+from model.digest import BLOCK, checksum, checksum_on_host, digest
 
 
 def one(x: jax.Array) -> str:
@@ -37,7 +37,14 @@ def test_how_an_array_is_split_does_not_matter() -> None:
     x = jax.random.normal(jax.random.key(0), (8, 3, 16))
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Auto,) * 2)
     for spec in (PartitionSpec("a", None, "b"), PartitionSpec(None, None, "a"), PartitionSpec(("b", "a"))):
-        assert one(jax.device_put(x, NamedSharding(mesh, spec))) == one(x)
+        np.testing.assert_array_equal(checksum(jax.device_put(x, NamedSharding(mesh, spec))), checksum(x))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8])
+@pytest.mark.parametrize("shape", [(), (0,), (7, 5), (3, BLOCK // 2 + 1)])
+def test_host_and_devices_agree(shape: tuple[int, ...], dtype: jnp.dtype) -> None:
+    x = (100 * jax.random.normal(jax.random.key(1), shape)).astype(dtype)
+    np.testing.assert_array_equal(checksum_on_host(np.asarray(x)), checksum(x))
 
 
 def test_the_whole_digest_knows_paths_and_shapes() -> None:

@@ -39,9 +39,6 @@ def start(folder: Path, mini_arguments: MiniArguments) -> Start:
     """
     flags = "--xla_force_host_platform_device_count=1 --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    # what one run has compiled the next ones need not: half of their time
-    environment |= {"JAX_COMPILATION_CACHE_DIR": str(folder / "compiled")}
-    environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
     def run(name: str, *options: str, wait_at: int | None = None, **changes: Any) -> "subprocess.Popen[str]":
         defaults = {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}
