@@ -188,7 +188,7 @@ class Target(Frozen):
             ]
             if unknown:
                 raise ValueError(f"{backend}: unknown key {', '.join(sorted(unknown))}")
-        if self.backend != "local" and (self.pass_on or self.wrap):
+        if not self.trains_here and (self.pass_on or self.wrap):
             raise ValueError("pass_on and wrap are for trainers on this machine (backend local)")
         if self.topology is not None:
             self._check_topology(find_topology(self.topology))
@@ -204,14 +204,29 @@ class Target(Frozen):
             raise ValueError("a topology knows its memory: leave memory_gib out")
 
     @property
+    def trains_here(self) -> bool:
+        """Whether its trainers are processes of this machine: they see its files, and get what their caller has."""
+        return self.backend == "local"
+
+    @property
+    def plays_logs(self) -> bool:
+        """Whether nothing is trained: a log that is played was of any machine."""
+        return self.backend == "replay"
+
+    @property
+    def hires_chips(self) -> bool:
+        """Whether a slice is held while a run lasts."""
+        return self.backend == "xpk"
+
+    @property
     def device_memory_gib(self) -> float | None:
         """Memory of each device, if the target says so."""
         return find_topology(self.topology).hbm_bytes / GIB if self.topology else self.memory_gib
 
     @property
     def platform(self) -> str | None:
-        """What JAX will find there, if the target says so; a log that is played was of any."""
-        if self.backend == "replay":
+        """What JAX will find there, if the target says so."""
+        if self.plays_logs:
             return None
         named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
         return "gpu" if named in ("cuda", "rocm") else named
@@ -219,14 +234,14 @@ class Target(Frozen):
     @property
     def passed_on(self) -> tuple[str, ...]:
         """Patterns of the caller's variables that a trainer gets; in a pod there is no caller."""
-        return (*PASSED_ON, *self.pass_on) if self.backend == "local" else ()
+        return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Replay | Xpk | None:
         """The launcher's settings with the environment's values in them. Raises ConfigError."""
         where = f"configs/targets/{self.name}.yml"
-        if self.backend == "replay":
+        if self.plays_logs:
             return fill_in(self.replay, Replay, where, environ)
-        return fill_in(self.xpk, Xpk, where, environ) if self.backend == "xpk" else None
+        return fill_in(self.xpk, Xpk, where, environ) if self.hires_chips else None
 
 
 class Tolerance(Frozen):

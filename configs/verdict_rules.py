@@ -71,7 +71,7 @@ def make_rules(
     **given: Any,
 ) -> VerdictRules:
     """The rules out of a set of tolerances, and what the target costs where chips are paid for."""
-    paid = target is not None and target.backend == "xpk"
+    paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,
         tolerances=tolerances,

@@ -103,7 +103,7 @@ def _targets() -> Iterator[tuple[State, str]]:
         obstacles = list(find_obstacles(target, os.environ))
         for obstacle in obstacles:
             yield "optional", f"target {name}: {obstacle}"
-        if not obstacles and target.backend != "local":
+        if not obstacles and not target.trains_here:
             yield "ok", f"target {name}: can be used"
 
 

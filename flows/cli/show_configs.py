@@ -30,7 +30,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
         table.add_row(key, escape(json.dumps(value)), origin.origin, style=style)
     console = Console()
     console.print(table)
-    beside = "and nothing else:" if target.backend == "local" else "beside what its image and cluster set:"
+    beside = "and nothing else:" if target.trains_here else "beside what its image and cluster set:"
     console.print(f"\nThe trainer's environment on {target.name}, {beside}", highlight=False)
     for name, value in target.environment.items():
         console.print(f"  {name}={value}", highlight=False, markup=False, soft_wrap=True)

@@ -106,10 +106,10 @@ def resolve_config(
     assert merged is not None  # else there was a problem
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # a log that is played trains nothing, and what a program of anybody's can do only that knows
-    if target.backend != "replay" and comparison.trainer_of(side) != "command":
+    # what a program of anybody's can do only that knows
+    if not target.plays_logs and comparison.trainer_of(side) != "command":
         found = [*find_problems(config, devices_of(target))]
-        if target.backend == "local":  # elsewhere there are other files
+        if target.trains_here:  # elsewhere there are other files
             found += find_data_problems(config)
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
@@ -119,7 +119,7 @@ def resolve_config(
 def devices_of(target: Target) -> Devices:
     """What a trainer will find on the target, as far as is known here."""
     memory = target.device_memory_gib
-    if memory is None and target.backend == "local" and target.platform == "cpu":
+    if memory is None and target.trains_here and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
     return Devices(count=target.devices, platform=target.platform, memory_gib=memory)
 
@@ -324,7 +324,7 @@ def default_cache() -> Path:
 
 def find_unfit(names: Sequence[str], target: Target, *, root: Path = CONFIG_ROOT) -> dict[str, str]:
     """Those of the cases whose mesh needs another number of devices than the target has, and why."""
-    if target.backend == "replay":  # a log that is played was of any
+    if target.plays_logs:
         return {}
     base = root / "base.yml"
     found: dict[str, str] = {}
