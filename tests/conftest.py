@@ -36,21 +36,23 @@ settings.load_profile("unhurried")
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 
 
+COMPILED_HERE = pytest.StashKey[str]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """One folder where every trainer and every test process finds what another one has compiled.
 
     Most of a short training is compiling, and most trainings of the tests are of the same few programs.
     """
-    if hasattr(config, "workerinput"):
-        return  # its environment is that of the process that made the folder
-    os.environ[COMPILED] = tempfile.mkdtemp(prefix="maxview-tests-compiled-")
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    if COMPILED not in os.environ:  # workers have that of the process that made the folder
+        os.environ[COMPILED] = config.stash[COMPILED_HERE] = tempfile.mkdtemp(prefix="maxview-tests-compiled-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Away with the folder."""
-    if not hasattr(config, "workerinput"):
-        shutil.rmtree(os.environ[COMPILED], ignore_errors=True)
+    """Away with the folder, if it is ours."""
+    if folder := config.stash.get(COMPILED_HERE, None):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
