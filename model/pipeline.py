@@ -5,11 +5,12 @@ in Narayanan et al. 2021). Microbatches go round in groups of S: at tick t stage
 handed what its left neighbour made one tick before, and the first stage what the last one made, or a new microbatch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from configs.model_checks import Pipeline, pipeline_shape
@@ -46,6 +47,20 @@ def last_ticks(shape: Pipeline) -> list[int]:
         for group in range(shape.microbatches // shape.stages)
         for place in range(shape.stages)
     ]
+
+
+def schedule_events(shape: Pipeline) -> Iterator[str]:
+    """What each stage does in a step, in the words of Megatron-LM's schedule: a stage is a rank, and its chunks number
+    the microbatches on. The backward pass takes the ticks from the last to the first, as the scan's transpose does."""
+    ticks = range(last_ticks(shape)[-1] + 1)
+    busy = shape.microbatches * shape.chunks  # ticks of each stage
+    for direction, order in (("forward", ticks), ("backward", reversed(ticks))):
+        for tick in order:
+            at_work = [stage for stage in range(shape.stages) if 0 <= tick - stage < busy]
+            work = work_at(shape, tick)
+            tensor_S = np.asarray(work.chunk_S * shape.microbatches + work.microbatch_S)
+            for event in ("start", "finished"):
+                yield from (f"rank {stage} {direction} {event} tensor {tensor_S[stage]}" for stage in at_work)
 
 
 def run_pipeline(

@@ -14,6 +14,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from configs.load import ConfigError, load_train_config
+from configs.model_checks import pipeline_shape
 from configs.schema import TrainConfig
 from model import checkpoint, report
 from model.clock import StepClock
@@ -27,6 +28,7 @@ from model.flops import step_flops
 from model.metrics import MetricsFile, Number, to_number
 from model.outputs import Outputs
 from model.params import Tree
+from model.pipeline import schedule_events
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
 from model.sharding import check_backend, make_mesh
@@ -99,7 +101,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             initial_state=initial_state,
         )
         write_program(run_directory, record)
-        report_program(declared, program, mesh)
+        report_program(config, declared, program, mesh)
         evaluation = make_evaluation(config, dialect, declared, mesh)
         run = Run(config, dialect, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
         state = train_loop(run, state)
@@ -119,9 +121,11 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     return EXIT_SIGTERM if stop.arrived else 0
 
 
-def report_program(declared: DeclaredState, program: Program, mesh: Mesh) -> None:
+def report_program(config: TrainConfig, declared: DeclaredState, program: Program, mesh: Mesh) -> None:
     """What will be trained, before its first step."""
     report.log_mesh(mesh)
+    if config.ici_pipeline_parallelism > 1:
+        report.print_line("\n".join(schedule_events(pipeline_shape(config))))
     report.log_parameters(declared.parameters, mesh)
     report.log_compiled_memory(program.memory)
     report.log_parameter_count(declared.parameters)

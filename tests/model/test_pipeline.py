@@ -11,7 +11,7 @@ from configs.model_checks import Pipeline
 from configs.schema import TrainConfig
 from model.data import make_source
 from model.dialect import make_dialect
-from model.pipeline import last_ticks, work_at
+from model.pipeline import last_ticks, schedule_events, work_at
 from model.sharding import make_mesh
 from model.step import compile_step, declare_state, init_state
 
@@ -40,6 +40,22 @@ def test_stages_work_in_the_interleaved_order() -> None:
             if said is not None:
                 assert (int(work.chunk_S[stage]), int(work.microbatch_S[stage])) == said, (tick, stage)
     assert last_ticks(shape) == [3, 4, 7, 8]  # when (1, 0), (1, 1), (1, 2), (1, 3) are done on the last stage
+
+
+def test_the_log_says_what_each_stage_does_when() -> None:
+    shape = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
+    forward = [
+        f"rank {stage} forward {event} tensor {said[0] * 4 + said[1]}"
+        for expected in BY_HAND
+        for event in ("start", "finished")
+        for stage, said in enumerate(expected)
+        if said is not None
+    ]
+    lines = list(schedule_events(shape))
+    assert lines[: len(forward)] == forward
+    backward = [line for line in lines[len(forward) :] if "start" in line]
+    assert backward[:3] == [f"rank {rank} backward start tensor {tensor}" for rank, tensor in ((1, 7), (0, 7), (1, 6))]
+    assert (len(lines), len(backward)) == (64, 16)
 
 
 def test_what_is_idle_falls_with_the_number_of_chunks() -> None:
