@@ -3,7 +3,7 @@
     uv pip install atheris        # no dependency of this project: it has no wheels for every platform
     python -m benchmarks.fuzz_atheris [--minutes 10] [--corpus FOLDER]
 
-It begins with damaged logs of every dialect from `benchmarks/fuzz_logs.py` and changes their bytes; what reached
+It begins with damaged logs of every dialect from `tests/fuzzing/logs.py` and changes their bytes; what reached
 new code lies in the corpus's folder, what crashed in a `crash-…` file where it was started. Whether numbers are right
 only `fuzz_scrape` can tell: here nobody knows what was written.
 """
@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-from benchmarks.fuzz_judge import read, texts_in
-from benchmarks.fuzz_logs import make_example
-from benchmarks.fuzz_specs import SPECS
-from tasks.scrape import display_lines, to_json
+from tasks.publish.log_lines import display_lines
+from tasks.publish.reading_json import to_json
+from tests.fuzzing.judge import read, texts_in
+from tests.fuzzing.logs import make_example
+from tests.fuzzing.specs import SPECS
 
 SEEDS = 50  # logs of each dialect to begin with
 HANG_S = 10

@@ -3,7 +3,7 @@
     python -m benchmarks.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
 
 Every example is a log of one dialect, of one writer or of two, in one of the wrappings, with up to six stretches cut,
-flipped, doubled, moved or overwritten. `benchmarks/fuzz_logs.py` makes them; `fuzz_judge.py` judges what is read and
+flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` makes them; `judge.py` judges what is read and
 says what it excuses. One in 300 is only read, with one of its pieces over and over behind it, 900 kB. What takes more
 than ten seconds counts as a hang. Exit status 1 if anything was found. A finding names its dialect and seed, which make
 it again.
@@ -15,10 +15,10 @@ import time
 import traceback
 from collections import Counter
 
-from benchmarks.fuzz_judge import read
-from benchmarks.fuzz_logs import make_example, repeat_piece, try_example
-from benchmarks.fuzz_specs import SPECS
 from benchmarks.machine import describe_machine
+from tests.fuzzing.judge import read
+from tests.fuzzing.logs import make_example, repeat_piece, try_example
+from tests.fuzzing.specs import SPECS
 
 HANG_S = 10.0
 REPEATED_EVERY = 300

@@ -8,10 +8,10 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
+from tasks.publish.reading_json import json_text
 from tasks.publish.schedule import draw_schedule
 from tasks.publish.text import plain
 from tasks.records import LogReading, RunReading
-from tasks.scrape import json_text
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
 

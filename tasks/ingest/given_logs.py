@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from configs.schema import Frozen
+from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.buckets import SCHEME, list_logs, on_this_machine
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"

@@ -20,7 +20,7 @@ from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.supervised import READ_BYTES
 from tasks.records import JobCause, RunPlan, XpkHandle
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
-from tasks.scrape.wrappings.entries import count_steps
+from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
 SETTLE_S = 6.0  # from a pod's end to the end of everything that the cluster has to say about it

@@ -9,11 +9,11 @@ from urllib.parse import quote
 from configs.schema import Frozen
 from tasks.publish.index import PAGE, add_comparison
 from tasks.publish.index_page import NEIGHBOURS, link_home, update_index, write_neighbours
+from tasks.publish.log_lines import stream_lines
 from tasks.publish.page import write_page
 from tasks.publish.schedule import draw_schedule
 from tasks.publish.stamp import make_stamp
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.scrape import stream_lines
 from tasks.store import Store
 
 SITE = "MAXVIEW_SITE"  # where the store is served: browsers follow no link of Prefect's pages into a folder

@@ -1,7 +1,5 @@
-"""Reads training logs: a file to its runs, their steps, checkpoints, environment and fate, with a receipt."""
+"""Reads training logs: a text to its runs, their steps, checkpoints, environment and fate, with a receipt."""
 
-from tasks.scrape.as_json import json_text, to_json
-from tasks.scrape.errors import LogFormatError
 from tasks.scrape.follow import (
     CheckpointCommitted,
     CheckpointStarted,
@@ -11,28 +9,10 @@ from tasks.scrape.follow import (
     LogFollower,
     StepCompleted,
 )
-from tasks.scrape.lines import display_lines, stream_lines
-from tasks.scrape.read import scrape, scrape_run, scrape_text
-from tasks.scrape.sources import copy_log, read_sources, scrape_folder, scrape_stream
+from tasks.scrape.read import copy_log, scrape, scrape_chunks, scrape_run, scrape_text
+from tasks.scrape.window import LogFormatError
 
 __all__ = [
-    "CheckpointCommitted",
-    "CheckpointStarted",
-    "Died",
-    "Ended",
-    "LogEvent",
-    "LogFollower",
-    "LogFormatError",
-    "StepCompleted",
-    "copy_log",
-    "display_lines",
-    "json_text",
-    "read_sources",
-    "scrape",
-    "scrape_folder",
-    "scrape_run",
-    "scrape_stream",
-    "scrape_text",
-    "stream_lines",
-    "to_json",
-]
+    "CheckpointCommitted", "CheckpointStarted", "Died", "Ended", "LogEvent", "LogFollower", "LogFormatError",
+    "StepCompleted", "copy_log", "scrape", "scrape_chunks", "scrape_run", "scrape_text",
+]  # fmt: skip

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from configs.schema import Frozen
 from tasks.scrape.window import Window
 
 # severity, MMDD, time of day, thread, source file and line; the year is nowhere in it
@@ -22,17 +21,11 @@ _PREFIX_OF_TEXT = re.compile(rb".*[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.
 LOOK_BACK = 200
 
 
-class LinePrefix(Frozen):
-    """A logger's prefix: `MMDD hh:mm:ss.ffffff`, and `file.py:line`."""
-
-    time: str
-    source: str
-
-
-def prefix_of_text(data: bytes, position: int) -> LinePrefix | None:
-    """The last prefix before a position, on the same line and not far from it."""
-    match = _PREFIX_OF_TEXT.match(data, max(0, position - LOOK_BACK), position)
-    return LinePrefix(time=match[1].decode(), source=match[2].decode()) if match else None
+def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
+    """The time (`MMDD hh:mm:ss.ffffff`) and the source (`file.py:line`) of the last logger's prefix before a position,
+    on the same line and not far from it."""
+    match = _PREFIX_OF_TEXT.match(window.data, max(0, position - LOOK_BACK), position)
+    return (match[1].decode(), match[2].decode()) if match else (None, None)
 
 
 def parse_date(text: str) -> datetime | None:
@@ -74,7 +67,6 @@ _LAUNCHED = re.compile(rb"(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
 # a number alone is a rank only before a blank: `grep -n` puts none there
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
-_DATE = re.compile(DATE)
 LINE_WITHIN = 400
 
 
@@ -93,10 +85,9 @@ def is_glued(before: bytes) -> bool:
 
 def is_plain(before: bytes) -> bool:
     """Whether a row has nothing before it on its line but what a launcher or a logger puts there."""
-    if PREFIX.match(before):
-        return True
     found = _LAUNCHED.match(before)
-    return not re.search(rb"\w", _DATE.sub(b"", before[found.end() :] if found else before))
+    rest = before[found.end() :] if found else before
+    return bool(PREFIX.match(before)) or not re.search(rb"\w", re.sub(DATE, b"", rest))
 
 
 def time_before(window: Window, position: int) -> str | None:

@@ -14,17 +14,13 @@ from tasks.records import LogReading, RunReading
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Dialect
-from tasks.scrape.errors import LogFormatError
-from tasks.scrape.window import FileText, Window, slices, windows
-from tasks.scrape.wrappings import Chunks, unpack, unwrap
-from tasks.scrape.wrappings.clean import CleanText
-from tasks.scrape.wrappings.entries import count_steps
+from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, windows
+from tasks.scrape.wrappings import Unwrapped, unwrap
+from tasks.scrape.wrappings.exports import count_steps
 from tasks.scrape.wrappings.guide import is_guide, split_excerpts
 from tasks.scrape.wrappings.page import is_page, read_page
-from tasks.scrape.wrappings.recode import UTF16
-from tasks.scrape.wrappings.unpack import GZIP, ZSTD
+from tasks.scrape.wrappings.unpack import GZIP, HEAD, UTF16, ZSTD, head_of, unpack
 
-HEAD = 1 << 20  # bytes in which a log must show what it is
 # what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
 # fill what a crash, or a log that was cut under its writer, left empty
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
@@ -47,18 +43,10 @@ def scrape(path: Path) -> LogReading:
                 f"{name}: is a pipe or a device, not a file; to read what comes through it, give - and redirect it: "
                 f"maxview scrape - < {shlex.quote(name)}"
             )
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-            _check_text(head, name)
-            if path.stat().st_size <= WHOLE_UP_TO and _is_document(head):
-                return scrape_text(head + file.read(), name=name)
-            if document := _archived_document(FileText(path), head, name):
-                return document
-        runs = _read_wrapped(FileText(path), path.stem, name)
+        return scrape_chunks(partial(read_file, path), name=name)
     except OSError as error:
         reason = error.strerror or str(error)
         raise LogFormatError(f"{name}: cannot be read: {reason}; check the path and its permissions") from error
-    return LogReading(format=runs[0].format, runs=runs)
 
 
 def scrape_run(path: Path) -> RunReading:
@@ -71,94 +59,108 @@ def scrape_run(path: Path) -> RunReading:
 
 def scrape_text(data: bytes, *, name: str) -> LogReading:
     """Read the bytes of a log, page or guide; `name` is how messages call it. Raises LogFormatError."""
-    _check_text(data[:HEAD], name)
-    if document := _archived_document(partial(slices, data, 0, len(data)), data[:HEAD], name):
-        return document
-    if is_page(data):
-        page = read_page(data, name)
-        runs = tuple(
-            _read_span(data, log.span, log.name, name).model_copy(update={"branch": log.branch, "commit": log.commit})
-            for log in page.logs
-        )
-        return LogReading(format=runs[0].format, runs=runs, page=page.facts)
-    stem = Path(name).stem
-    if is_guide(data):
-        excerpts = split_excerpts(data)
-        runs = tuple(
-            _read_span(text, (0, len(text)), stem if not n else f"{stem} (excerpt {n + 1})", name).model_copy(
-                update={"span": span}
-            )
-            for n, (text, span) in enumerate(excerpts)
-        )
-    else:
-        runs = _read_wrapped(partial(slices, data, 0, len(data)), stem, name)
-    return LogReading(format=runs[0].format, runs=runs)
+    return scrape_chunks(partial(slices, data, 0, len(data)), name=name)
 
 
 def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
     """Read a log of any size that `raw` gives from its start as often as called. Raises LogFormatError."""
-    runs = _read_wrapped(raw, Path(name).stem, name)
-    return LogReading(format=runs[0].format, runs=runs)
+    _check_text(head_of(raw), name)
+    labels, text = unpack(raw, name)
+    _check_text(head_of(text), name)
+    document, page = _document(text), None
+    if document is not None and is_page(document):
+        found = read_page(document, name)
+        page = found.facts
+        runs = [
+            _read_part(document, log.span, log.name, name).model_copy(
+                update={"branch": log.branch, "commit": log.commit}
+            )
+            for log in found.logs
+        ]
+    elif document is not None and is_guide(document):
+        runs = [
+            _read_part(text, (0, len(text)), Path(name).stem + (f" (excerpt {n})" if n > 1 else ""), name).model_copy(
+                update={"span": span}
+            )
+            for n, (text, span) in enumerate(split_excerpts(document), 1)
+        ]
+    else:
+        runs = _read_wrapped(raw, name)
+        labels = ()
+    if labels:
+        runs = [_covered(run, unwrapped=labels) for run in runs]
+    return LogReading(format=runs[0].format, runs=tuple(runs), page=page)
 
 
-def _archived_document(raw: Chunks, head: bytes, name: str) -> LogReading | None:
-    """The reading of a page or guide inside an archive; None for anything else. Offsets are those inside."""
-    labels, chunks = unpack(raw, head, name)
-    if not labels:
+def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
+    """Write the text of a log without its wrappings, to which the lines and offsets of its reading refer.
+
+    `source`: the name of the run, where an export holds several. Raises LogFormatError if it must be named.
+    """
+    with unwrap(partial(read_file, path), str(path)) as found:
+        if source is None and len(found.logs) == 1:
+            source = next(iter(found.logs))
+        if source not in found.logs:
+            raise LogFormatError(f"{path}: holds the logs of {', '.join(found.logs)}; name one of them")
+        with target.open("wb") as file:
+            file.writelines(found.logs[source]())
+
+
+def _document(text: Chunks) -> bytes | None:
+    """The whole of what begins like a document around logs."""
+    head = head_of(text)
+    if not is_page(head) and b"```" not in head and b"~~~" not in head:
         return None
     data = b""
-    for chunk in chunks():
+    for chunk in text():
         data += chunk
-        if len(data) >= HEAD and (len(data) > WHOLE_UP_TO or not _is_document(data[:HEAD])):
+        if len(data) > WHOLE_UP_TO:
             return None
-    if not is_page(data) and not is_guide(data):
-        return None
-    reading = scrape_text(data, name=name)
-    runs = [run.model_copy(update={"coverage": run.coverage.model_copy(update={"unwrapped": labels})})
-            for run in reading.runs]  # fmt: skip
-    return reading.model_copy(update={"runs": tuple(runs)})
+    return data
 
 
-def _read_wrapped(raw: Chunks, stem: str, name: str) -> tuple[RunReading, ...]:
+def _covered(run: RunReading, **told: object) -> RunReading:
+    return run.model_copy(update={"coverage": run.coverage.model_copy(update=told)})
+
+
+def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
     """The runs of a log and of whatever is around it: one, or one per source where an export names several."""
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
     with unwrap(raw, name) as found:
         for source, text in found.logs.items():
             try:
-                runs += _read_chunks(text, source or stem, name, is_export=len(found.logs) > 1)
+                runs += _read_windows(windows(text()), _find_dialect(text(), name), source or Path(name).stem)
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
                 if steps := sum(count_steps(chunk.decode("utf-8", "replace")) for chunk in text()):
                     found.lost.append(steps)
-        for index, run in enumerate(runs):
-            coverage = run.coverage.model_copy(update={"unwrapped": tuple(found.wrappings)})
-            if found.lost:  # which run they are of, nobody knows
-                count = len(found.lost)
-                lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
-                seen = coverage.step_lines_seen + sum(found.lost)
-                told = {"unwrapped": (*coverage.unwrapped, lost), "step_lines_seen": seen, "complete": False}
-                coverage = coverage.model_copy(update=told)
-            runs[index] = run.model_copy(update={"coverage": coverage})
-            missing = coverage.step_lines_seen - coverage.step_lines_parsed
-            if not found.checked and missing >= max(RUINED_FROM, RUINED * coverage.step_lines_seen):
-                raise LogFormatError(
-                    f"{name}: {missing} of its {coverage.step_lines_seen} step lines are damaged, and zstd was not "
-                    "told to add a checksum, without which nobody knows whether the others are; copy it again, or "
-                    "unpack it (zstd -d) and give the text, if you trust it"
-                )
+        runs = [_with_receipt(run, found, name) for run in runs]
     if not runs:
         raise refused or LogFormatError(f"{name}: is an export without entries that hold text; export the logs again")
-    return tuple(runs)
+    return runs
 
 
-def _read_chunks(text: CleanText, run_name: str, name: str, *, is_export: bool) -> list[RunReading]:
-    if not is_export:  # in which damage may have put anything, but no binary file
-        _check_text(next(text.text(), b"")[:HEAD], name)
-    return _read_windows(text.windows(), _find_dialect(text(), name), run_name)
+def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
+    """The run with what was taken off; of entries that were left out nobody knows which run they are of."""
+    told, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
+    if count := len(found.lost):
+        lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
+        run = _covered(run, unwrapped=(*told, lost), step_lines_seen=seen, complete=False)
+    else:
+        run = _covered(run, unwrapped=told)
+    missing = seen - run.coverage.step_lines_parsed
+    if not found.checked and missing >= max(RUINED_FROM, RUINED * seen):
+        raise LogFormatError(
+            f"{name}: {missing} of its {seen} step lines are damaged, and zstd was not told to add a checksum, without "
+            "which nobody knows whether the others are; copy it again, or unpack it (zstd -d) and give the text, if "
+            "you trust it"
+        )
+    return run
 
 
-def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
+def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
+    """The run of a document's log, which stands in data[span]."""
     begin, end = span
     builder = RunBuilder(_find_dialect(slices(data, begin, end), name))
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
@@ -168,12 +170,8 @@ def _read_span(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
     """Where one of these texts stands in a window, ascending."""
-    found = []
-    for mark in marks:
-        position = window.start - 1
-        while (position := window.data.find(mark, position + 1, window.limit)) >= 0:
-            found.append(position)
-    return sorted(found)
+    found = (match.start() for mark in marks for match in re.finditer(re.escape(mark), window.data))
+    return sorted(start for start in found if window.start <= start < window.limit)
 
 
 def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> list[RunReading]:
@@ -213,10 +211,6 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
         f"({'; '.join(f'{dialect.name}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
         "trainer's standard output and error"
     )
-
-
-def _is_document(head: bytes) -> bool:
-    return is_page(head) or b"```" in head or b"~~~" in head
 
 
 def _check_text(head: bytes, name: str) -> None:

@@ -1,9 +1,7 @@
 """Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
 
-import errno
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +9,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.records import Source
+from tasks.records import Source, UnreadLine
 
-CHUNK = 4 << 20  # bytes read at a time: small enough for the caches, large enough to be read as columns
-FIRST = 1 << 20  # of those, where a file is looked at
+CHUNK = 4 << 20  # bytes read at a time
+FIRST = 1 << 20  # of those, where a text is looked at
 OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
-TOGETHER_FROM, TOGETHER_WITHIN = 64, 2000  # stretches, and bytes from one to the next
-COUNTED = 128 << 10  # bytes that are counted at a time, in the cache
-SHORT = 4096  # bytes below which it pays to look for any of the literals first
 CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
+
+type Chunks = Callable[[], Iterator[bytes]]  # a text from its start, as often as asked
+
+
+class LogFormatError(ValueError):
+    """A file that holds no log we can read: `file:line: what is wrong; what to do`."""
 
 
 @dataclass(frozen=True)
@@ -35,119 +36,65 @@ class Window:
 
     @cached_property
     def breaks(self) -> NDArray[np.int64]:
-        """The positions of the line breaks in data."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
     def is_last_line(self, position: int) -> bool:
         """Whether no line break stands behind a position in `data`."""
-        return not self.breaks.size or int(self.breaks[-1]) < position
+        return self.data.find(b"\n", position) < 0
 
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
 
+    def unread(self, position: int) -> UnreadLine:
+        """What begins at a position in `data`, for the receipt."""
+        source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
+        return UnreadLine(line=source.line, offset=source.offset, text=text.decode("utf-8", "replace"))
+
 
 class Patterns:
     """What is looked for in windows, by name. `hints`: texts of which one stands in each match of a name, found a
-    hundred times faster; `literals`: a pattern that stands in all of them."""
+    hundred times faster."""
 
-    def __init__(self, patterns: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]], literals: bytes) -> None:
-        self.of = {name: re.compile(pattern) for name, pattern in patterns.items()}
-        self._hints, self._any = hints, re.compile(literals)
+    def __init__(self, patterns: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]]) -> None:
+        self._of = {name: re.compile(pattern) for name, pattern in patterns.items()}
+        self._hints = hints
 
     def __getitem__(self, name: str) -> re.Pattern[bytes]:
-        return self.of[name]
+        return self._of[name]
 
-    def find(self, window: Window, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, re.Match[bytes]]]:
-        """(name, match) of all that starts in these stretches and before the window's limit, ascending.
-
-        Between many rows the stretches are looked through as one: no row holds what is looked for.
-        """
-        if spans and len(spans) > max(TOGETHER_FROM, (spans[-1][1] - spans[0][0]) // TOGETHER_WITHIN):
-            spans = [(spans[0][0], spans[-1][1])]
-        for begin, end in spans:
-            if begin < window.limit and (end - begin > SHORT or self._any.search(window.data, begin, end)):
-                yield from self._find(window, begin, end)
-
-    def _find(self, window: Window, begin: int, end: int) -> Iterator[tuple[str, re.Match[bytes]]]:
+    def find(self, window: Window, spans: Sequence[tuple[int, int]]) -> list[tuple[str, re.Match[bytes]]]:
+        """(name, match) of all that starts in these stretches and before the window's limit, ascending."""
+        text = b"\n".join([window.data[begin:end] for begin, end in spans])
         hits = [
             (match.start(), name, match)
-            for name, pattern in self.of.items()
-            if name not in self._hints or any(window.data.find(text, begin, end) >= 0 for text in self._hints[name])
+            for name, pattern in self._of.items()
+            if name not in self._hints or any(hint in text for hint in self._hints[name])
+            for begin, end in spans
             for match in pattern.finditer(window.data, begin, end)
             if match.start() < window.limit
         ]
         hits.sort(key=lambda hit: hit[:2])
-        for _, name, match in hits:
-            yield name, match
+        return [(name, match) for _, name, match in hits]
 
 
-@dataclass(frozen=True)
-class FileText:
-    """The bytes of a file, as often as asked."""
-
-    path: Path
-
-    def __call__(self, begin: int = 0) -> Iterator[bytes]:
-        """From an offset on, in chunks; the first is small, because often it is all that is wanted."""
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(begin)
-            size = FIRST
-            while chunk := file.read(size):
-                yield chunk
-                size = CHUNK
-
-    def without_holes(self, begin: int = 0) -> Iterator[bytes]:
-        """From an offset on, with one zero byte for each hole: the stretches of a file that were never written."""
-        with self.path.open("rb", buffering=0) as file:
-            for first, end in _written(file.fileno(), begin):
-                if first > begin:
-                    yield b"\0"
-                file.seek(first)
-                while first < end and (chunk := file.read(min(CHUNK, end - first))):
-                    yield chunk
-                    first += len(chunk)
-                begin = end
-
-    def windows(self) -> Iterator[Window]:
-        """As windows. What two of them share is read twice, which costs less than to put it together."""
-        size = CONTEXT + CHUNK + OVERLAP
-        base, line, start = 0, 1, 0
-        with self.path.open("rb", buffering=0) as file:
-            while True:
-                data = os.pread(file.fileno(), size, base)
-                while len(data) < size and (more := os.pread(file.fileno(), size - len(data), base + len(data))):
-                    data += more
-                if len(data) < size:
-                    yield Window(data, base, line, start, len(data), last=True)
-                    return
-                limit = size - OVERLAP
-                yield Window(data, base, line, start, limit, last=False)
-                line += count_breaks(data, limit - CONTEXT)
-                base, start = base + limit - CONTEXT, CONTEXT
+def read_file(path: Path) -> Iterator[bytes]:
+    """A file in chunks; the first is small, because often it is all that is wanted."""
+    with path.open("rb", buffering=0) as file:
+        size = FIRST
+        while chunk := file.read(size):
+            yield chunk
+            size = CHUNK
 
 
-def _written(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of the stretches of a file that its file system keeps, from an offset on; at least its end."""
-    size = os.fstat(descriptor).st_size
-    while begin < size:
-        try:
-            first = os.lseek(descriptor, begin, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            yield size, size  # nothing but a hole
-            return
-        begin = os.lseek(descriptor, first, os.SEEK_HOLE)
-        yield first, begin
+def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:
+    for position in range(begin, end, CHUNK):
+        yield data[position : min(position + CHUNK, end)]
 
 
-def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1, start: int = 0) -> Iterator[Window]:
-    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows.
-
-    `start`: how much of the first chunk is no more than context.
-    """
-    data = b""
+def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterator[Window]:
+    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows."""
+    data, start = b"", 0
     for chunk in chunks:
         data += chunk
         limit = len(data) - OVERLAP
@@ -156,20 +103,7 @@ def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1, start: int
         window = Window(data, base, line, start, limit, last=False)
         yield window
         keep = max(0, limit - CONTEXT)
-        line += count_breaks(data, keep)
+        line += int(window.breaks.searchsorted(keep))
         base += keep
         data, start = data[keep:], limit - keep
     yield Window(data, base, line, start, len(data), last=True)
-
-
-def count_breaks(data: bytes, end: int) -> int:
-    """How many line breaks stand in data[:end]; much faster than `bytes.count`, which stops at each."""
-    text = np.frombuffer(data, np.uint8)
-    blocks = range(0, end, COUNTED)
-    return sum(int(np.count_nonzero(text[begin : min(begin + COUNTED, end)] == ord("\n"))) for begin in blocks)
-
-
-def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:
-    """data[begin:end] in chunks."""
-    for position in range(begin, end, CHUNK):
-        yield data[position : min(position + CHUNK, end)]

@@ -31,7 +31,7 @@ def scrape(
     """
     from flows.cli.reading_notes import show_progress, warn_of_unread
     from flows.cli.show_reading import show_reading, write_schedule
-    from tasks.scrape import read_sources
+    from tasks.ingest.sources import read_sources
 
     show = partial(show_progress, Console(stderr=True))
     reading = read_sources(logs, stream=sys.stdin.buffer, on_progress=show)

@@ -1,10 +1,15 @@
-"""Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process."""
+"""Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process.
+
+What a launcher, a collector of logs or a person put before each of its lines is taken off: `[rank0]: `,
+`(RayTrainWorker pid=354) `, `trainer-1  | `, `2025-08-28 10:00:00 INFO - `, `> `, an indentation. What stands before
+`Traceback (most recent call last):` on its line is such a mark if a line right below has it too: exactly (the lines of
+other ranks, which have theirs, may stand between), or but for its numbers, which are a time's.
+"""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tasks.scrape.death.marks import NO_MARK, Mark, all_lines, lines_above, lines_below, marks_of
 from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP
 
@@ -16,7 +21,6 @@ _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
 _REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
 # in a group of exceptions a margin stands before every line
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
-_IN_MARGIN = re.compile(rb"[ \t]*\| ?")
 # without them: the first name of an exception after the last frame
 _NOTEBOOK = re.compile(rb"[ \t]*([A-Za-z_]\w{2,80}) {2,}")
 _FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
@@ -45,6 +49,79 @@ _WEAK = (
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
 _LOGGED_AS = re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z")
 LOOK_BACK = 600
+LONGEST_MARK = 200  # bytes before the header on its line
+MARKED_WITHIN = 40  # below the header, in which a mark comes again, whoever else writes between them
+_NUMBER = re.compile(rb" *\d+")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What each line of one writer begins with; `name` is the same for all of them."""
+
+    name: bytes
+    pattern: re.Pattern[bytes] | None = None  # None: `name` itself
+
+    def end(self, line: bytes) -> int | None:
+        """Where the mark ends that a line begins with; None if it has none."""
+        if self.pattern is not None:
+            found = self.pattern.match(line)
+            return found.end() if found else None
+        if line.startswith(self.name):
+            return len(self.name)
+        return len(line) if line == self.name.rstrip() else None  # an empty line lost its blanks
+
+
+NO_MARK = Mark(b"")
+_IN_GROUP = Mark(b"", re.compile(rb"[ \t]*\| ?"))  # before the lines of a group of exceptions and of those in it
+
+
+def marks_of(data: bytes, position: int, limit: int) -> list[Mark]:
+    """What the lines of the traceback whose header is at a position may begin with; the likeliest first."""
+    begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
+    before = data[begin:position]
+    if not before or (begin == 0 and position > LONGEST_MARK):
+        return [NO_MARK]
+    lines = [line for _, line in _lines(data, position, limit, MARKED_WITHIN)]
+    if begin and _MARGIN.fullmatch(before):
+        return [_IN_GROUP]
+    found = [Mark(before)] if any(line.startswith(before) for line in lines) else []
+    text = b" *\\d+".join(re.escape(piece) for piece in _NUMBER.split(before))
+    if _NUMBER.search(before) and lines and re.match(text, lines[0]):
+        found.append(Mark(text, re.compile(text)))
+    return [*found, NO_MARK]
+
+
+def lines_below(data: bytes, position: int, limit: int, mark: Mark) -> Iterator[tuple[int, bytes]]:
+    """(where it begins, the line without its mark and its line break) of the writer's lines below a position's."""
+    for begin, line in _lines(data, position, limit):
+        end = mark.end(line)
+        if end is not None:
+            yield begin + end, line[end:]
+
+
+def lines_above(data: bytes, position: int, first: int, mark: Mark) -> bytes:
+    """What the writer put before the header at a position, from `first` on, with line breaks and without marks."""
+    before = data[first:position]
+    if not mark.name:
+        return before
+    *lines, _ = before.split(b"\n")
+    ends = [mark.end(line) for line in lines]
+    return b"".join(line[end:] + b"\n" for line, end in zip(lines, ends, strict=True) if end is not None)
+
+
+def _lines(data: bytes, position: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
+    """(begin, line without its break) of the lines below a position's, up to one that `limit` cuts."""
+    begin = data.find(b"\n", position, limit) + 1
+    return _all_lines(data, begin, limit, most) if begin else iter(())
+
+
+def _all_lines(data: bytes, begin: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
+    """(begin, line without its break) of the lines from where one begins, up to one that `limit` cuts."""
+    while begin < limit and most != 0:
+        end = data.find(b"\n", begin, limit)
+        stop = limit if end < 0 else end
+        yield begin, data[begin:stop].rstrip(b"\r")
+        begin, most = (end + 1 if end >= 0 else limit), most - 1
 
 
 @dataclass(frozen=True)
@@ -59,7 +136,7 @@ class Raised:
     file: str = ""  # where it was raised, without folders
     mark: bytes = b""  # what its writer's lines begin with
     before: bytes = b""  # what its writer put before the traceback
-    margin: bytes | None = None  # what stands before the header in a group of exceptions
+    grouped: bool = False  # it is one of a group of exceptions
 
     @property
     def text(self) -> str:
@@ -68,7 +145,6 @@ class Raised:
 
     @property
     def head(self) -> str:
-        """`Type: message`."""
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
@@ -78,16 +154,17 @@ def read_exception(data: bytes, position: int) -> Raised | None:
     None if it is not there yet, or if the interpreter says that it ignored it.
     """
     limit = min(len(data), position + OVERLAP)
-    margin, marks = _margin(data, position), marks_of(data, position, limit)
-    before = lines_above(data, position, max(0, position - LOOK_BACK), marks[0] if margin is None else NO_MARK)
+    marks = marks_of(data, position, limit)
+    before = lines_above(data, position, max(0, position - LOOK_BACK), marks[0])
     if _IGNORED.search(before):
         return None
     if data.startswith(b":", position + len(_HEADER)):
-        grouped = margin is not None
-        raised = _read_lines(data, position, limit, marks, grouped=grouped) or _read_joined(data, position)
+        raised = _read_lines(data, position, limit, marks) or _read_joined(data, position)
     else:
         raised = _read_notebook(data, position)
-    return raised and replace(raised, before=before, margin=margin)
+    return raised and replace(
+        raised, before=before, grouped=_IN_GROUP in marks and not data.startswith(b"Group", position - 6)
+    )
 
 
 def read_headless(data: bytes) -> Raised | None:
@@ -97,14 +174,13 @@ def read_headless(data: bytes) -> Raised | None:
     begin = len(data) - len(data.lstrip(b"\r\n"))
     if begin >= end or not data[begin : begin + 1].isspace() or not _FRAME.search(data, begin, end):
         return None
-    raised = _read_last(all_lines(data, begin, end), b"")
+    raised = _read_last(_all_lines(data, begin, end), b"")
     return raised if raised is not None and raised.file else None
 
 
 def is_chained(raised: Raised) -> bool:
     """Whether an exception came of the one before it."""
-    grouped = raised.margin is not None and not raised.margin.endswith(b"Group ")
-    return grouped or bool(_CHAINED.search(raised.before))
+    return raised.grouped or bool(_CHAINED.search(raised.before))
 
 
 def weakness(raised: Raised) -> str:
@@ -124,32 +200,11 @@ def is_followed(data: bytes, raised: Raised, position: int) -> bool:
     return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
 
 
-def _margin(data: bytes, position: int) -> bytes | None:
-    """What stands before a traceback's header on its line if that is the margin of a group of exceptions."""
-    begin = data.rfind(b"\n", max(0, position - 200), position) + 1
-    match = _MARGIN.fullmatch(data, begin, position) if begin else None
-    return match[0] if match else None
-
-
-def _read_lines(data: bytes, position: int, limit: int, marks: list[Mark], *, grouped: bool) -> Raised | None:
+def _read_lines(data: bytes, position: int, limit: int, marks: list[Mark]) -> Raised | None:
     if _HEADER_LINE.match(data, position) is None:
         return None
-    if grouped and (raised := _read_grouped(data, position, limit)) is not None:
-        return raised
     read = (_read_last(lines_below(data, position, limit, mark), mark.name) for mark in marks)
     return next((raised for raised in read if raised is not None), None)
-
-
-def _read_grouped(data: bytes, position: int, limit: int) -> Raised | None:
-    lines = []
-    for start, line in lines_below(data, position, limit, NO_MARK):
-        margin = _IN_MARGIN.match(line)
-        if margin is None:
-            return None
-        lines.append((start + margin.end(), line[margin.end() :]))
-        if lines[-1][1].strip() and not lines[-1][1][:1].isspace():
-            break
-    return _read_last(iter(lines), b"")
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:

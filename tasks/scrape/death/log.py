@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, read_headless, weakness
-from tasks.scrape.death.signs import SIGNALS, event_name, signal_name
+from tasks.scrape.death.signs import NOTED, SIGNALS, event_name, signal_name
 from tasks.scrape.window import OVERLAP, Window
 
 MOST, FIRST = 4000, 2000  # how many are kept, and how many of them are the first
@@ -62,6 +62,7 @@ class DeathLog:
     exit_code: int | None = None
     since: int = -1  # what stands before this offset ended nothing: steps came after it
     _exit: Source | None = None
+    _early: bool = False  # no step was made
     _header: int = -1  # where the last traceback begins
     _backend: str | None = None
     _processes: set[bytes] = field(default_factory=set)
@@ -72,31 +73,17 @@ class DeathLog:
             return
         groups = [_text(text) for text in match.groups() if text]
         first, whole = groups[0] if groups else "", _text(match[0])
+        if name in NOTED and not (name == "stopped" and _REACHED.search(first)):
+            form, kind = NOTED[name]
+            message = f"srun: {first}" if name == "slurm_exit" else first if match.re.groups else whole
+            self._note(form, kind, message, match.start(name.startswith("slurm")), window)
         match name:
             case "traceback":
                 self._header = window.base + match.start()
                 self.pending.append(self._header)
                 self.settle(window)
-            case "aborted":
-                self._note("stop", "SystemExit", first, match.start(1), window)
-            case "stopped" if not _REACHED.search(first):
-                self._note("stop", "StopTraining", first, match.start(), window)
-            case "usage":
-                self._note("usage", "ArgumentError", first, match.start(), window)
-            case "fatal" | "fatal_tsl" | "fatal_cpp":
-                self._note("fatal", "Fatal", first, match.start(), window)
-            case "fatal_python":
-                self._note("fatal", "Fatal Python error", first, match.start(), window)
-            case "watchdog":
-                self._note("fatal", "NCCL", whole, match.start(), window)
-            case "memory_fault":
-                self._note("fatal", "GPU", first, match.start(), window)
             case "terminated":
                 self._note("fatal", first, _text(match[2]), match.start(), window)
-            case "slurm":
-                self._note("fatal", "slurmstepd", first, match.start(1), window)
-            case "slurm_exit":
-                self._note("exit", "srun", f"srun: error: {first}", match.start(1) - len("error: "), window)
             case "child":
                 said = signal_name(first)
                 self._note("signal", said, f"a rank was ended by {said}: {whole}", match.start(), window)
@@ -173,109 +160,103 @@ class DeathLog:
         one stream; otherwise an error may stand before steps that came earlier. finished: the offset of the trainer's
         word that it is done.
         """
+        self._early = last_step < 0 and not self.ranks
         found = sorted(self.found, key=lambda one: one.source.offset)
         late = [one for one in found if one.source.offset > last_step]
         if self.exit_code is None and finished is not None:
             late = [one for one in late if one.source.offset < finished]
-        early = last_step < 0
         if self.exit_code == 0:
             stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
-            return self._error(stops[0], early=early) if stops else None
+            return self._error(stops[0]) if stops else None
         if self._header > last_step:  # what looks like an exception without its traceback is the last line of one
             late = [one for one in late if one.form != "raised"]
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
             late = found
-        chosen = self._choose([one for one in late if not one.weak and not one.is_launchers])
-        if chosen is None:
-            return self._without_exception(late, early=early)
-        best, why, chain = chosen
-        error = self._error(best, why, early=early)
-        if error.kind == "other":
-            for earlier in reversed(chain[:-1]):
-                kind = self._kind(earlier, early=early)
-                if kind != "other":
-                    reason = f"its class is that of {earlier.type} in line {earlier.source.line}, which led to it"
-                    error = error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
-                    break
-        return self._explain(error, best.text, late)
-
-    def _choose(self, strong: list[Found]) -> tuple[Found, str, list[Found]] | None:
-        """What ended the run, why this one, and the chain of exceptions that it is the last of."""
-        stops = [one for one in strong if one.form == "stop"]
-        if stops:
-            kind = self._kind(stops[0], early=False)
-            # the exception that the program then raises for the same reason says more, and what to do
-            ends = [one for one in strong if one.form == "traceback" and one.source.offset > stops[0].source.offset]
-            best = next((one for one in ends if self._kind(one, early=False) == kind != "other"), stops[0])
-            return best, "", [best]
-        chains = _chains_of(strong)
-        if not chains:
+        strong = [one for one in late if not one.weak and not one.is_launchers]
+        chain, why = self._stopped(strong) or self._raised(strong)
+        if not chain:
             # programs around the trainer complain in the same words, and the trainer may start all the same
-            refused = [one for one in strong if one.form == "usage"]
-            return (refused[-1], "", refused[-1:]) if refused else None
+            chain = [one for one in strong if one.form == "usage"][-1:]
+        if not chain:
+            return self._without_exception(late)
+        error = self._error(chain[-1], why)
+        led = next((one for one in reversed(chain[:-1]) if self._kind(one) != "other"), None)
+        if error.kind == "other" and led is not None:
+            reason = f"its class is that of {led.type} in line {led.source.line}, which led to it"
+            error = error.model_copy(update={"kind": self._kind(led), "why": _join(error.why, reason)})
+        return self._explain(error, chain[-1].text, late)
+
+    def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
+        """The program's own word that it stops, or the exception that it then raises for the same reason: it says more,
+        and what to do."""
+        stop = next((one for one in strong if one.form == "stop"), None)
+        if stop is None:
+            return None
+        ends = [one for one in strong if one.form == "traceback" and one.source.offset > stop.source.offset]
+        return [next((one for one in ends if self._kind(one) == self._kind(stop) != "other"), stop)], ""
+
+    def _raised(self, strong: list[Found]) -> tuple[list[Found], str]:
+        """The chain of exceptions that ended the run, and why this one; empty without any."""
+        chains = _chains_of(strong)
         own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
         others = len(chains) - len(own)
-        why = (
-            f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere"
-            if own and others
-            else ""
-        )
+        reports = f"{others} more only report{'s' if others == 1 else ''} that something died elsewhere"
         chains = own or chains
+        if not chains:
+            return [], ""
         first = next((index for index, chain in enumerate(chains) if chain[0].form == "fatal"), len(chains))
         raised = chains[:first] or chains[:1]
         repeated = len({(chain[-1].type, chain[-1].message) for chain in raised}) < len(raised)
         several = self.ranks or len(self._processes) > 1 or repeated
         chain = (chains if self.ranks else raised)[0 if several else -1]
-        if len(chains) > 1 and chain is raised[0]:
-            why = _join(why, f"the first of {len(chains)}")
-        if len(chain) > 1:
-            why = _join(why, f"the last of a chain of {len(chain)}")
-        return chain[-1], why, chain
+        return chain, _join(
+            reports if own and others else "",
+            f"the first of {len(chains)}" if len(chains) > 1 and chain is raised[0] else "",
+            f"the last of a chain of {len(chain)}" if len(chain) > 1 else "",
+        )
 
-    def _without_exception(self, late: list[Found], *, early: bool) -> LogError | None:
+    def _without_exception(self, late: list[Found]) -> LogError | None:
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
         if code is not None and code >= 128 and self._exit is not None:
             name = SIGNALS.get(code - 128, f"signal {code - 128}")
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
             message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in SIGNALS else f"ended by {name}"
-            source = signals[0].source if signals else self._exit
-            best = Found("signal", name, message, f"{name}: {message}", source)
-            return self._explain(self._error(best, early=early), best.text, late)
+            signals = [
+                Found("signal", name, message, f"{name}: {message}", signals[0].source if signals else self._exit)
+            ]
         if signals:
-            return self._explain(self._error(signals[0], early=early), signals[0].text, late)
+            return self._explain(self._error(signals[0]), signals[0].text, late)
         if of["event"]:
-            return self._error(of["event"][0], early=early)
+            return self._error(of["event"][0])
         launchers, weak = [one for one in late if one.is_launchers], [one for one in late if one.weak]
         if launchers:
-            return self._error(launchers[0], early=early)
+            return self._error(launchers[0])
+        which = 0 if self.ranks else -1
         if weak and (self.ranks or code not in (None, 0)):
             blame = "" if self.ranks else f"; nothing else explains exit code {code}"
-            one = weak[0 if self.ranks else -1]
-            return self._error(one, f"raised {one.weak}{blame}", early=early)
-        if of["raised"]:
-            one = of["raised"][0 if self.ranks else -1]
-            return self._explain(self._error(one, "without its traceback", early=early), one.text, late)
-        return self._error(of["exit"][0], early=early) if of["exit"] else None
+            return self._error(weak[which], f"raised {weak[which].weak}{blame}")
+        if raised := of["raised"]:
+            return self._explain(self._error(raised[which], "without its traceback"), raised[which].text, late)
+        return self._error(of["exit"][0]) if of["exit"] else None
 
     def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
         """With the class of an eviction that the log tells of, if the error, of this text, may have come of it."""
-        if not is_explained(error.kind, text):
+        events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
+        event = next(events, None) if is_explained(error.kind, text) else None
+        if event is None:
             return error
-        for event in late:
-            if event.form == "event" and (kind := self._kind(event, early=False)) in EXPLAINING:
-                reason = f"line {event.source.line} says: {event.message}"
-                return error.model_copy(update={"kind": kind, "why": _join(error.why, reason)})
-        return error
+        why = _join(error.why, f"line {event.source.line} says: {event.message}")
+        return error.model_copy(update={"kind": self._kind(event), "why": why})
 
-    def _error(self, found: Found, why: str = "", *, early: bool) -> LogError:
+    def _error(self, found: Found, why: str = "") -> LogError:
         return LogError(
             type=found.type, message=found.message, line=found.source.line, offset=found.source.offset,
-            kind=self._kind(found, early=early), why=why, detail=found.detail,
+            kind=self._kind(found), why=why, detail=found.detail,
         )  # fmt: skip
 
-    def _kind(self, found: Found, *, early: bool) -> DeathKind:
-        return classify(found.text, backend=self._backend, before_steps=early and not self.ranks)
+    def _kind(self, found: Found) -> DeathKind:
+        return classify(found.text, backend=self._backend, before_steps=self._early)
 
 
 def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:

@@ -59,7 +59,7 @@ RANK_DEATHS = {
     # SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`
     "slurm": rb"(?:slurmstepd: error: (?=[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT))|\] error: "
     rb"(?=\*\*\* [^\n]{0,300}CANCELLED))([^\n]{1,600})",
-    "slurm_exit": rb"srun: error: ([^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3})",
+    "slurm_exit": rb"srun: (error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3})",
     "terminated": rb"terminate called after throwing an instance of '([^'\n]{1,100})'\s{1,9}what\(\): +([^\n]{0,400})",
     # torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's
     # line; deepspeed/launcher/launch.py: `exits with return code = -9`
@@ -90,15 +90,13 @@ DEATH_HINTS: dict[str, tuple[bytes, ...]] = {
         b"DUE TO ", b"TerminationBy", b": Out Of Memory",
     ),
 }  # fmt: skip
-# one of these stands in everything that means a death
-DEATH_LITERALS = (
-    rb"Traceback|Aborting|\bF\d{4} |\d: F |Fatal Python|terminate called|LLVM ERROR|Training stopped|error: |FATAL F|"
-    rb"\*\*\* SIG|Killed|Terminated|Aborted|Segmentation|Bus error|[Pp]reempt|PREEMPT|[Ee]vict|[Mm]aintenance|"
-    rb"SIGTERM|Taint|TerminationBy|oom-kill|low on res|SLICE_FAIL|DUE TO|from signal |on signal |by signal |"
-    rb": Out Of Mem|Kill process|local storage|imminent node|specified dead|illed due to|A worker died|atchdog |"
-    rb"Some NCCL|Memory access|Error|Exception|exit|Job failed|command term|Process comp"
-)
-
+# what of these is noted, beside its message
+NOTED = {
+    "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
+    "fatal": ("fatal", "Fatal"), "fatal_tsl": ("fatal", "Fatal"), "fatal_cpp": ("fatal", "Fatal"),
+    "fatal_python": ("fatal", "Fatal Python error"), "watchdog": ("fatal", "NCCL"), "memory_fault": ("fatal", "GPU"),
+    "slurm": ("fatal", "slurmstepd"), "slurm_exit": ("exit", "srun"),
+}  # fmt: skip
 SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
            15: "SIGTERM"}  # fmt: skip
 _SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",

@@ -1,15 +1,15 @@
 """What a dialect is: a row of the table in `dialects/__init__.py`. A new one is one module with one of these."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from tasks.records import LogError
+from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
 from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, RANK_DEATHS
+from tasks.scrape.death.signs import DEATH_HINTS, DEATHS, RANK_DEATHS
 from tasks.scrape.prefixes import iso_times
 from tasks.scrape.table.rows import Row
 from tasks.scrape.table.stalls import find_stalls
@@ -32,17 +32,18 @@ class Told:
         self.death = DeathLog(self.ranks)
         self.exit_code: int | None = None
         self.finished_at: int | None = None  # the offset of the trainer's word that it is done
-        self.is_open = False  # the text ends in the middle of a line
+        self.is_cut = False  # the text ends in the middle of a line
+        self.started: str | None = None
+        self.environment, self.parameters = Environment(), Parameters()
+        self.facts: dict[str, Any] = {}
+        self.evals: list[dict[str, Any]] = []
+        self.checkpoints: list[CheckpointEvent] = []
+        self.unread: list[UnreadLine] = []
 
     @property
     def ended_well(self) -> bool:
         """Whether the log showed a good end, behind which another run may begin."""
         return self.exit_code == 0 or (self.exit_code is None and self.finished_at is not None)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the trainer or the frame around it showed an end."""
-        return self.exit_code is not None or self.finished_at is not None
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         """Note what was found, under its name in the dialect's patterns."""
@@ -53,39 +54,53 @@ class Told:
         elif name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
 
+    def refuse(self, match: Match, window: Window) -> None:
+        """Note a record that cannot be believed."""
+        self.unread.append(window.unread(match.start()))
+        self.is_cut |= window.last and window.is_last_line(match.start())
+
+    def note_fact(self, key: str, value: Any, source: Source) -> None:
+        """Keep what a log says once, with its place."""
+        self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
+
     def settle(self, window: Window, table: StepTable) -> None:
         """Everything of a window was taken."""
         del table
-        if window.last:
-            self.is_open = bool(window.data) and not window.data.endswith(b"\n")
+        self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
         """What ended the run, as far as is known; `last_step`: the offset of the last row that counts."""
         last_step = table.last_offset if last_step is None else last_step
         return self.death.cause(last_step=last_step, finished=self.finished_at)
 
+    def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
+        """The steps that took far longer than their neighbours, and why."""
+        saves = [event.offset for event in self.checkpoints]
+        return find_stalls(
+            steps, saving=lambda begin, end: any(begin <= offset < end for offset in saves),
+            eval_offsets=[row["offset"] for row in self.evals],
+        )  # fmt: skip
+
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
         "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
-        error = self.cause(table)
-        ended = self.has_ended or error is not None
+        steps = steps.with_columns(iso_times())
+        error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
+        over = self.exit_code is not None or self.finished_at is not None or error is not None
+        ended = over or (steps.height > 0 and steps["step"][-1] == table.total)
         return {
-            "steps": steps.with_columns(iso_times()), "exit_code": self.exit_code, "error": error,
-            "stalls": find_stalls(steps, saving=lambda _begin, _end: False, eval_offsets=()),
-            "is_ended": ended, "is_cut": not ended and (self.is_open or table.cut),
+            "steps": steps, "exit_code": self.exit_code, "started": self.started, "error": error,
+            "evals": tuple(self.evals), "environment": self.environment, "parameters": self.parameters,
+            "checkpoints": tuple(self.checkpoints), "stalls": self.stalls(steps), "facts": self.facts,
+            "unread": tuple(self.unread), "is_ended": ended, "is_cut": not ended and (self.is_cut or table.cut),
         }  # fmt: skip
 
 
-def patterns(
-    own: Mapping[str, bytes], literals: bytes, hints: Mapping[str, tuple[bytes, ...]] | None = None
-) -> Patterns:
-    """What a dialect of many ranks looks for: its own patterns, and those of deaths. `literals`: a pattern that stands
-    in each of its own; `hints`: texts of which one does, of those that are slow to search for."""
+def patterns(own: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]] | None = None) -> Patterns:
+    """What a dialect of many ranks looks for: its own patterns, and those of deaths. `hints`: texts of which one stands
+    in each match, of those that are slow to search for."""
     end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
-    return Patterns(
-        {**own, **end, **DEATHS, **RANK_DEATHS}, {**(hints or {}), **DEATH_HINTS},
-        literals + b"|EXIT_CODE|" + DEATH_LITERALS,
-    )  # fmt: skip
+    return Patterns({**own, **end, **DEATHS, **RANK_DEATHS}, {**(hints or {}), **DEATH_HINTS})
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,5 @@ class Dialect:
     body: re.Pattern[bytes] | None = None  # stands in every row behind its head: alone, it is a row that lost it
     record: re.Pattern[bytes] | None = None  # begins a record, wherever on a line it stands
     rank: re.Pattern[bytes] | None = None  # whose row it is, in what stands before it
-    first: Callable[[Sequence[tuple[bytes, int]]], Row | None] | None = None  # how a log prints its rows, by its first
     glued: Callable[[bytes], bool] | None = None  # whether a row behind this text shares its line with another record
     afresh: tuple[bytes, ...] = ()  # where one of these stands, another run begins, if the one before has ended well

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,18 +16,22 @@ if TYPE_CHECKING:
 
 FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints: each key is a column of the table
 FEW = 20  # rows of one form at one step
-SPLICED_FROM = 3  # letters of each of two keys
 ALIKE = 3  # rows that end at one width
 
 
 @dataclass
 class Seen:
-    """The rows of one form: one of them, how many, two of their steps, and where they are as long as it is one step."""
+    """The rows of one form: one of them, how many, their first steps, and where they are while they are rare."""
 
     row: Row
     count: int = 0
     steps: set[int] = field(default_factory=set)
     places: list[UnreadLine] = field(default_factory=list)
+
+    @property
+    def rare(self) -> bool:
+        """Whether it came at fewer steps than it takes to be believed."""
+        return len(self.steps) < (2 if self.row.regular else 3)
 
 
 class Forms:
@@ -64,29 +67,32 @@ class Forms:
         return len(self._seen) < FORMS_MOST and len(self._columns) + fresh <= KEYS_MOST
 
     def is_rare(self, row: Row) -> bool:
-        """Whether the rows of this form came at one step at most."""
-        return row.form not in self._seen or len(self._seen[row.form].steps) < 2
+        """Whether the rows of this form came too seldom to be believed."""
+        return row.form not in self._seen or self._seen[row.form].rare
+
+    def count(self, row: Row) -> int:
+        return self._seen[row.form].count if row.form in self._seen else 0
 
     def add(self, row: Row, steps: list[int], places: list[UnreadLine]) -> None:
         """Note rows of one form, of which `row` is one."""
         seen = self._seen.setdefault(row.form, Seen(row))
         self._columns.update(dict.fromkeys(row.columns[1:]))
         seen.count += len(steps)
-        if self.is_rare(row):
+        if seen.rare:
             seen.steps.update(steps)
-            seen.places = [*seen.places, *places][:FEW] if self.is_rare(row) else []
+            seen.places = [*seen.places, *places][:FEW] if seen.rare else []
 
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """The rows that lost text: those of a form that came at one step and does not go with the others; and those
         that may be cut, because they end where all long lines do. Their forms are forgotten."""
-        trusted = [seen for seen in self._seen.values() if len(seen.steps) > 1]
-        odd = {form: seen for form, seen in self._seen.items() if len(seen.steps) < 2 and self._is_odd(seen, trusted)}
+        trusted = [seen for seen in self._seen.values() if not seen.rare]
+        odd = {form: seen for form, seen in self._seen.items() if seen.rare and self._is_odd(seen, trusted)}
         self._seen = {form: seen for form, seen in self._seen.items() if form not in odd}
         return [place for seen in odd.values() for place in seen.places] + self._cut(frame)
 
     def _is_odd(self, seen: Seen, trusted: list[Seen]) -> bool:
-        if not trusted:
-            return False
+        if not trusted or not seen.row.regular:
+            return not seen.row.regular
         row, usual = seen.row, max(trusted, key=lambda one: one.count)
         if row.total not in {one.row.total for one in trusted}:
             return True
@@ -96,11 +102,7 @@ class Forms:
         for one in trusted:
             for printed in one.row.fields:
                 shapes.setdefault(printed.column, set()).add(printed.shape)
-        if not all(_fits(printed, shapes.get(printed.column, {printed.shape})) for printed in row.fields):
-            return True
-        others = [one.key for one in usual.row.fields[1:]]
-        return any(one.column not in self._known and one.column not in shapes and _is_spliced(one.key, others)
-                   for one in row.fields[1:])  # fmt: skip
+        return not all(_fits(printed, shapes.get(printed.column, {printed.shape})) for printed in row.fields)
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """Rows whose last number may go on behind the width at which a terminal cuts."""
@@ -126,14 +128,3 @@ def _fits(printed: Field, shapes: set[Shape]) -> bool:
     if kind == "whole" and any(other == "whole" for other, _ in shapes):
         return not widths or (not digits and printed.end - printed.begin >= min(widths))
     return False
-
-
-def _is_spliced(key: str, others: list[str]) -> bool:
-    """Whether a key is the begin of one and the end of another: text between them was lost."""
-    begins = max((_common_start(key, other) for other in others), default=0)
-    ends = max((_common_start(key[::-1], other[::-1]) for other in others), default=0)
-    return min(begins, ends) >= SPLICED_FROM and begins + ends >= len(key)
-
-
-def _common_start(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,12 +1,15 @@
 """One row of numbers, and the many that are printed like it: a row that a grammar has read becomes a strict pattern.
 
-Every dialect shares this: its grammar gives a `Row`, `layout_of` makes a pattern of it, `read_layout` reads a stretch.
+Every dialect shares this: its grammar gives a `Row`, `layout_of` makes a pattern of it, `read_layout` a table.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
+
+from tasks.scrape.prefixes import is_plain
 
 _DIGITS = re.compile(rb"\d+")
 _SEPARATOR = b"\x1f"
@@ -48,6 +51,7 @@ class Row:
     begin: int
     end: int
     certain: bool = True  # its last number shows itself that it is whole
+    regular: bool = True  # its numbers are printed as every version prints them
     excused: bool = False  # it says by itself why it lacks fields that others have
     total: int | None = None  # steps that the run will make
     tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # what may stand behind rows that are printed like this one
@@ -62,7 +66,7 @@ class Row:
         return tuple(one.column for one in self.fields)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The pattern of the rows that are like one: a group for the time before it, one where it begins, one per field."""
 
@@ -84,7 +88,7 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
     return ("open" if plain.lower() in _OPEN else "word"), 0
 
 
-def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes, *, plain: bool) -> Layout | None:
+def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
     """The layout of a row on its line; None if a value is a word. `start`: what its pattern begins with."""
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
@@ -97,7 +101,7 @@ def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes, *, p
         parts += [_literal(line[at : one.begin], one), b"(" + _number(one.shape) + b")"]
         at = one.end
     parts += [re.escape(line[at : row.end]), row.tail]
-    return Layout(re.compile(b"(?m)" + b"".join(parts)), row, stamp is not None, plain)
+    return Layout(re.compile(b"(?m)" + b"".join(parts)), row, stamp is not None, is_plain(before))
 
 
 def _literal(text: bytes, one: Field) -> bytes:
@@ -126,13 +130,8 @@ def _number(shape: Shape) -> bytes:
     return pattern % (rb"\.\d{%d}" % digits if digits else b"") if b"%s" in pattern else pattern
 
 
-def read_layout(
-    layout: Layout, data: bytes, begin: int, end: int
-) -> tuple[list[tuple[int, int]], list[int], pl.DataFrame]:
-    """(begin and end, head) of the rows of a layout in data[begin:end], and their table without places."""
-    found = list(layout.pattern.finditer(data, begin, end))
-    if not found:
-        return [], [], pl.DataFrame()
+def read_layout(layout: Layout, found: Sequence[re.Match[bytes]]) -> pl.DataFrame:
+    """The table, without places, of the rows that its pattern matched."""
     text = b"\n".join([_SEPARATOR.join(match.groups()) for match in found])
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
@@ -140,16 +139,13 @@ def read_layout(
         text, separator="\x1f", has_header=False, quote_char=None, new_columns=list(kinds), schema_overrides=kinds,
         encoding="utf8-lossy",
     ).drop("_")  # fmt: skip
-    texts = [pl.col(name).str.replace_all(",", "").cast(pl.Float64) for name, one in fields.items()
-             if one.shape[0] == "thousands"]  # fmt: skip
-    # the digits as they are printed, with the point moved
-    texts += [(pl.col(name) + "e-3").cast(pl.Float64) for name, one in fields.items() if _is_moved(one)]
-    texts += [pl.col(name).str.to_lowercase().cast(pl.Float64) for name, one in fields.items()
-              if one.shape[0] in ("open", "free") and not _is_moved(one)]  # fmt: skip
-    if not layout.timed:
-        texts.append(pl.lit(None, pl.String).alias("time"))
-    spans = [(match.start(0 if layout.plain else 2), match.end()) for match in found]
-    return spans, [match.start(2) for match in found], frame.with_columns(texts)
+    texts = [] if layout.timed else [pl.lit(None, pl.String).alias("time")]
+    for name, one in fields.items():
+        if _is_moved(one):  # the digits as they are printed, with the point moved
+            texts.append((pl.col(name) + "e-3").cast(pl.Float64))
+        elif kinds[name] == pl.String:
+            texts.append(pl.col(name).str.replace_all(",", "").str.to_lowercase().cast(pl.Float64))
+    return frame.with_columns(texts)
 
 
 def _is_moved(one: Field) -> bool:

@@ -51,10 +51,7 @@ def find_stalls(
 
     starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
     """
-    timed = steps.select(key for key in steps.columns if key in _NEEDED)
-    finite = timed["seconds"].is_finite()
-    if finite.null_count() or not finite.all():
-        timed = timed.filter(finite)
+    timed = steps.select(key for key in steps.columns if key in _NEEDED).filter(pl.col("seconds").is_finite())
     if timed.height < 2:
         return ()
     seconds = timed["seconds"].to_numpy()
@@ -79,22 +76,17 @@ def find_stalls(
         end = int(offsets[index])
         # what is over can only explain the time that it was in; a save goes on in the background
         over = int(offsets[max(index - late + 1, 0)]) if deferred else end
-        if first[index]:
-            cause = "restart" if index else "compile"
-        elif resized[index]:
-            cause = "compile"
-        elif _is_paid_back(seconds, usual, index):
-            cause = "dispatch"
-        elif saving(begin, end):
-            cause = "checkpoint"
-        elif _any_between(evals, begin, over):
-            cause = "eval"
-        elif _any_between(profiles, begin, over) or int(step[index]) in profiled_steps:
-            cause = "profiler"
-        elif first[index - 1] or resized[index - 1]:
-            cause = "restart" if first[index - 1] and index > 1 else "compile"
-        else:
-            cause = "unexplained"
+        reasons = (
+            ("restart", first[index] and index > 0),
+            ("compile", first[index] or resized[index]),
+            ("dispatch", _is_paid_back(seconds, usual, index)),
+            ("checkpoint", saving(begin, end)),
+            ("eval", _any_between(evals, begin, over)),
+            ("profiler", _any_between(profiles, begin, over) or int(step[index]) in profiled_steps),
+            ("restart", first[index - 1] and index > 1),
+            ("compile", first[index - 1] or resized[index - 1]),
+        )
+        cause = next((name for name, holds in reasons if holds), "unexplained")
         stalls.append(
             Stall(step=int(step[index]), seconds=float(seconds[index]), cause=cause, line=lines[index], offset=end)
         )

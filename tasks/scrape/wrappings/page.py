@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.schema import Frozen
 from tasks.scrape.dialects import recognise
-from tasks.scrape.errors import LogFormatError
+from tasks.scrape.window import LogFormatError
 
 HEAD_BYTES = 16 << 10  # the table stands within these
 _GAP = r"[\s\u00a0]"

@@ -1,66 +1,90 @@
-"""Unpacks gzip and zstd streams chunk by chunk; what a cut file still holds is read."""
+"""Unpacks gzip and zstd streams chunk by chunk, and UTF-16; what a cut file still holds is read."""
 
+import codecs
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import IO, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
 
 import zstandard
 
-from tasks.scrape.errors import LogFormatError
+from tasks.scrape.window import Chunks, LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# logs shrink to a tenth, repetition to a thousandth: this bounds what one piece of gzip can become
-PIECE = 8 << 10
-TEXT = 1 << 20  # bytes of zstd's text at a time, whose pieces can become anything
-
+# PowerShell's `>` writes the first; both begin with a mark that is no text in UTF-8
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+PIECE = 512  # bytes at a time: zstd makes anything of a few
+TEXT = 1 << 20  # bytes of text at a time, or a little more
 FREE = 256 << 20  # bytes that any archive may become
 LARGEST_RATIO = 200  # of a longer text to its archive: real logs shrink to a tenth or a thirtieth
+HEAD = 1 << 20  # bytes in which a wrapping shows itself
 
 
-def _guarded(texts: Iterator[tuple[int, bytes]], name: str) -> Iterator[bytes]:
-    """The texts of (bytes unpacked so far, text). Raises LogFormatError for an archive made to fill a disk."""
-    size = 0
-    for packed, text in texts:
-        size += len(text)
-        if size > FREE and size > LARGEST_RATIO * packed:
-            raise LogFormatError(
-                f"{name}: its first {packed:,} bytes unpack to more than {size:,}: no log shrinks like that; if it is "
-                "one, unpack it yourself and give the text"
-            )
-        yield text
+def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
+    """The archives that a text is, from the outside, and its encoding; and what is in them."""
+    labels: tuple[str, ...] = ()
+    for magic, label, opened in (
+        ((GZIP,), "gzip", partial(gunzip, name=name)),
+        ((ZSTD,), "zstd", partial(unzstd, name=name)),
+        (UTF16, "UTF-16", from_utf16),
+    ):
+        if head_of(raw).startswith(magic):
+            labels, raw = (*labels, label), piped(raw, opened)
+    return labels, raw
+
+
+def piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Chunks:
+    """A text that is made of another."""
+    return lambda: through(chunks())
+
+
+def head_of(chunks: Chunks) -> bytes:
+    head = b""
+    for chunk in chunks():
+        head += chunk[: HEAD - len(head)]
+        if len(head) >= HEAD:
+            break
+    return head
 
 
 def gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """The text of a gzip file, of all its members. Raises LogFormatError if it is damaged, or a bomb."""
-    try:
-        yield from _guarded(_gunzip(chunks), name)
-    except zlib.error as error:
-        raise LogFormatError(f"{name}: is a damaged gzip file: {error}; copy it again") from error
-
-
-def _gunzip(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    unpacker, packed = zlib.decompressobj(wbits=31), 0
-    for piece in _pieces(chunks):
-        data = piece
-        packed += len(piece)
-        while data:
-            if unpacker.eof:
-                if not data.startswith(GZIP):  # padding behind the last member
-                    return
-                unpacker = zlib.decompressobj(wbits=31)
-            text = unpacker.decompress(data)
-            if text:
-                yield packed, text
-            data = unpacker.unused_data
+    return _unpacked(chunks, partial(zlib.decompressobj, wbits=31), name, "gzip")
 
 
 def unzstd(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """The text of a zstd file, of all its frames. Raises LogFormatError if it is damaged, or a bomb."""
-    try:
-        yield from _guarded(_unzstd(chunks), name)
-    except zstandard.ZstdError as error:
-        raise LogFormatError(f"{name}: is a damaged zstd file: {error}; copy it again") from error
+    opened = partial(zstandard.ZstdDecompressor().decompressobj, read_across_frames=True)
+    return _unpacked(chunks, opened, name, "zstd")
+
+
+def _unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind: str) -> Iterator[bytes]:
+    unpacker, packed, size, held = opened(), 0, 0, b""
+    pieces = (chunk[begin : begin + PIECE] for chunk in chunks for begin in range(0, len(chunk), PIECE))
+    for data in pieces:
+        packed += len(data)
+        while data:
+            if unpacker.eof:
+                if not GZIP.startswith(data[: len(GZIP)]):  # padding behind the last member
+                    break
+                unpacker = opened()
+            try:
+                text = unpacker.decompress(data)
+            except (zlib.error, zstandard.ZstdError) as error:
+                raise LogFormatError(f"{name}: is a damaged {kind} file: {error}; copy it again") from error
+            size += len(text)
+            if size > FREE and size > LARGEST_RATIO * packed:
+                raise LogFormatError(
+                    f"{name}: its first {packed:,} bytes unpack to more than {size:,}: no log shrinks like that; if it "
+                    "is one, unpack it yourself and give the text"
+                )
+            held += text
+            if len(held) >= TEXT:
+                yield held
+                held = b""
+            data = unpacker.unused_data
+    yield held
 
 
 def has_checksum(head: bytes) -> bool:
@@ -72,27 +96,9 @@ def has_checksum(head: bytes) -> bool:
         return True
 
 
-def _unzstd(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    packed = _Packed(chunks)
-    with zstandard.ZstdDecompressor().stream_reader(cast(IO[bytes], packed), read_across_frames=True) as reader:
-        while text := reader.read(TEXT):
-            yield packed.count, text
-
-
-class _Packed:
-    """Chunks as a file to read from, and how many bytes were taken of them."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._pieces, self.count = _pieces(chunks), 0
-
-    def read(self, size: int) -> bytes:
-        """The next piece, however many bytes were asked for; none at the end."""
-        piece = next(self._pieces, b"")
-        self.count += len(piece)
-        return piece
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def from_utf16(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The text of a file that begins with a byte order mark; what is no UTF-16 in it becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
     for chunk in chunks:
-        for begin in range(0, len(chunk), PIECE):
-            yield chunk[begin : begin + PIECE]
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")

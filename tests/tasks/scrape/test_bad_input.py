@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import LogFormatError, scrape, scrape_run, scrape_text
+from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_run, scrape_text
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,13 @@ def test_unknown_fields_are_kept_and_named(logs: Any) -> None:
 
 
 @pytest.mark.parametrize("chunk", [70_000, 1 << 20])
-def test_large_logs_are_read_in_pieces(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_large_logs_are_read_in_pieces(logs: Any, chunk: int) -> None:
     save = logs.line("[process=0] Saving checkpoint at step 900", source="checkpoint_manager.py:1512")
     commit = logs.line("Finished saving checkpoint (finalized tmp dir) to `/r/checkpoints/900`.")
     steps = logs.steps(6000)
     data = logs.framed(*steps[:900], save, *steps[900:4000], commit, *steps[4000:])
-    path = tmp_path / "log.txt"
-    path.write_bytes(data)
-    monkeypatch.setattr("tasks.scrape.window.CHUNK", chunk)
-    run = scrape_run(path)
+    pieces = [data[begin : begin + chunk] for begin in range(0, len(data), chunk)]
+    (run,) = scrape_chunks(lambda: iter(pieces), name="log").runs
     assert run.steps["step"].to_list() == list(range(6000))
     assert run.coverage.complete
     assert run.span == (0, len(data))

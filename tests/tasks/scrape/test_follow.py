@@ -19,7 +19,7 @@ from tasks.scrape import (
     scrape_text,
 )
 from tasks.scrape.wrappings import unwrap
-from tasks.scrape.wrappings.clean import LiveText
+from tasks.scrape.wrappings.lines import LiveText
 
 SAVE = (
     "[process=0] Saving checkpoint at step 0",
@@ -167,7 +167,7 @@ def test_what_is_around_a_growing_log_is_taken_off(log: bytes, cuts: list[int]) 
         live, pieces = LiveText(), []
         edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
         pieces = [live.feed(data[begin:end]) for begin, end in itertools.pairwise(edges)]
-        assert b"".join(pieces) + live.close() == inside(data)
+        assert b"".join(pieces) + live.feed(b"", last=True) == inside(data)
     data = wrapped(log)
     expected = follow(inside(data), [])
     assert follow(data, [min(cut, len(data)) for cut in cuts]) == expected

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tasks.scrape import LogFollower, LogFormatError, display_lines, scrape_text, to_json
+from tasks.publish.log_lines import display_lines
+from tasks.publish.reading_json import to_json
+from tasks.scrape import LogFollower, LogFormatError, scrape_text
 from tasks.scrape.wrappings import unwrap
 
 pytestmark = pytest.mark.long

@@ -19,10 +19,10 @@ UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthC
 
 @pytest.fixture(scope="module")
 def fuzzing() -> Iterator[Any]:
-    """The module that makes and judges the logs; benchmarks are not installed."""
+    """The module that makes and judges the logs, which `benchmarks/fuzz_scrape.py` uses too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[3]))
-        yield importlib.import_module("benchmarks.fuzz_logs")
+        yield importlib.import_module("tests.fuzzing.logs")
 
 
 # the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;

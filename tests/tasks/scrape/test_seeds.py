@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.publish.log_lines import display_lines
+from tasks.publish.reading_json import to_json
 from tasks.records import LogReading, RunReading
-from tasks.scrape import display_lines, scrape, to_json
+from tasks.scrape import scrape
 
 FILES = {"000": "000_1ada0a1f0c04a8c8.txt", "001": "001_684b1c9e3a214010.txt", "002": "002_2f609e8cddb2312c.txt"}
 RUNS = {

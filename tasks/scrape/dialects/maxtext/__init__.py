@@ -4,7 +4,7 @@ import re
 
 from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
-from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, first, parse
+from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, UNFINISHED, parse
 from tasks.scrape.dialects.maxtext.told import MaxTextTold
 
 DIALECT = Dialect(
@@ -22,13 +22,13 @@ DIALECT = Dialect(
     row=b"completed step: ",
     head=HEAD,
     parse=parse,
-    first=first,
     patterns=ANCHORS,
     told=MaxTextTold,
     # between the prefix and a step may stand `[Rampup Batch Size Phase], `
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
     known=KNOWN,
+    unfinished=UNFINISHED,
     body=BODY,
     afresh=(b"XPK Start: ", b"System Information: Jax Version: "),
 )  # fmt: skip

@@ -5,7 +5,7 @@ No pattern relies on line breaks, because some logs have lost them: a value ends
 
 import re
 
-from tasks.scrape.death.signs import DEATH_HINTS, DEATH_LITERALS, DEATHS, JAX_DEATHS
+from tasks.scrape.death.signs import DEATH_HINTS, DEATHS, JAX_DEATHS
 from tasks.scrape.prefixes import NEXT
 from tasks.scrape.window import Patterns
 
@@ -78,13 +78,6 @@ _PATTERNS = {
     **DEATHS,
     **JAX_DEATHS,
 }
-# one of these stands in everything that an anchor matches
-_LITERALS = (
-    rb"XPK |EXIT_CODE=|System Information|TFRT|Built on |Num_devices|\[process=|memory size|Using \(GB\)|Memstats una|"
-    rb"number para|Shape:|Per train|Config param|checkpoint|save|ArrayMetadata|CheckpointManager|estor|Commit thread|"
-    rb"Loading full|Finished|Profiler|Scheduling D2H|Starting eval|Completed eval|eval metrics|verage loss|"
-    rb"Deleted step|enamed step|" + DEATH_LITERALS
-)
 # what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
 # much as ten that begin alike
 _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
@@ -99,7 +92,7 @@ _ONLY_WITH: dict[str, tuple[bytes, ...]] = {
     "eval": (b"Completed eval after", b"eval metrics after", b"verage loss after"),
     **DEATH_HINTS,
 }  # fmt: skip
-ANCHORS = Patterns(_PATTERNS, _ONLY_WITH, _LITERALS)
+ANCHORS = Patterns(_PATTERNS, _ONLY_WITH)
 
 # what `print_non_trivial_mesh_axis` prints; only before the first step, where nothing else looks like it
 MESH_AXIS = re.compile(
@@ -111,7 +104,6 @@ _WHOLE_DATE = re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 def find_date(data: bytes, begin: int, end: int) -> bytes | None:
-    """The first whole date in data[begin:end]."""
     for match in _WHOLE_DATE.finditer(data, begin, end):
         if not data[max(0, match.start() - 1) : match.start()].isdigit():
             return match[0]

@@ -1,4 +1,5 @@
-"""Follows the life of each checkpoint through the lines of Orbax, in its wordings from 2024 to today.
+"""Follows the life of each checkpoint through the lines of Orbax, in its wordings from 2024 to today; and what a run
+was started or continued from.
 
 announced → blocking part done → background part done → committed → validated on all hosts → restored, or retired:
 deleted by a manager that keeps only its newest ones. The announcement (`Started an asynchronous checkpoint save`, an
@@ -11,19 +12,22 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tasks.records import CheckpointEvent, CheckpointState, Source
-from tasks.scrape.prefixes import iso_time, prefix_of_text
+from tasks.records import CheckpointEvent, CheckpointState, Restore
+from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window
 
 RECENT = 16  # saves that may be under way at once: many more than Orbax allows
+_STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
 @dataclass
 class Save:
-    """One save under way. `done` is the offset from which on it no longer competes with training."""
+    """One save under way, in the words of `CheckpointEvent`. `done` is the offset from which on it no longer competes
+    with training."""
 
     step: int
-    source: Source
+    line: int
+    offset: int
     time: str | None
     path: str | None = None
     blocking_s: float | None = None
@@ -31,26 +35,38 @@ class Save:
     total_s: float | None = None
     arrays: int | None = None
     background: bool = False  # the background part is done, with or without its time
-    committed: Source | None = None
+    committed_line: int | None = None
     committed_time: str | None = None
-    validated: Source | None = None
-    hosts: int | None = None
-    restored: Source | None = None
-    failed: Source | None = None
-    retired: Source | None = None
+    validated_line: int | None = None
+    validated_hosts: int | None = None
+    restored_line: int | None = None
+    failed_line: int | None = None
+    retired_line: int | None = None
     done: int | None = None
+
+    def state(self, *, visible: bool) -> CheckpointState:
+        if self.restored_line is not None:
+            return "restored"
+        if self.committed_line is not None:
+            return "committed" if self.validated_line is None else "validated"
+        if self.failed_line is not None:
+            return "failed"
+        if not visible and (self.background or self.validated_line is not None):
+            return "not_visible"
+        if self.background:
+            return "background_done"
+        return "announced" if self.blocking_s is None else "blocking_done"
 
 
 @dataclass
 class CheckpointLog:
-    """The saves of a log in the order of their start."""
-
     saves: list[Save] = field(default_factory=list)
     primary: int | None = 0  # the host that commits; None: every host does for itself
+    _newest: dict[int, Save] = field(default_factory=dict)  # of each step
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Note one anchor; those that are none of a save's are ignored."""
-        end = window.base + match.end()
+        end, line = window.base + match.end(), window.source(match.start()).line
+        recent = self.saves[-RECENT:]
         match name:
             case "primary_host":
                 self.primary = None if match[1] == b"None" else int(match[1])
@@ -58,20 +74,22 @@ class CheckpointLog:
                 self._begin(int(match[1]), match, window)
             case "save_announced":
                 # MaxText says so once Orbax has taken the work over; logs without Orbax's own lines have only this
-                _ = self._of(int(match[1])) or self._begin(int(match[1]), match, window)
+                self._known(int(match[1]), match, window)
             case "save_path":
-                save = self._open(int(match[2])) or self._begin(int(match[2]), match, window)
-                save.path = match[1].decode("utf-8", "replace")
+                save = self._newest.get(int(match[2]))
+                if save is None or save.committed_line is not None:  # a rewound run saves a step again
+                    save = self._begin(int(match[2]), match, window)
+                save.path = _text(match[1])
             case "save_event":
-                save = self._of(int(match[1])) or self._begin(int(match[1]), match, window)
-                save.path = save.path or f"{match[2].decode('utf-8', 'replace')}/{int(match[1])}"
+                save = self._known(int(match[1]), match, window)
+                save.path = save.path or f"{_text(match[2])}/{int(match[1])}"
             case "save_blocked":
                 self._known(int(match[3]), match, window).blocking_s = float(match[1] or match[2])
             case "save_arrays" if self.saves and self.saves[-1].arrays is None:
                 self.saves[-1].arrays = int(match[1])
             case "save_background":
                 # Orbax waits for one save before it starts the next: the oldest that is not done is meant
-                if (oldest := next((save for save in self.saves[-RECENT:] if not save.background), None)) is not None:
+                if (oldest := next((save for save in recent if not save.background), None)) is not None:
                     oldest.background, oldest.done = True, oldest.done or end
                     oldest.background_s = float(match[1]) if match[1] else None
             case "save_total":
@@ -84,93 +102,105 @@ class CheckpointLog:
                 save.background, save.done = True, save.done or end
             case "save_committed":
                 save = self._known(int(match[2]), match, window)
-                save.committed = window.source(match.start())
-                save.committed_time = _time(match, window)
-                save.path = save.path or match[1].decode("utf-8", "replace")
-                save.done = save.done or save.committed.offset
-            case "save_hosts" if (
-                oldest := next((s for s in self.saves[-RECENT:] if s.hosts is None), None)
-            ) is not None:
-                oldest.hosts = int(match[1])
-            case "save_finalized" if (found := self._of(int(match[1]))) is not None:
-                found.validated, found.background = window.source(match.start()), True
-                found.done = found.done or end
-            case "save_failed" if (found := self._of(int(match[1]))) is not None:
-                found.failed, found.done = window.source(match.start()), found.done or end
-            case "save_deleted" if (found := self._of(int(match[1] or match[2]))) is not None:
-                found.retired = window.source(match.start())
+                save.committed_line, save.committed_time = line, prefix_before(window, match.start())[0]
+                save.path = save.path or _text(match[1])
+                save.done = save.done or window.base + match.start()
+            case "save_hosts" if (oldest := next((s for s in recent if s.validated_hosts is None), None)) is not None:
+                oldest.validated_hosts = int(match[1])
+            case "save_finalized" if (found := self._newest.get(int(match[1]))) is not None:
+                found.validated_line, found.background, found.done = line, True, found.done or end
+            case "save_failed" if (found := self._newest.get(int(match[1]))) is not None:
+                found.failed_line, found.done = line, found.done or end
+            case "save_deleted" if (found := self._newest.get(int(match[1] or match[2]))) is not None:
+                found.retired_line = line
 
-    def restored(self, step: int, path: str | None, source: Source) -> None:
+    def restored(self, read: Restore) -> None:
         """Note that a checkpoint was read back, if it is one of this log's: runs read each other's too."""
         for save in reversed(self.saves):
-            if save.step == step and save.source.offset < source.offset and _same_place(save.path, path):
-                save.restored = source
+            if save.step == read.step and save.offset < read.offset and _same_place(save.path, read.path):
+                save.restored_line = read.line
                 return
 
     def _begin(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        save = Save(step, window.source(match.start()), _time(match, window))
-        self.saves.append(save)
-        return save
-
-    def _of(self, step: int) -> Save | None:
-        """The newest save of a step."""
-        return next((save for save in reversed(self.saves) if save.step == step), None)
-
-    def _open(self, step: int) -> Save | None:
-        """The newest save of a step, unless it was committed: a rewound run saves a step again."""
-        save = self._of(step)
-        return save if save is not None and save.committed is None else None
+        source = window.source(match.start())
+        self._newest[step] = Save(step, source.line, source.offset, prefix_before(window, match.start())[0])
+        self.saves.append(self._newest[step])
+        return self._newest[step]
 
     def _known(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        """The save of a step that one of its later lines is about, even if its commit stands before that line."""
-        newest = self._of(step)
-        return newest if newest is not None else self._begin(step, match, window)
+        """The newest save of a step that a line is about, even if its commit stands before that line."""
+        return self._newest.get(step) or self._begin(step, match, window)
 
     def in_flight(self, begin: int, end: int) -> bool:
         """Whether a save was under way at any point of the log between two offsets."""
-        return any(save.source.offset < end and (save.done is None or save.done > begin) for save in self.saves)
+        return any(save.offset < end and (save.done is None or save.done > begin) for save in self.saves)
 
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
         """The checkpoints. Only a host that commits prints it, so only its log can show that there was none."""
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(
-                step=save.step,
-                state=_state(save, visible=commits or process is None),
-                path=save.path,
+                **{name: value for name, value in vars(save).items() if name in CheckpointEvent.model_fields},
+                state=save.state(visible=commits or process is None),
                 started=iso_time(save.time, first_day),
-                blocking_s=save.blocking_s,
-                background_s=save.background_s,
-                total_s=save.total_s,
-                committed=True if save.committed is not None else (False if ended and commits else None),
-                validated=save.validated is not None,
-                validated_hosts=save.hosts,
-                arrays=save.arrays,
-                line=save.source.line,
-                offset=save.source.offset,
-                committed_line=_line(save.committed),
+                committed=True if save.committed_line is not None else (False if ended and commits else None),
                 committed_at=iso_time(save.committed_time, first_day),
-                validated_line=_line(save.validated),
-                restored_line=_line(save.restored),
-                failed_line=_line(save.failed),
-                retired_line=_line(save.retired),
+                validated=save.validated_line is not None,
             )
             for save in self.saves
         )
 
 
-def _state(save: Save, *, visible: bool) -> CheckpointState:
-    if save.restored is not None:
-        return "restored"
-    if save.committed is not None:
-        return "committed" if save.validated is None else "validated"
-    if save.failed is not None:
-        return "failed"
-    if not visible and (save.background or save.validated is not None):
-        return "not_visible"
-    if save.background:
-        return "background_done"
-    return "announced" if save.blocking_s is None else "blocking_done"
+@dataclass
+class RestoreLog:
+    """What was read back, in order. MaxText asks for a step, and Orbax then tells of the same reading with its path."""
+
+    found: list[Restore] = field(default_factory=list)
+
+    def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
+        place = {"line": source.line, "offset": source.offset}
+        match name:
+            case "restore_asked":
+                origin = "this run" if match[1] else _text(match[4] or b"")
+                self.found.append(Restore(step=int(match[1] or match[2] or match[3]), origin=origin, **place))
+            case "restore_from":
+                origin, path = "parameters" if b"param" in match[1] else "state", _text(match[2])
+                self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
+            case "restore_path":
+                read, last = Restore(step=_step_of(_text(match[1])), path=_text(match[1]), **place), self.found[-1:]
+                if last and not last[0].finished and last[0].step in (read.step, None):  # it was asked for before
+                    read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
+                    self.found.pop()
+                self.found.append(read)
+            case "restore_done":
+                path, seconds = _text(match[2] or match[4] or match[5]), match[1] or match[3]
+                self._end(Restore(step=_step_of(path), path=path, seconds=float(seconds) if seconds else None, **place))
+            case "restore_event":
+                self._end(Restore(step=int(match[1]), path=f"{_text(match[2])}/{_text(match[1])}", **place))
+
+    def _end(self, read: Restore) -> None:
+        """A reading is over: the last one of its step, or one that nothing told of before."""
+        indices = range(len(self.found) - 1, -1, -1)
+        index = next((index for index in indices if self.found[index].step == read.step), None)
+        if index is None:
+            self.found.append(read)
+            index = -1
+        found = self.found[index]
+        self.found[index] = found.model_copy(update={
+            "path": found.path or read.path, "seconds": found.seconds if read.seconds is None else read.seconds,
+            "finished": True, "finished_line": found.finished_line or read.line,
+        })  # fmt: skip
+
+    def restores(self, last_step: int) -> tuple[Restore, ...]:
+        """What was read back; `last_step`: the offset of the last step line, -1 without one."""
+        over = {"finished": True}  # training went on after it
+        return tuple(read.model_copy(update=over) if read.offset < last_step else read for read in self.found)
+
+
+def _step_of(path: str) -> int | None:
+    match = _STEP.search(path)
+    return int(match[1]) if match else None
 
 
 def _same_place(one: str | None, other: str | None) -> bool:
@@ -181,11 +211,5 @@ def _same_place(one: str | None, other: str | None) -> bool:
     return one.endswith(other) or other.endswith(one)
 
 
-def _time(match: re.Match[bytes], window: Window) -> str | None:
-    """When the line of a match was written, as its prefix says."""
-    prefix = prefix_of_text(window.data, match.start())
-    return prefix.time if prefix else None
-
-
-def _line(source: Source | None) -> int | None:
-    return None if source is None else source.line
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

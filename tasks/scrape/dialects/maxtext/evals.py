@@ -1,11 +1,22 @@
-"""Reads evaluation lines, in their old and new wording, into one row per evaluation."""
+"""Reads evaluation lines, in their old and new wording, into one row per evaluation; and finds what a log says of time
+that its process spent beside the steps: waits for saves, blocking saves, evaluations.
+
+What stands before the last steps is in the time of the step after it, where `stalls` finds it. What comes after the
+last step was timed, such as the save on completion, is in no step's time.
+"""
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tasks.scrape.prefixes import iso_time, prefix_of_text
+import polars as pl
+
+from tasks.records import Source, Wait
+from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, Save
+from tasks.scrape.prefixes import iso_time, prefix_before
+from tasks.scrape.table.stalls import LATE
 from tasks.scrape.window import Window
 
 _PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
@@ -25,7 +36,6 @@ class EvalLog:
     _seconds: float = 0.0
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Note one anchor; those that are no evaluation's are ignored."""
         if name == "eval_start":
             self.begun.append((int(match[1]), window.base + match.start()))
         if name not in ("eval", "eval_step"):
@@ -38,28 +48,18 @@ class EvalLog:
             self._seconds += float(values.get("seconds") or 0.0)
             return
         source = window.source(match.start())
-        prefix = prefix_of_text(window.data, match.start())
-        self.rows.append(
-            {
-                "step": int(match[1]),
-                **values,
-                "eval_steps": self._steps or _count(values.get("eval_steps")),
-                "eval_seconds": round(self._seconds, 6) if self._steps else None,
-                "time": prefix.time if prefix else None,
-                "line": source.line,
-                "offset": source.offset,
-            }
-        )
+        counted = values.get("eval_steps")
+        printed = int(counted) if isinstance(counted, float) and counted.is_integer() else None
+        self.rows.append({
+            "step": int(match[1]), **values,
+            "eval_steps": self._steps or printed,
+            "eval_seconds": round(self._seconds, 6) if self._steps else None,
+            "time": prefix_before(window, match.start())[0], "line": source.line, "offset": source.offset,
+        })  # fmt: skip
         self._steps, self._seconds = 0, 0.0
 
     def table(self, first_day: datetime | None) -> tuple[dict[str, Any], ...]:
-        """The rows, with times as ISO 8601."""
         return tuple({**row, "time": iso_time(row["time"], first_day)} for row in self.rows)
-
-    @property
-    def offsets(self) -> list[int]:
-        """Where the evaluations stand."""
-        return [row["offset"] for row in self.rows]
 
 
 def _values(text: str) -> dict[str, float | str]:
@@ -71,5 +71,50 @@ def _values(text: str) -> dict[str, float | str]:
     return found
 
 
-def _count(value: float | str | None) -> int | None:
-    return int(value) if isinstance(value, float) and value.is_integer() else None
+@dataclass
+class WaitLog:
+    printed: list[Wait] = field(default_factory=list)  # with their seconds
+    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # with the times of their begin and end
+    _begun: tuple[str, Source] | None = None
+
+    def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
+        source = window.source(match.start())
+        if name == "save_waited":
+            self.printed.append(_wait("waits for saves", float(match[1]), source))
+            self.timed, self._begun = self.timed[:-1], None  # the same wait, with its two times
+        time = prefix_before(window, match.start())[0] if name in ("wait_begins", "wait_ends") else None
+        if time is not None and name == "wait_begins":
+            self._begun = time, source
+        elif time is not None and self._begun is not None:
+            self.timed.append((self._begun[0], time, self._begun[1]))
+            self._begun = None
+
+    def beside(
+        self, steps: pl.DataFrame, saves: CheckpointLog, evals: EvalLog, *, deferred: bool, first_day: datetime | None
+    ) -> tuple[Wait, ...]:
+        """What is in no step's time, in the order of the log."""
+        day = first_day or datetime(2000, 1, 1)
+        took = [(_seconds(begin, end, day), at) for begin, end, at in self.timed]
+        waits = [
+            *self.printed,
+            *(_wait("wait at the end", seconds, at) for seconds, at in took if seconds is not None),
+            *(_wait("blocking saves", save.blocking_s, save) for save in saves.saves if save.blocking_s is not None),
+            *(Wait(part="evaluation at the end", seconds=row["eval_seconds"], line=row["line"], offset=row["offset"])
+              for row in evals.rows if row["eval_seconds"] is not None),
+        ]  # fmt: skip
+        offsets, late = steps["offset"].to_list(), LATE if deferred else 0
+        found = [wait for wait in waits if bisect_left(offsets, wait.offset) + late >= len(offsets)]
+        return tuple(sorted(found, key=lambda wait: wait.offset))
+
+
+def _wait(part: str, seconds: float, at: Source | Save) -> Wait:
+    return Wait(part=part, seconds=seconds, line=at.line, offset=at.offset)
+
+
+def _seconds(begin: str, end: str, day: datetime) -> float | None:
+    """What passed between two prefixes' times; None where damage made them no times, or put them in another order."""
+    try:
+        first, last = (datetime.fromisoformat(iso_time(raw, day) or "") for raw in (begin, end))
+    except ValueError:
+        return None
+    return (last - first).total_seconds() if last >= first else None

@@ -4,14 +4,14 @@ import math
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source
-from tasks.scrape.prefixes import parse_date, prefix_of_text
+from tasks.scrape.prefixes import parse_date, prefix_before
 from tasks.scrape.window import Window
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
-_WORDS = re.compile(r"[\w.-]+")
 # anchor -> what it tells, named as in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "devices": "num_devices", "process": "process_index", "flops": "flops", "start": "started"}  # fmt: skip
@@ -19,8 +19,6 @@ PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "back
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-
-
 PERCENT_SLACK = 1.0  # what the second decimal of used and limit can do to a hundred times their quotient, and as much
 
 
@@ -31,42 +29,32 @@ class Facts:
     start: datetime | None = None
     end: datetime | None = None
     exit_code: int | None = None
-    exit_offset: int = 0
     starts: list[int] = field(default_factory=list)  # where processes of the run say what they run on
     profiling: list[int] = field(default_factory=list)  # where the profiler says that it starts or writes
     config: dict[str, str] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)  # where each of these was read first, by name
     printers: dict[str, str] = field(default_factory=dict)  # the source line that printed each of OWN first
-    _jax: str | None = None
-    _jaxlib: str | None = None
-    _libtpu: str | None = None
-    _backend: str | None = None
-    _device_kind: str | None = None
-    _devices: int | None = None
+    flops: Flops = field(default_factory=Flops)  # of one step on one device
+    _environment: dict[str, Any] = field(default_factory=dict)
     _shape: str = ""
     _axes: dict[str, int] = field(default_factory=dict)
-    _process: int | None = None
     _memory: Memory = field(default_factory=Memory)
     _device_memory: dict[str, DeviceMemory] = field(default_factory=dict)
-    _no_memory: str | None = None
     _parameters: Parameters = field(default_factory=Parameters)
     _arrays: dict[str, ParameterArray] = field(default_factory=dict)
-    _flops: Flops = field(default_factory=Flops)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Note one anchor; anchors that are no facts are ignored."""
         texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
-        first = texts[0] if texts and texts[0] is not None else ""
+        first, source = (texts or [None])[0] or "", window.source(match.start())
+        path = _PATH.search(window.data, max(0, match.start() - 1000), match.start()) if name == "array" else None
         if name in OWN and name not in self.printers:
-            begin = match.start()
-            if name == "array" and (path := _PATH.search(window.data, max(0, begin - 1000), begin)):
-                begin = path.start()  # the array's path stands before it, perhaps on the line above
-            prefix = prefix_of_text(window.data, begin)
-            self.printers |= {} if prefix is None else {name: prefix.source}
+            # an array's path stands before it, perhaps on the line above
+            _, printer = prefix_before(window, path.start() if path else match.start())
+            self.printers |= {} if printer is None else {name: printer}
         if name == "config":
-            self.sources.setdefault(f"config.{first}", window.source(match.start()))
+            self.sources.setdefault(f"config.{first}", source)
         elif name in PLACED:
-            self.sources.setdefault(PLACED[name], window.source(match.start()))
+            self.sources.setdefault(PLACED[name], source)
         match name:
             case "start":
                 self.start = self.start or parse_date(first)
@@ -74,86 +62,58 @@ class Facts:
             case "end":
                 self.end = parse_date(first) or self.end
             case "exit_code":
-                self.exit_code, self.exit_offset = int(first), window.base + match.start()
+                self.exit_code = int(first)
             case "config":
                 self.config.setdefault(first, texts[1] or "")
-            case "jax":
-                self._jax = self._jax or first
-                self.starts.append(window.base + match.start())
-            case "profiler":
-                self.profiling.append(window.base + match.start())
-            case "jaxlib":
-                self._jaxlib = self._jaxlib or first
+            case "jax" | "jaxlib" | "backend" | "device_kind":
+                self._environment.setdefault(name, first)
+                if name == "jax":
+                    self.starts.append(source.offset)
             case "libtpu":
-                self._libtpu = self._libtpu or f"{texts[1]}, {first}"
-            case "backend":
-                self._backend = self._backend or first
-            case "device_kind":
-                self._device_kind = self._device_kind or first
-            case "devices" if self._devices is None:
-                self._devices, self._shape = int(first), texts[1] or ""
+                self._environment.setdefault(name, f"{texts[1]}, {first}")
+            case "process":
+                self._environment.setdefault("process_index", int(first))
+            case "devices" if "num_devices" not in self._environment:
+                self._environment["num_devices"], self._shape = int(first), texts[1] or ""
+            case "profiler":
+                self.profiling.append(source.offset)
             case "mesh_axis":
                 self._axes.setdefault(first, int(texts[1] or 0))
-            case "process" if self._process is None:
-                self._process = int(first)
             case "memory" if self._memory.source is None:
-                total, output, temp, argument, host = (None if text is None else float(text) for text in texts)
-                self._memory = Memory(
-                    total_gb=total, output_gb=output, temp_gb=temp, argument_gb=argument, host_temp_gb=host,
-                    source=window.source(match.start()),
-                )  # fmt: skip
+                sizes = ("total_gb", "output_gb", "temp_gb", "argument_gb", "host_temp_gb")
+                printed = {size: float(text) for size, text in zip(sizes, texts, strict=True) if text is not None}
+                self._memory = self._memory.model_copy(update={**printed, "source": source})
+            case "no_memory" if self._memory.unavailable is None:
+                self._memory = self._memory.model_copy(update={"unavailable": first})
             case "device_memory":
-                self._take_device(match, window)
-            case "no_memory":
-                self._no_memory = self._no_memory or first
+                self._take_device(match, source)
             case "parameters" if self._parameters.source is None:
                 # printed with three decimals: 0.000 billion may be any small model
                 count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""]) or None
-                self._parameters = Parameters(count=count, printed=first, source=window.source(match.start()))
-            case "array":
-                self._take_array(match, texts, window)
+                self._parameters = Parameters(count=count, printed=first, source=source)
+            case "array" if path is not None:
+                dtype, shape, logical, physical = texts
+                array = ParameterArray(
+                    path=path[1].decode("utf-8", "replace"), dtype=dtype or "", logical=logical, physical=physical,
+                    shape=tuple(int(size) for size in (shape or "").split(",") if size),
+                )  # fmt: skip
+                self._arrays.setdefault(array.path, array)
             case "flops":
                 total, weights, attention = (None if text is None else float(text) for text in texts)
-                self._flops = Flops(total_tflops=total, weight_pct=weights, attention_pct=attention)
+                self.flops = Flops(total_tflops=total, weight_pct=weights, attention_pct=attention)
 
-    def _take_device(self, match: re.Match[bytes], window: Window) -> None:
-        source = window.source(match.start())
+    def _take_device(self, match: re.Match[bytes], source: Source) -> None:
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
         # two decimals each, and the share of the one in the other: a number that lost a digit shows
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
-        if not limit or abs(100 * used / limit - percent) > 0.01 + rounded:
-            return
-        device = match[4].decode("utf-8", "replace")
-        self._device_memory.setdefault(
-            device,
-            DeviceMemory(
-                device=device, used_gb=used, limit_gb=limit, percent=percent, line=source.line, offset=source.offset
-            ),
-        )
-
-    def _take_array(self, match: re.Match[bytes], texts: list[str | None], window: Window) -> None:
-        path = _PATH.search(window.data, max(0, match.start() - 1000), match.start())
-        if path is None:
-            return
-        name = path[1].decode("utf-8", "replace")
-        dtype, shape, logical, physical = texts
-        sizes = tuple(int(size) for size in (shape or "").split(",") if size)
-        self._arrays.setdefault(
-            name, ParameterArray(path=name, dtype=dtype or "", shape=sizes, logical=logical, physical=physical)
-        )
+        if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
+            device = match[4].decode("utf-8", "replace")
+            memory = DeviceMemory(device=device, used_gb=used, limit_gb=limit, percent=percent, line=source.line,
+                                  offset=source.offset)  # fmt: skip
+            self._device_memory.setdefault(device, memory)
 
     def environment(self) -> Environment:
-        """Software and hardware."""
-        return Environment(
-            jax=self._jax,
-            jaxlib=self._jaxlib,
-            libtpu=self._libtpu,
-            backend=self._backend,
-            device_kind=self._device_kind,
-            num_devices=self._devices,
-            mesh=self._mesh(),
-            process_index=self._process,
-        )
+        return Environment(**self._environment, mesh=self._mesh())
 
     def profiled(self, first_step: int) -> frozenset[int]:
         """The steps whose time holds the start of the profiler or its end, by the config that the log prints."""
@@ -165,39 +125,26 @@ class Facts:
             return frozenset()
         return frozenset((first_step + skip, first_step + skip + steps))
 
-    @property
-    def planned_steps(self) -> int | None:
-        """How many steps the run was to make, by the config that the log prints."""
-        steps = self.config.get("steps", "")
-        return int(steps) if steps.isdigit() else None
-
     def _mesh(self) -> dict[str, int] | None:
         """The mesh axes larger than 1: as printed by name, or the printed shape with the config's axis names."""
-        if self._devices is None:
-            return None
         named = _SIZES.findall(self._shape)
         sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
-        if math.prod(sizes) != self._devices:
+        if math.prod(sizes) != self._environment.get("num_devices"):
             return None
         if named:
             return {axis: int(size) for axis, size in named if int(size) > 1}
         if sorted(self._axes.values()) == sorted(size for size in sizes if size > 1):
             return dict(self._axes)
         for key in ("mesh_axes", "data_sharding"):
-            axes = _WORDS.findall(self.config.get(key, ""))
+            axes = re.findall(r"[\w.-]+", self.config.get(key, ""))
             if len(axes) == len(sizes):
                 return {axis: size for axis, size in zip(axes, sizes, strict=True) if size > 1}
         return None
 
     def memory(self) -> Memory:
         """The compiler's forecast and the devices' own figures."""
-        devices = tuple(self._device_memory.values())
-        return self._memory.model_copy(update={"devices": devices, "unavailable": self._no_memory})
+        return self._memory.model_copy(update={"devices": tuple(self._device_memory.values())})
 
     def parameters(self) -> Parameters:
         """How many there are, and the dump of the arrays."""
         return self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())})
-
-    def flops(self) -> Flops:
-        """Of one step on one device."""
-        return self._flops

@@ -1,11 +1,9 @@
 """The grammar of MaxText's step line: `completed step: 3, seconds: 0.148, …, loss: 9.734` to its values or nothing."""
 
 import re
-from collections import Counter
-from collections.abc import Sequence
 
 from tasks.scrape.prefixes import ABSL
-from tasks.scrape.table.rows import Field, Row, Shape, Value, shape_of
+from tasks.scrape.table.rows import Field, Row, Value, shape_of
 
 # whatever looks like a step line; MaxText prints profiler steps without their times
 HEAD = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
@@ -28,7 +26,7 @@ _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"step", "time", "line", "offset"})
-AGREEING, TRUSTED_FROM = 3, 3  # numbers of one line; lines of other decimals than MaxText's
+AGREEING = 3  # numbers of one line
 
 
 def column_name(key: str) -> str:
@@ -37,31 +35,27 @@ def column_name(key: str) -> str:
 
 
 KNOWN = frozenset(map(column_name, _KNOWN))
+UNFINISHED = frozenset(map(column_name, _THREE))  # one with other decimals may have been cut
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
     """The step line at a position; None if it is damaged, or if its last number may have been cut."""
     row = _split(line, position)
-    if row is None or not _is_usual(row, like):
+    if row is None or (like is not None and like.regular and not row.regular):
         return None
-    return row if _is_whole(line, row, like, is_end=is_end) else None
-
-
-def first(lines: Sequence[tuple[bytes, int]]) -> Row | None:
-    """How a log prints its step lines: the most common form of its first lines, one with MaxText's decimals before
-    others; those count only if several lines have them and no terminal cut them at one width."""
-    rows = [(line, row) for line, position in lines if (row := _split(line, position)) is not None]
-    forms = Counter(form for form, _ in {(row.form, row.step) for _, row in rows})
-    if not forms:
+    last, following = row.fields[-1], line[row.end : row.end + 1]
+    if len(row.fields) == 1:  # only MaxText's profiler steps have no value at all
+        return row if line.startswith(b"completed profiler", position) and following.isspace() else None
+    if last.key == "total_weights":  # every version prints the loss behind it, and a count shows no cut
         return None
-    example = {row.form: row for _, row in rows}
-    usual = max(forms, key=lambda form: (forms[form], _is_regular(example[form])))
-    if not _is_regular(example[usual]):
-        widths = {len(line) for line, row in rows if row.form == usual and not line[row.end :].strip()}
-        whole = example[usual].fields[-1].shape == ("fixed", 3)  # whatever the numbers before it look like
-        if forms[usual] < TRUSTED_FROM or (len(widths) == 1 and not whole):
-            return None  # it may have lost a digit: it shows nothing
-    return example[usual]
+    # a number that was cut has fewer decimals than its key has elsewhere
+    shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
+    sure = last.shape in (("open", 0), shapes.get(last.key, ("fixed", 3)))
+    before = like.columns if like is not None else ()
+    if not following:  # cut here, or a file without a final line break
+        return row if is_end and before == row.columns and sure else None
+    ends_early = before != row.columns and before[: len(row.columns)] == row.columns
+    return row if sure or not (ends_early or following not in b" \t\r\n\x1b") else None
 
 
 def _split(line: bytes, position: int) -> Row | None:
@@ -80,10 +74,13 @@ def _split(line: bytes, position: int) -> Row | None:
         fields.append(one)
         end = found.end()
     last = fields[-1]
+    # three decimals, as every version prints them, or all of them another count; others must come several times
+    shapes = [one.shape for one in fields if one.key in _THREE and one.shape[0] != "open"]
+    regular = set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
     profiler = line.startswith(b"completed profiler", position)
     return Row(
         step=int(head[1]), fields=tuple(fields), begin=position, end=end,
-        certain=last.key in _THREE and last.shape[0] in ("fixed", "open"),
+        certain=last.key in _THREE and last.shape in (("fixed", 3), ("open", 0)), regular=regular,
         excused=profiler or line[position - 3 : position] == b"], ", tail=TAIL,
     )  # fmt: skip
 
@@ -108,47 +105,3 @@ def _read(found: re.Match[bytes]) -> Field | None:
         value = float(text)
         shape = shape if key in _THREE or shape[0] == "open" else ("free", 0)
     return Field(column_name(key), value, found.start(2), end, shape, key)
-
-
-def _is_usual(row: Row, like: Row | None) -> bool:
-    """Whether the numbers are printed as they always are; one with other decimals was put together from two."""
-    if like is None:
-        return _is_regular(row)
-    before = {one.key: one.shape for one in like.fields if one.shape[0] == "fixed" and one.shape[1]}
-    usual = {shape for key, shape in before.items() if key in _THREE} or {("fixed", 3)}
-    return all(one.shape == before[one.key] if one.key in before else one.shape in usual for one in row.fields
-               if one.key in _THREE and one.shape[0] != "open")  # fmt: skip
-
-
-def _is_regular(row: Row) -> bool:
-    """Whether a line's numbers have three decimals, as every version prints them, or agree on another count."""
-    shapes = [one.shape for one in row.fields if one.key in _THREE and one.shape[0] != "open"]
-    return set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
-
-
-def _is_whole(line: bytes, row: Row, like: Row | None, *, is_end: bool) -> bool:
-    """Whether the line's last value cannot have been cut."""
-    if len(row.fields) == 1:  # only MaxText's profiler steps have no value at all
-        return (
-            row.excused and line.startswith(b"completed profiler", row.begin) and line[row.end : row.end + 1].isspace()
-        )
-    last, following = row.fields[-1], line[row.end : row.end + 1]
-    if last.key == "total_weights":  # every version prints the loss behind it, and a count shows no cut
-        return False
-    if not following:  # cut here, or a file without a final line break
-        return is_end and like is not None and like.columns == row.columns and _is_certain(last, like)
-    before = like.columns if like is not None else ()
-    ends_early = before != row.columns and before[: len(row.columns)] == row.columns
-    if ends_early or last.key in _THREE or following not in b" \t\r\n\x1b":
-        return _is_certain(last, like)
-    return True
-
-
-def _is_certain(last: Field, like: Row | None) -> bool:
-    """Whether the last number has the decimals that its key has elsewhere: one that was cut has fewer."""
-    kind, decimals = last.shape
-    if kind == "open":
-        return True
-    before: dict[str, Shape] = {one.key: one.shape for one in like.fields} if like is not None else {}
-    usual = before.get(last.key, ("fixed", 3))
-    return kind == "fixed" and decimals > 0 and last.shape == (usual if usual[0] == "fixed" else ("fixed", 3))

@@ -8,11 +8,9 @@ import polars as pl
 from tasks.records import LogError, RunFate
 from tasks.scrape.dialects.dialect import Match, Told
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, find_date
-from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog
-from tasks.scrape.dialects.maxtext.evals import EvalLog
+from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
+from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
 from tasks.scrape.dialects.maxtext.facts import Facts
-from tasks.scrape.dialects.maxtext.restores import RestoreLog
-from tasks.scrape.dialects.maxtext.waits import WaitLog
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.table.stalls import find_stalls, is_deferred
 from tasks.scrape.table.steps import StepTable
@@ -29,19 +27,17 @@ class MaxTextTold(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self.facts, self.checkpoints, self.restores = Facts(), CheckpointLog(), RestoreLog()
-        self.evals, self.waits = EvalLog(), WaitLog()
-        self._parts = (self.facts, self.checkpoints, self.restores, self.evals, self.waits, self.death)
+        self.said, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
+        self.evaluations, self.waits = EvalLog(), WaitLog()
+        self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits, self.death)
         self._written: datetime | None = None  # the first whole date in the text
         self._stepped = False
 
     @property
     def ended_well(self) -> bool:
-        """Whether the log showed a good end."""
-        return self.facts.exit_code == 0
+        return self.said.exit_code == 0
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note one anchor."""
         del table
         for part in self._parts:
             part.take(name, match, window)
@@ -51,45 +47,43 @@ class MaxTextTold(Told):
         if not self._stepped:
             first = table.first_offset - window.base if table.parsed else len(window.data)
             for match in MESH_AXIS.finditer(window.data, window.start, first):
-                self.facts.take("mesh_axis", match, window)
-            if self.facts.start is None and self._written is None:
+                self.said.take("mesh_axis", match, window)
+            if self.said.start is None and self._written is None:
                 date = find_date(window.data, window.start, window.start + DATED_WITHIN)
                 self._written = datetime.fromisoformat(date.decode()) if date else None
         self._stepped = table.parsed > 0
         super().settle(window, table)
 
     def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
-        """What ended the run, as far as is known."""
         ordered = PREFIX.search(table.before) is not None
         return self.death.cause(last_step=table.last_offset if last_step is None else last_step, ordered=ordered)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """The fields of the reading."""
-        facts, day = self.facts, self.facts.start or self._written
+        said, day = self.said, self.said.start or self._written
         steps = steps.with_columns(_iso_times(day))
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
         error = self.cause(table, last_step)
-        ended = facts.exit_code is not None or facts.end is not None
-        truncated = table.cut or (self.is_open and not ended)
-        environment = facts.environment()
-        begun = [(save.step, save.source.offset) for save in self.checkpoints.saves] + self.evals.begun
+        ended = said.exit_code is not None or said.end is not None
+        truncated = table.cut or (self.is_cut and not ended)
+        environment = said.environment()
+        begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
-        for step, path, source in self.restores.found:
-            self.checkpoints.restored(step, path, source)
+        for restore in self.restores.found:
+            self.saves.restored(restore)
         return {
-            "steps": steps, "exit_code": facts.exit_code, "fate": self._fate(error, steps, truncated=truncated),
-            "started": day.isoformat() if day else None, "ended": facts.end.isoformat() if facts.end else None,
-            "error": error, "evals": self.evals.table(day), "environment": environment, "memory": facts.memory(),
-            "parameters": facts.parameters(), "flops": facts.flops(),
-            "checkpoints": self.checkpoints.events(
+            "steps": steps, "exit_code": said.exit_code, "fate": self._fate(error, steps, truncated=truncated),
+            "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
+            "error": error, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
+            "parameters": said.parameters(), "flops": said.flops,
+            "checkpoints": self.saves.events(
                 first_day=day, process=environment.process_index, ended=ended or error is not None
             ),
             "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
-            "waits": self.waits.beside(steps, self.checkpoints, self.evals, deferred=deferred, first_day=day),
-            "deferred": deferred, "config": facts.config, "sources": facts.sources, "source_file": source_file,
-            "printers": facts.printers, "is_ended": ended, "is_cut": truncated,
+            "waits": self.waits.beside(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
+            "deferred": deferred, "config": said.config, "sources": said.sources, "source_file": source_file,
+            "printers": said.printers, "is_ended": ended, "is_cut": truncated,
         }  # fmt: skip
 
     def _stalls(self, steps: pl.DataFrame, *, deferred: bool) -> Any:
@@ -99,23 +93,24 @@ class MaxTextTold(Told):
         # the profiler's own steps are printed without their time, and the one after them bears what is left
         untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
         return find_stalls(
-            steps, saving=self.checkpoints.in_flight, eval_offsets=self.evals.offsets,
-            profiler_offsets=self.facts.profiling,
-            profiled_steps=self.facts.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
-            starts=[offset for offset in self.facts.starts if offset > begin], deferred=deferred,
+            steps, saving=self.saves.in_flight, eval_offsets=[row["offset"] for row in self.evaluations.rows],
+            profiler_offsets=self.said.profiling,
+            profiled_steps=self.said.profiled(int(steps["step"][0])).union(step + 1 for step in untimed),
+            starts=[offset for offset in self.said.starts if offset > begin], deferred=deferred,
         )  # fmt: skip
 
     def _fate(self, error: LogError | None, steps: pl.DataFrame, *, truncated: bool) -> RunFate:
         """How the run ended. Without an exit code, that all steps are there is taken for a good end."""
         if error is not None:
             return error.kind
-        facts = self.facts
-        if facts.exit_code is not None:
-            return "finished" if facts.exit_code == 0 else "other"
-        planned = facts.planned_steps
+        said = self.said
+        if said.exit_code is not None:
+            return "finished" if said.exit_code == 0 else "other"
+        steps_of = said.config.get("steps", "")
+        planned = int(steps_of) if steps_of.isdigit() else None
         if planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1:
             return "finished"
-        begun = facts.start is not None and facts.end is None
+        begun = said.start is not None and said.end is None
         return "cut_off" if begun or truncated or planned is not None else "unknown"
 
 

@@ -3,7 +3,7 @@
 import re
 
 from tasks.scrape.dialects.dialect import Dialect
-from tasks.scrape.dialects.megatron.facts import ANCHORS
+from tasks.scrape.dialects.megatron.anchors import ANCHORS
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
 from tasks.scrape.dialects.megatron.told import MegatronTold
 from tasks.scrape.prefixes import TIME, is_glued

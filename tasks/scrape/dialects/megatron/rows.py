@@ -62,7 +62,6 @@ TAIL = rb"(?=[ \t]*\r?$)"
 
 
 def name_of(key: str) -> str:
-    """The name of a key's column."""
     return "seconds" if _ELAPSED.fullmatch(key) else _NAMED.get(key, key)
 
 

@@ -1,19 +1,38 @@
 """What a log of Megatron-LM and its relatives says beside its rows, and its records."""
 
+import re
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from tasks.records import CheckpointEvent
+from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
 from tasks.scrape.dialects.dialect import Match, Told
-from tasks.scrape.dialects.megatron.facts import MegatronFacts
 from tasks.scrape.dialects.megatron.schedule import ScheduleLog
-from tasks.scrape.dialects.megatron.validation import ValidationRows
-from tasks.scrape.prefixes import iso_times
-from tasks.scrape.table.stalls import find_stalls
+from tasks.scrape.dialects.megatron.validation import read_validation
+from tasks.scrape.prefixes import iso_of
 from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import Window
+
+_ARGUMENT = re.compile(
+    # the dots fill up to 48 characters, and are missing behind longer names
+    rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
+    rb"(?=\r?\n|\s{1,64}[A-Za-z_][\w-]{0,200} \.{1,64} |\s{2,64}[A-Za-z_][\w-]{45,200}  \S|"
+    rb"\s{0,64}-{5,80} end of arguments)"
+)
+_MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
+_TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
+_TIMER_NAME = re.compile(rb"[a-z][\w/-]{0,100}")
+_NAME_WITHIN = 220  # bytes before the last two dots
+_AXIS = re.compile(rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)\Z")
+_MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
+         "context": "context", "expert-model": "expert"}  # fmt: skip
+# anchor -> the facts that its groups are
+_FACTS = {
+    "world": ("world_size",), "vocabulary": ("vocab_size", "dummy_tokens", "padded_vocab_size"),
+    "theory": ("theoretical_memory",), "loaded": ("restored_from", "restored_step"),
+    "not_found": ("checkpoint_not_found",),
+}  # fmt: skip
 
 
 class MegatronTold(Told):
@@ -21,77 +40,169 @@ class MegatronTold(Told):
 
     def __init__(self) -> None:
         super().__init__()
-        self.facts, self.schedule, self.validation = MegatronFacts(), ScheduleLog(), ValidationRows()
+        self.schedule = ScheduleLog()
+        self.config: dict[str, str] = {}
+        self.sources: dict[str, Source] = {}  # of config and environment, as in RunReading
+        self.mesh: dict[str, int] = {}
+        self.step_times: list[tuple[int, float, float]] = []  # offset, seconds, TFLOP/s per GPU
+        self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}
+        self.ended: str | None = None
+        self.memory_ranks: set[int] = set()  # those with memory rows
+        self._timers: list[tuple[Any, ...]] = []  # of this window, as the memory rows
+        self._memory: list[dict[str, Any]] = []
+        self._tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # of the windows before
+        self._arguments: int | None = None  # where their table begins, as long as its end is not there
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note one anchor."""
         super().take(name, match, window, table)
-        self.facts.take(name, match, window)
+        if name == "timer":  # there may be a dozen behind every row
+            begin = _find_timer(window.data, match.start())
+            if begin is not None:
+                timer = window.data[begin : window.data.index(b" ", begin)]
+                self._time(timer, float(match[1]), float(match[2]), window.source(begin))
+            return
+        source = window.source(match.start())
+        place = {"line": source.line, "offset": source.offset}
+        for key, text in zip(_FACTS.get(name, ()), match.groups(), strict=False):
+            self.note_fact(key, int(text) if text.isdigit() else text.decode("utf-8", "replace").strip(), source)
+        match name:
+            case "table":
+                self._arguments = window.base + match.end()
+            case "table_end":
+                self._read_arguments(window, match.end())
+                self._arguments = None
+            case "world":
+                self.sources.setdefault("num_devices", source)
+            case "parallel":
+                axis = _AXIS.search(window.data, max(0, match.start() - 20), match.start())
+                if axis is not None:
+                    self.mesh.setdefault(_MESH[axis[1].decode()], int(match[1]))
+            case "rank_parameters":
+                where = (int(match[1] or match[3]), int(match[2] or 0))
+                self.parameters_of.setdefault(where, {"parameters": int(match[4]), "parameters_source": place})
+            case "total":
+                printed = match[1].decode()
+                count = round(float(printed) * 1e9) or None  # printed with three decimals: 0.000 may be any
+                self.parameters = Parameters(count=count, printed=f"{printed} billion", source=source)
+            case "memory":
+                self._remember(int(match[1]), match[2], match[3], match[4], place)
+            case "memory_of_first":
+                self._remember(0, match[1], match[2], match[3], place)
+            case "times":
+                for each in _TIME.finditer(window.data, *match.span(1)):
+                    self._time(each[1], float(each[2]), float(each[2]), window.source(each.start(1)))
+            case "step_time":
+                self.step_times.append((source.offset, float(match[1]), float(match[2])))
+            case "date":
+                self.started = self.started or iso_of(match[2])
+                if match[1].startswith(b"after training is done"):
+                    self.ended = iso_of(match[2])
+            case "saving" | "saved" | "scheduled":
+                self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
+            case "validation":
+                row = read_validation(match, window, table.step_before(source.offset))
+                self.evals += [row] if row else []
+                if row is None:
+                    self.refuse(match, window)
+            case "operation" if not self.schedule.take(match.start(), window, table.step_before(source.offset)):
+                self.refuse(match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Read what is looked for in a whole window."""
-        self.facts.settle(window)
-        self.validation.take(window, table.step_before)
-        self.schedule.take(window, table.step_before)
+        """Everything of a window was taken, but for the arguments of a table that goes on in the next one."""
         super().settle(window, table)
+        self._read_arguments(window, len(window.data))
+        if self._timers or self._memory:  # there may be dozens behind every row
+            timers = pl.DataFrame(self._timers, schema=TIMER_SCHEMA, orient="row")
+            self._tables.append((timers, pl.DataFrame(self._memory, infer_schema_length=None)))
+            self._timers, self._memory = [], []
+
+    def _read_arguments(self, window: Window, end: int) -> None:
+        begin = end if self._arguments is None else max(self._arguments - window.base, 0)
+        for match in _ARGUMENT.finditer(window.data, begin, end):
+            if match.start() < window.limit:
+                self.config.setdefault(match[1].decode(), match[2].decode("utf-8", "replace").strip())
+                self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
+
+    def _remember(self, rank: int, iterations: bytes, unit: bytes, row: bytes, place: dict[str, int]) -> None:
+        values = {
+            f"{_memory_name(key.decode())}_{unit.decode().lower()}": float(value) for key, value in _MEMORY.findall(row)
+        }
+        self._memory.append({"rank": rank, "iterations": int(iterations), **values, **place})
+        self.memory_ranks.add(rank)
+
+    def _time(self, name: bytes, low: float, high: float, source: Source) -> None:
+        self._timers.append((name.decode("utf-8", "replace"), low, high, source.line, source.offset))
+        if name == b"save-checkpoint" and self.checkpoints:
+            self.checkpoints[-1] = self.checkpoints[-1].model_copy(update={"blocking_s": high / 1000})
+
+    def _save(self, name: str, step: int, path: str, source: Source) -> None:
+        steps = [event.step for event in self.checkpoints]
+        index = steps.index(step) if step in steps else len(steps)
+        if index == len(steps):
+            self.checkpoints.append(CheckpointEvent(step=step, path=path, line=source.line, offset=source.offset))
+        if name == "saved":
+            told = {"state": "committed", "committed": True, "committed_line": source.line}
+            self.checkpoints[index] = self.checkpoints[index].model_copy(update=told)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """The fields of the reading."""
-        facts = self.facts
-        steps = _with_step_times(steps.with_columns(iso_times()), facts.step_times)
-        last_offset = int(steps["offset"][-1]) if steps.height else -1
-        error = self.cause(table, last_offset)
-        ended = self.has_ended or error is not None or (steps.height > 0 and steps["step"][-1] == table.total)
-        summaries = self.schedule.by_rank()
-        in_flight = any(summary["in_flight"] for summary in summaries.values())
-        cut = self.is_open or table.cut or self.validation.cut or self.schedule.cut
-        every = facts.config.get("log_interval", "")
-        return {
-            "steps": steps, "exit_code": self.exit_code, "started": facts.started, "ended": facts.ended,
-            "error": error, "evals": tuple(self.validation.rows), "environment": facts.environment(),
-            "parameters": facts.total,
-            "checkpoints": self._checkpoints(ended=ended),
-            "stalls": find_stalls(
-                steps, saving=self._saving, eval_offsets=[row["offset"] for row in self.validation.rows]
-            ),
-            "config": facts.config, "ranks": self._ranks(summaries), "rank_memory": facts.memory.table(),
-            "schedule": tuple(self.schedule.events), "facts": facts.facts, "sources": facts.sources,
-            "timers": facts.timers.table(), "is_ended": ended, "is_cut": not ended and (cut or in_flight),
-            "interval": int(every) if every.isdigit() else None,
-            "unread": (*self.validation.unread, *self.schedule.unread),
-            "glued": self.schedule.glued,
-        }  # fmt: skip
-
-    def _saving(self, begin: int, end: int) -> bool:
-        return any(begin <= event.offset < end for event in self.facts.saves.values())
-
-    def _checkpoints(self, *, ended: bool) -> tuple[CheckpointEvent, ...]:
-        """A save that was not said to have succeeded did not, once the run is over: one process prints both lines."""
-        return tuple(
-            event.model_copy(update={"committed": False}) if event.committed is None and ended else event
-            for event in self.facts.saves.values()
+        world = self.facts.get("world_size", {}).get("value")
+        if world is None and self.config.get("world_size", "").isdigit():
+            world = int(self.config["world_size"])
+        mesh = {name: size for name, size in self.mesh.items() if size > 1}  # axes of size 1 are left out
+        self.environment = Environment(num_devices=world, mesh=mesh or None)
+        found, summaries = super().records(_with_step_times(steps, self.step_times), table), self.schedule.by_rank()
+        if found["is_ended"]:  # a save that was not said to have succeeded did not: one process prints both lines
+            found["checkpoints"] = tuple(
+                event if event.committed else event.model_copy(update={"committed": False})
+                for event in self.checkpoints
+            )
+        timers = pl.concat([pl.DataFrame(schema=TIMER_SCHEMA), *(timers for timers, _ in self._tables)])
+        memory = pl.concat(
+            [pl.DataFrame(schema=RANK_MEMORY_SCHEMA), *(memory for _, memory in self._tables)], how="diagonal_relaxed"
         )
+        in_flight = any(summary["in_flight"] for summary in summaries.values())
+        every = self.config.get("log_interval", "")
+        return {
+            **found, "ended": self.ended, "config": self.config, "sources": self.sources,
+            "ranks": self._ranks(summaries), "schedule": tuple(self.schedule.events), "timers": timers,
+            "rank_memory": memory.select(pl.exclude("line", "offset"), "line", "offset"),
+            "is_cut": found["is_cut"] or (in_flight and not found["is_ended"]),
+            "interval": int(every) if every.isdigit() else None, "glued": self.schedule.glued,
+        }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         """One entry per global rank that the log names, and one per (tensor, pipeline) rank that has no other."""
-        facts = self.facts
-        numbers = facts.memory.ranks | set(summaries)
-        places = {facts.place_of(rank): rank for rank in range(facts.environment().num_devices or 0)}
-        numbers |= {places[key] for key in facts.parameters_of if key in places}
-        entries: list[dict[str, Any]] = []
-        for rank in sorted(numbers):
-            place = facts.place_of(rank)
-            entries.append(_entry(rank, place, facts.parameters_of.get(place) if place else None))
-            entries[-1]["schedule"] = summaries.get(rank)
-        named = {(entry["tensor"], entry["pipeline"]) for entry in entries}
-        rest = sorted(key for key in facts.parameters_of if key not in named)
-        return (*entries, *(_entry(None, key, facts.parameters_of[key]) for key in rest))
+        tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
+        world = self.environment.num_devices or 0
+        # where only these two divide the world; tensor runs fastest
+        places = {n: (n % tensor, n // tensor) for n in range(world)} if world == tensor * pipeline else {}
+        counted = {rank for rank, place in places.items() if place in self.parameters_of}
+        named = [(rank, places.get(rank)) for rank in sorted(self.memory_ranks | set(summaries) | counted)]
+        rest = sorted(place for place in self.parameters_of if place not in [place for _, place in named])
+        return tuple(
+            {
+                "rank": rank, "tensor": place and place[0], "pipeline": place and place[1],
+                **self.parameters_of.get(place or (-1, -1), {"parameters": None, "parameters_source": None}),
+                "schedule": summaries.get(-1 if rank is None else rank),
+            }
+            for rank, place in [*named, *((None, place) for place in rest)]
+        )  # fmt: skip
 
 
-def _entry(rank: int | None, place: tuple[int, int] | None, counted: dict[str, Any] | None) -> dict[str, Any]:
-    tensor, pipeline = place or (None, None)
-    found = counted or {"parameters": None, "parameters_source": None}
-    return {"rank": rank, "tensor": tensor, "pipeline": pipeline, **found, "schedule": None}
+def _find_timer(data: bytes, dots: int) -> int | None:
+    """Where the name of a timer starts, whose last dots stand at a position: `optimizer ....`."""
+    first = max(0, dots - _NAME_WITHIN)
+    before = data[first:dots].rstrip(b".")
+    if not before.endswith(b" "):
+        return None
+    cut = 1 + max(before.rfind(each, 0, len(before) - 1) for each in (b" ", b"\n", b"\t", b"\r", b"]", b":"))
+    return first + cut if _TIMER_NAME.fullmatch(before, cut, len(before) - 1) else None
+
+
+def _memory_name(key: str) -> str:
+    """`max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes` by one name."""
+    words = key.strip().replace(" ", "-").split("-")
+    return "_".join(word for word in words if word not in ("mem", "gigabytes"))
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:

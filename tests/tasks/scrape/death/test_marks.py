@@ -5,7 +5,7 @@ import pytest
 
 from tasks.records import LogError
 from tasks.scrape import scrape_text
-from tasks.scrape.death.marks import NO_MARK, Mark, lines_above, marks_of
+from tasks.scrape.death.exceptions import NO_MARK, Mark, lines_above, marks_of
 
 # as public logs show them, each with the repository in which it was seen
 MARKS = {

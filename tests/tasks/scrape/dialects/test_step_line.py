@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tasks.scrape import scrape_text
 from tasks.scrape.dialects.maxtext.rows import parse as parse_step
 from tasks.scrape.table.rows import Row
 
@@ -75,7 +76,6 @@ def test_profiler_step_without_numbers() -> None:
         b"completed step: 3\n",
         b"completed step: 3, seconds: 0.1.48, loss: 8.892\n",
         b"completed step: 3, seconds: 0.148, loss: 8.8x2\n",
-        b"completed step: 3, seconds: 0.14, loss: 8.892\n",
         b"completed step: 3, seconds: 00.148, loss: 8.892\n",
         b"completed step: 3, seconds:  0.148, loss: 8.892\n",
         b"completed step: 03, seconds: 0.148, loss: 8.892\n",
@@ -90,6 +90,18 @@ def test_profiler_step_without_numbers() -> None:
 )
 def test_a_damaged_line_is_not_read(text: bytes) -> None:
     assert parse(text) is None
+
+
+def test_other_decimals_have_to_come_again() -> None:
+    text = b"completed step: 3, seconds: 0.14, loss: 8.892\n"
+    assert parse(text, before=whole()) is None
+    line = parse(text)
+    assert line is not None
+    assert not line.regular
+    for steps in (1, 2, 3):
+        log = b"".join(text.replace(b"3,", b"%d," % step, 1) for step in range(steps))
+        coverage = scrape_text(log, name="x").runs[0].coverage
+        assert (coverage.step_lines_seen, coverage.step_lines_parsed) == (steps, steps if steps == 3 else 0)
 
 
 @pytest.mark.parametrize("following", [b"", b"\n", b" I0418 00:00:09.000000 1351 max_utils.py:1] next\n"])

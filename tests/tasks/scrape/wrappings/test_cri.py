@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks.scrape import scrape_text
-from tasks.scrape.wrappings.prefixes import written_lines
+from tasks.scrape.wrappings.lines import written_lines
 
 
 def entry(text: str, tag: str = "F", stream: str = "stdout", second: int = 0) -> str:

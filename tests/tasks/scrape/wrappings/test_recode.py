@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tasks.scrape import LogFormatError, scrape_text
-from tasks.scrape.wrappings.clean import COLOURS, RETURNS, ZEROS, clean
-from tasks.scrape.wrappings.recode import from_utf16, without_no_breaks
+from tasks.scrape.wrappings.clean import clean
+from tasks.scrape.wrappings.lines import recodings
+from tasks.scrape.wrappings.unpack import from_utf16
 
 
 @pytest.mark.parametrize(
@@ -52,13 +53,14 @@ def test_a_binary_file_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_pieces_of_any_size(size: int) -> None:
     text = "completed step: 3, café 😀\n"
+    ((_, without_no_breaks),) = recodings(text.replace(" ", "\u00a0").encode())
     for recode, data in (
         (from_utf16, codecs.BOM_UTF16_LE + text.encode("utf-16-le")),
         (without_no_breaks, text.replace(" ", "\u00a0").encode()),
     ):
         pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
-        assert b"".join(recode(pieces)).decode() == text
-    assert b"".join(without_no_breaks([b"caf\xc2"])) == b"caf\xc2"
+        assert b"".join(recode(iter(pieces))).decode() == text
+    assert b"".join(without_no_breaks(iter([b"caf\xc2"]))) == b"caf\xc2"
     assert b"".join(from_utf16([b"\xff\xfea\0\x3d\xd8b\0c"])).decode() == "a\ufffdb\ufffd"
 
 
@@ -68,6 +70,6 @@ def test_what_is_cleaned_does_not_depend_on_the_pieces(size: int) -> None:
     noted: list[str] = []
     whole = b"".join(clean([data], noted.append))
     assert whole == b"a\r\nb\ncd\r\ne\n\r\n\nf\x1b\n[1m\n"
-    assert set(noted) == {COLOURS, RETURNS, ZEROS}
+    assert set(noted) == {"colour codes", "carriage returns", "zero bytes"}
     pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
     assert b"".join(clean(pieces, noted.append)) == whole

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from tasks.records import RunReading
-from tasks.scrape import LogFormatError, scrape, scrape_text, window
-from tasks.scrape.wrappings import entries as entries_module
-from tasks.scrape.wrappings import ordered, unwrap
+from tasks.records import LogReading, RunReading
+from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_text
+from tasks.scrape.wrappings import unwrap
+from tasks.scrape.wrappings.exports import sortable
 
 TRACEBACK = """Traceback (most recent call last):
   File "/deps/src/maxtext/train.py", line 744, in <module>
@@ -138,14 +138,18 @@ def test_every_wrapping(wrapping: str, log: bytes, tmp_path: Path) -> None:
         assert content(run) == content(expected)
 
 
-def test_chunks_may_end_anywhere(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_pieces(data: bytes, size: int) -> LogReading:
+    """The reading of a text that comes in pieces of so many bytes."""
+    pieces = [data[begin : begin + size] for begin in range(0, len(data), size)]
+    return scrape_chunks(lambda: iter(pieces), name="log")
+
+
+def test_chunks_may_end_anywhere(log: bytes) -> None:
     expected = content(scrape_text(log, name="log").runs[0])
     for size in (1, 7, 100):
-        monkeypatch.setattr("tasks.scrape.window.CHUNK", size)
         for wrapping in ("gzip", "zstd", "kubectl", "JSON", "CSV"):
-            path = tmp_path / "log"
-            path.write_bytes(WRAPPINGS[wrapping][0](log))
-            assert content(scrape(path).runs[0]) == expected, (wrapping, size)
+            run = in_pieces(WRAPPINGS[wrapping][0](log), size).runs[0]
+            assert content(run) == expected, (wrapping, size)
 
 
 def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
@@ -225,20 +229,13 @@ def test_a_pod_whose_name_is_no_text(logs: Any) -> None:
     assert run.steps.height == 10
 
 
-def test_more_entries_than_fit_in_memory(log: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries_module, "BLOCK", 3)
-    monkeypatch.setattr(ordered, "IN_MEMORY", 5000)
-    monkeypatch.setattr(ordered, "MERGED_ROWS", 8)
-    monkeypatch.setattr(ordered, "SAMPLE_EVERY", 2)
+def test_entries_in_any_order(log: bytes) -> None:
     expected = content(scrape_text(log, name="log").runs[0])
     shuffled = exported(log)
     random.Random(2).shuffle(shuffled)
     for found in (shuffled, exported(log), exported(log)[::-1]):
         for form in ("\n".join(map(json.dumps, found)), json.dumps(found, indent=2), json.dumps(found)):
-            path = tmp_path / "log"
-            path.write_text(form, encoding="utf-8")
-            monkeypatch.setattr(window, "CHUNK", 700)
-            (run,) = scrape(path).runs
+            (run,) = in_pieces(form.encode(), 700).runs
             assert content(run) == expected
 
 
@@ -300,7 +297,7 @@ def test_a_part_of_a_text_whose_number_is_none() -> None:
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "2026-13-01T00:00:00Z!"])
 def test_a_time_that_is_none_comes_first(stamp: str) -> None:
-    assert entries_module.sortable(stamp) == ""
+    assert sortable(stamp) == ""
 
 
 def test_dockers_parts_of_a_long_line_are_joined() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from tasks.scrape.death.exceptions import read_exception
 from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import CHUNK
-
-LONGEST = 1 << 20  # bytes of a line that is read whole; a longer one is taken record by record
+from tasks.scrape.wrappings.lines import whole_lines
 
 # what starts a line without a prefix, in logs whose line breaks became spaces
 _STARTS = re.compile(
@@ -35,59 +34,28 @@ def display_lines(data: bytes, span: tuple[int, int]) -> list[tuple[int, str]]:
 
 
 def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """What `display_lines` gives for a part of a file, however large it is, and however long its lines are."""
+    """What `display_lines` gives for a part of a file, however large it is."""
     begin, end = span
-    rest, base, torn = b"", begin, False  # what begins a line, its offset, whether records of the line went before
     with path.open("rb") as file:
         file.seek(begin)
-        while begin < end and (chunk := file.read(min(CHUNK, end - begin))):
-            begin += len(chunk)
-            rest += chunk
-            cut = rest.rfind(b"\n") + 1
-            if cut:
-                yield from _lines_of(rest[:cut], base, torn=torn)
-                torn = False
-            elif len(rest) > LONGEST and (cut := _last_record(rest)):
-                yield from _break_line(rest, 0, cut, base, torn=True)
-                torn = True
-            rest, base = rest[cut:], base + cut
-    yield from _lines_of(rest, base, torn=torn)
+        chunks = iter(lambda: file.read(min(CHUNK, end - file.tell())), b"")
+        for lines in whole_lines(chunks):
+            yield from _lines_of(lines, begin)
+            begin += len(lines)
 
 
-def _last_record(text: bytes) -> int:
-    """Where the last record on a line starts; 0 without one."""
-    last = 0
-    for match in PREFIX.finditer(text, max(0, len(text) - CHUNK)):
-        last = match.start()
-    return last
-
-
-def _lines_of(data: bytes, base: int, *, torn: bool = False) -> Iterator[tuple[int, str]]:
-    """The lines of a text whose first byte has the offset `base`; `torn`: the first is one of several records."""
+def _lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
+    """The lines of a text whose first byte has the offset `base`."""
     begin, end = 0, len(data)
     while begin < end:
         stop = data.find(b"\n", begin)
         stop = end if stop < 0 else stop
-        yield from _break_line(data, begin, stop, base, torn=torn and begin == 0)
+        records = [match.start() for match in PREFIX.finditer(data, begin, stop)]
+        starts = {begin, *records, *(_break_between(data, begin, stop) if len(records) > 1 else ())}
+        for start, following in pairwise([*sorted(starts), stop]):
+            text = data[start:following] if len(starts) == 1 else data[start:following].rstrip()
+            yield base + start, text.decode("utf-8", "replace").rstrip("\r")
         begin = stop + 1
-
-
-def _break_line(data: bytes, begin: int, stop: int, base: int, *, torn: bool) -> Iterator[tuple[int, str]]:
-    breaks = _breaks(data, begin, stop, torn=torn)
-    if len(breaks) == 1 and not torn:
-        yield base + begin, _text(data[begin:stop])
-        return
-    for start, following in pairwise([*breaks, stop]):
-        yield base + start, _text(data[start:following].rstrip())
-
-
-def _breaks(data: bytes, begin: int, end: int, *, torn: bool) -> list[int]:
-    """Where the records on one line start."""
-    starts = [match.start() for match in PREFIX.finditer(data, begin, end)]
-    found = {begin, *starts}
-    if torn or len(starts) > 1:
-        found.update(_break_between(data, begin, end))
-    return sorted(found)
 
 
 def _break_between(data: bytes, begin: int, end: int) -> set[int]:
@@ -99,7 +67,3 @@ def _break_between(data: bytes, begin: int, end: int) -> set[int]:
         if raised is not None and raised.position < end:
             found.add(raised.position)
     return {position for position in found if position not in own}
-
-
-def _text(line: bytes) -> str:
-    return line.decode("utf-8", "replace").rstrip("\r")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from tasks.scrape.errors import LogFormatError
+from tasks.scrape.window import LogFormatError
 from tasks.store.atomic import StoreError
 
 if TYPE_CHECKING:
@@ -44,32 +44,25 @@ def can_be_log(head: bytes) -> bool:
 
 
 @contextmanager
-def open_log(address: str) -> Iterator[BinaryIO]:
-    """A stream of one object. Raises LogFormatError."""
-    folder, name = _split(address)
-    with _told(address), _open_bucket(folder).open(name) as stream:
-        yield stream
-
-
-def bring_log(address: str, folder: Path) -> Path:
-    """A copy of one object in a local folder, under its own name and that of its folder. Raises LogFormatError."""
-    parts = [part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", "..")]
-    target = folder.joinpath(*parts)
-    with open_log(address) as stream:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as file:
-            shutil.copyfileobj(stream, file, 1 << 20)
-    return target
-
-
-@contextmanager
 def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
     """Paths of logs, those of gs:// addresses being of copies that go with the block. Raises LogFormatError."""
     with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
         yield [
-            bring_log(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)
+            _bring(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)
             for number, log in enumerate(logs)
         ]
+
+
+def _bring(address: str, folder: Path) -> Path:
+    """A copy of one object in a local folder, under its own name and that of its folder."""
+    place, name = _split(address)
+    target = folder.joinpath(
+        *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _told(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+    return target
 
 
 def _split(address: str) -> tuple[str, str]:

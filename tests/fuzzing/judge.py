@@ -27,12 +27,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.fuzz_specs import Numbers, Spec, Written, token_of, value_of
+from tasks.publish.log_lines import display_lines
+from tasks.publish.reading_json import to_json
 from tasks.records import LogReading, RunReading
-from tasks.scrape import LogFormatError, display_lines, scrape_text, to_json
+from tasks.scrape import LogFormatError, scrape_text
 from tasks.scrape.dialects.maxtext.rows import column_name
 from tasks.scrape.window import slices
 from tasks.scrape.wrappings import unwrap
+from tests.fuzzing.specs import Numbers, Spec, Written, token_of, value_of
 
 _GOES_ON = re.compile(r"[\d_.]|,\d|e[-+]?\d", re.IGNORECASE)  # what stands behind a number that is not whole
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.scrape import json_text, scrape_text, to_json
+from tasks.publish.reading_json import json_text, to_json
+from tasks.scrape import scrape_text
 
 
 def test_keys_and_missing_values(logs: Any) -> None:

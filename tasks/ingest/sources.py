@@ -3,15 +3,14 @@
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
 from tasks.records import LogReading
-from tasks.scrape.buckets import SCHEME, list_logs, open_log
-from tasks.scrape.errors import LogFormatError
-from tasks.scrape.read import WHOLE_UP_TO, scrape, scrape_chunks, scrape_text
-from tasks.scrape.window import FileText
-from tasks.scrape.wrappings import unwrap
+from tasks.scrape import LogFormatError, scrape, scrape_chunks
+from tasks.scrape.window import read_file
 
 STREAM = "-"
 PIECE = 1 << 20
@@ -55,14 +54,15 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
             raise LogFormatError("-: there is no standard input here; name a file")
         return [("standard input", scrape_stream(stream, on_progress=on_progress))]
     if name.startswith(SCHEME):
-        return _read_bucket(name)
+        logs = list_logs(name)
+        return [(name, _read_object(name))] if logs == [name] else _read_all(name, logs, _read_object)
     path = Path(name)
     if path.is_dir():
         return [(str(file), reading) for file, reading in scrape_folder(path).items()]
     return [(name, scrape(path))]
 
 
-def scrape_stream(stream: BinaryIO, *, name: str = "standard input", on_progress: Progress | None = None) -> LogReading:
+def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
     """Read what a stream holds until it ends or the user interrupts: then what came so far is the log.
 
     A stream cannot be read twice, so a temporary file keeps it. `on_progress` is told every second what came.
@@ -74,15 +74,12 @@ def scrape_stream(stream: BinaryIO, *, name: str = "standard input", on_progress
             if not file.tell():
                 raise
         file.flush()
-        if file.tell() <= WHOLE_UP_TO:
-            file.seek(0)
-            return scrape_text(file.read(), name=name)
-        return scrape_chunks(FileText(Path(file.name)), name=name)
+        return scrape_chunks(partial(read_file, Path(file.name)), name="standard input")
 
 
 def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
     read = getattr(stream, "read1", stream.read)  # what there is, instead of waiting for more
-    tail, told = b"", time.monotonic()
+    tail, told = b"", -TOLD_EVERY_S
     while piece := read(PIECE):
         file.write(piece)
         tail = (tail + piece)[-TAIL:]
@@ -99,47 +96,24 @@ def scrape_folder(folder: Path) -> dict[Path, LogReading]:
     """
     if not folder.is_dir():
         raise LogFormatError(f"{folder}: is no folder; check the path")
-    readings: dict[Path, LogReading] = {}
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files:
-        try:
-            readings[path] = scrape(path)
-        except LogFormatError:  # checkpoints, records, configs
-            continue
-    if not readings:
-        raise LogFormatError(f"{folder}: none of its {len(files)} files is a training log; name the log itself")
-    return readings
+    return dict(_read_all(str(folder), sorted(path for path in folder.rglob("*") if path.is_file()), scrape))
 
 
-def _read_bucket(address: str) -> list[tuple[str, LogReading]]:
-    addresses = list_logs(address)
-    if addresses == [address]:
-        return [(address, _read_object(address))]
-    readings: list[tuple[str, LogReading]] = []
-    for one in addresses:
+def _read_all[Place](
+    whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
+) -> list[tuple[Place, LogReading]]:
+    """(place, reading) of the logs among files; others (checkpoints, records, configs) are passed over."""
+    readings = []
+    for place in places:
         try:
-            readings.append((one, _read_object(one)))
-        except LogFormatError:  # records, configs
+            readings.append((place, read(place)))
+        except LogFormatError:
             continue
     if not readings:
-        raise LogFormatError(f"{address}: nothing below it is a training log; name the log itself")
+        raise LogFormatError(f"{whole}: none of its {len(places)} files is a training log; name the log itself")
     return readings
 
 
 def _read_object(address: str) -> LogReading:
-    with open_log(address) as stream:
-        return scrape_stream(stream, name=address)
-
-
-def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
-    """Write the text of a log without its wrappings, to which the lines and offsets of its reading refer.
-
-    `source`: the name of the run, where an export holds several. Raises LogFormatError if it must be named.
-    """
-    with unwrap(FileText(path), str(path)) as found:
-        if source is None and len(found.logs) == 1:
-            source = next(iter(found.logs))
-        if source not in found.logs:
-            raise LogFormatError(f"{path}: holds the logs of {', '.join(found.logs)}; name one of them")
-        with target.open("wb") as file:
-            file.writelines(found.logs[source]())
+    with on_this_machine([address]) as (path,):
+        return scrape_chunks(partial(read_file, path), name=address)

@@ -2,27 +2,25 @@
 
 import gzip
 import io
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.cloud import storage
 
-from tasks.scrape import LogFormatError, copy_log, read_sources, scrape, scrape_folder, scrape_stream
-from tasks.scrape.buckets import list_logs, on_this_machine
+from tasks.ingest.buckets import list_logs, on_this_machine
+from tasks.ingest.sources import read_sources, scrape_folder, scrape_stream
+from tasks.scrape import LogFormatError, copy_log, scrape
 from tasks.store.gcs import GcsFiles
 
 
-def test_a_stream_reads_like_the_file(logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_reads_like_the_file(logs: Any, tmp_path: Path) -> None:
     path = tmp_path / "log"
     for data in (logs.framed(*logs.steps(50)), gzip.compress(logs.framed(*logs.steps(50)))):
         path.write_bytes(data)
         expected = scrape(path).runs[0].model_dump(exclude={"name"})
-        for most in (1 << 20, 0):  # in memory, and in chunks
-            monkeypatch.setattr("tasks.scrape.sources.WHOLE_UP_TO", most)
-            run = scrape_stream(io.BytesIO(data)).runs[0]
-            assert (run.name, run.model_dump(exclude={"name"})) == ("standard input", expected)
+        run = scrape_stream(io.BytesIO(data)).runs[0]
+        assert (run.name, run.model_dump(exclude={"name"})) == ("standard input", expected)
     with pytest.raises(LogFormatError, match="standard input: is empty"):
         scrape_stream(io.BytesIO(b""))
 
@@ -58,25 +56,6 @@ def test_the_copy_is_the_text_of_the_offsets(logs: Any, tmp_path: Path) -> None:
     assert (tmp_path / "copy").read_bytes() == data
 
 
-def test_the_holes_of_a_file_are_not_read(logs: Any, tmp_path: Path) -> None:
-    """A log that was cut under its writer goes on where it was, behind gigabytes that were never written."""
-    log = logs.framed(*logs.steps(6)).splitlines(keepends=True)
-    path, whole = tmp_path / "holes", tmp_path / "zeros"
-    with path.open("wb") as file:
-        file.writelines(log[:4])
-        file.seek(2 << 40)  # reading that would take an hour
-        file.writelines(log[4:])
-        file.truncate(3 << 40)
-    whole.write_bytes(b"".join(log[:4]) + bytes(10_000) + b"".join(log[4:]) + bytes(10_000))
-    expected, run = scrape(whole).runs[0], scrape(path).runs[0]
-    assert run.steps.height == 6
-    assert run.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
-    path.write_bytes(b"")
-    os.truncate(path, 2 << 40)
-    with pytest.raises(LogFormatError, match="there is no training log in it"):
-        scrape(path)
-
-
 def test_several_sources_are_one_reading(logs: Any, tmp_path: Path) -> None:
     for name, steps in (("a/run.log", 3), ("b/run.log", 4), ("c/other.log", 5)):
         path = tmp_path / name
@@ -109,8 +88,7 @@ class Pipe(io.RawIOBase):
         return self.pieces.pop(0)
 
 
-def test_an_interrupted_stream_gives_what_came(logs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.scrape.sources.TOLD_EVERY_S", 0.0)
+def test_an_interrupted_stream_gives_what_came(logs: Any) -> None:
     told: list[tuple[int, bytes]] = []
     data = logs.framed(*logs.steps(9))
     cut = data.index(b"completed step: 5")

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.fuzz_damage import damage, wrap
-from benchmarks.fuzz_judge import judge, read
-from benchmarks.fuzz_specs import SPECS, Numbers, Spec, Written
+from tests.fuzzing.damage import damage, wrap
+from tests.fuzzing.judge import judge, read
+from tests.fuzzing.specs import SPECS, Numbers, Spec, Written
 
 __all__ = [
     "SPECS", "Example", "draw_example", "make_example", "repeat_piece", "try_example", "write_log", "write_two",

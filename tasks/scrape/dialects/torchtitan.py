@@ -1,0 +1,245 @@
+"""torchtitan's dialect: `step: 12  loss:  3.24405  grad_norm:  0.8319  memory: …`; of the rows that its ranks print,
+those of one."""
+
+import math
+import re
+from typing import Any
+
+import polars as pl
+
+from tasks.records import CheckpointEvent, Parameters
+from tasks.scrape.dialects.dialect import Dialect, Match, Told, patterns
+from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
+from tasks.scrape.table.rows import Field, Row, shape_of
+from tasks.scrape.table.steps import StepTable, gaps_between, usual_jump
+from tasks.scrape.window import Window
+
+# torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
+HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
+# what stands in every row: without a step before it, it is a row that lost one
+BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
+_STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
+# fields stand two spaces apart, so that one that lost its end is not followed by two
+_FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
+_NUMBER = re.compile(
+    rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
+)
+_MEMORY = re.compile(rb"((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
+_NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
+          "step_time": "seconds"}  # fmt: skip
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}
+_DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
+_THOUSANDS = frozenset({"tps", "wps", "tflops"})
+_KEYS = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elapsed_time_per_step", "step_time", "wps"})
+KNOWN = frozenset(_NAMED.get(key, key) for key in _KEYS) | {"memory_gib", "memory_pct"}
+UNFINISHED = frozenset({"loss", "grad_norm", "tokens_per_s_per_device", "wps", "tflops_per_device"})
+
+
+def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
+    """The row at a position; None if it is damaged, or if its end may have been cut."""
+    head = _STEP.match(line, position)
+    if head is None or (len(head[2]) < 2 and not head[1] and line.startswith(b"step", position)):
+        return None
+    width = len(head[1]) + len(head[2])
+    fields, end = (
+        [Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "step")],
+        head.end(),
+    )
+    keys: set[str] = {"step"}
+    sure = False  # whether the last field says itself that it is whole
+    while (found := _FIELD.match(line, end)) and (key := found[1].decode("utf-8", "replace")) not in keys:
+        keys.add(key)
+        end = found.end()
+        if found[3] in (b"N/A", b"--"):
+            sure = True
+            continue
+        read = _read(key, found)
+        if read is None:
+            return None
+        fields += read
+        sure = key == "memory" or found[3].endswith((b"%", b"s"))
+    row = Row(head and int(head[2]), tuple(fields), position, end, certain=sure)
+    if "loss" not in keys or line[end:].strip():
+        return None
+    if like is not None and line.startswith(b"step", position):
+        before = like.columns
+        if before != row.columns and before[: len(row.columns)] == row.columns:
+            return None  # it ends early
+    if is_end and end == len(line) and not sure:  # as many decimals as before
+        last = fields[-1]
+        if like is None or not any(one.key == last.key and one.shape == last.shape for one in like.fields):
+            return None
+    return row
+
+
+def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
+    """A match of `_FIELD` as one field, or as two: `3.20GiB(4.35%)`; None if a number in it is damaged."""
+    text, at = found[3], found.start(3)
+    if key == "memory":
+        memory = _MEMORY.fullmatch(text)
+        return memory and [
+            Field(name, float(memory[group]), at + memory.start(group), at + memory.end(group), ("fixed", 2), key)
+            for group, name in ((1, "memory_gib"), (2, "memory_pct"))
+        ]
+    number = _NUMBER.fullmatch(text)
+    if number is None or (number[2] == b"s" and key in _DECIMALS):
+        return None
+    digits, width = number[1].replace(b",", b""), len(found[2]) + len(number[1])
+    kind, decimals = shape_of(digits)
+    value = float(digits)
+    if kind == "open":
+        return [Field(_NAMED.get(key, key), value, at, at + len(number[1]), (kind, 0), key)]
+    if kind == "whole" and (key in _DECIMALS or b"," in number[1]):
+        kind, decimals = "fixed", 0
+    if decimals not in _DECIMALS.get(key, (decimals,)) or (kind == "exponent" and key in _DECIMALS):
+        return None
+    if math.isinf(value):  # an exponent that damage has made
+        return None
+    if key in _THOUSANDS:
+        if b"," not in number[1] and value >= 1000:
+            return None
+        kind = "thousands"
+    shape = (kind, width if kind == "whole" and width > len(digits) else decimals)
+    if kind not in ("fixed", "thousands") or (key not in _DECIMALS and kind == "fixed"):
+        shape = ("free", 0) if kind != "whole" else shape
+    return [Field(_NAMED.get(key, key), value, at, at + len(number[1]), shape, key)]
+
+
+ANCHORS = patterns(
+    {
+        "validate": VALIDATE.pattern,
+        "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
+        "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
+        "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
+        "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
+        "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
+        # never asynchronous
+        "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
+        "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
+        "begun": rb"Training starts at step:? (\d+)",
+        "finished": rb"Training completed\b",
+    },
+    {"capacity": (b"capacity: ",)},
+)
+_DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
+
+
+class TorchtitanTold(Told):
+    """What was found so far."""
+
+    def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
+        super().take(name, match, window, table)
+        source = window.source(match.start())
+        place = {"line": source.line, "offset": source.offset}
+        match name:
+            case "validate":
+                self._validate(match, window, table)
+            case "parameters":
+                text = match[1].decode()
+                self.parameters = Parameters(count=int(text.replace(",", "")), printed=text, source=source)
+            case "capacity":
+                kind = match[1].decode("utf-8", "replace")
+                self.environment = self.environment.model_copy(update={"device_kind": kind})
+                self.note_fact("device_memory_gib", float(match[2]), source)
+            case "mesh":
+                names = re.findall(r"\w+", match[1].decode("utf-8", "replace"))
+                sizes = [int(size) for size in re.findall(rb"\d+", match[2])]
+                mesh = {axis: size for axis, size in zip(names, sizes, strict=False) if size > 1}
+                self.environment = self.environment.model_copy(update={"mesh": mesh or None})
+            case "saving":
+                step = int(match[1]) if match[1] else table.step_before(source.offset) or 0
+                if not self.checkpoints or self.checkpoints[-1].step != step:  # of the last step it says more
+                    self.checkpoints.append(CheckpointEvent(step=step, **place))
+            case "saved" if self.checkpoints:
+                # with asynchronous saves this line ends the staging only: it is no commit
+                self._update_last(blocking_s=float(match[1]))
+            case "saved_last" if self.checkpoints:
+                self._update_last(
+                    blocking_s=float(match[1]), state="committed", committed=True, committed_line=source.line
+                )
+            case "loading":
+                self.note_fact("restored_from", match[1].decode("utf-8", "replace"), source)
+            case "begun":
+                self.note_fact("first_step", int(match[1]), source)
+
+    def _update_last(self, **update: Any) -> None:
+        self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)
+
+    def _validate(self, match: Match, window: Window, table: StepTable) -> None:
+        source = window.source(match.start())
+        stop = window.data.find(b"\n", match.start()) + 1 or len(window.data)
+        line = window.data[match.start() : stop]
+        row = parse(line, 0, None, window.last and stop == len(window.data))
+        if row is None:
+            self.refuse(match, window)
+            return
+        place = {"time": time_before(window, match.start()), "line": source.line, "offset": source.offset}
+        self.evals.append({**{one.column: one.value for one in row.fields}, **place})
+
+    def settle(self, window: Window, table: StepTable) -> None:
+        """When the log begins, and whether its text ends in the middle of a line."""
+        super().settle(window, table)
+        if self.started is None and (date := _DATE.search(window.data, window.start)):
+            self.started = iso_of(date[1])
+
+    def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
+        found = super().records(steps, table)
+        chosen, ranks = _choose(found["steps"])
+        gaps = _gaps(chosen["step"].to_list(), set(steps["step"].to_list()))
+        return {**found, "steps": chosen, "ranks": ranks, "gaps": gaps, "stalls": self.stalls(chosen)}
+
+
+def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
+    """The rows of one rank, and what each rank printed. Stages of a pipeline that do not see the loss print −1: theirs
+    come last. Of ranks without a name, what several print of one step counts once; a line that lost its rank is
+    somebody's."""
+    if "_rank" not in steps.columns:
+        return steps, ()
+    none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()
+    nameless = steps.filter(none).filter(~copy.fill_null(value=False))
+    named = steps.filter(~none)
+    summary = pl.concat([nameless, named]).group_by("_rank", maintain_order=True).agg(
+        rows=pl.len().cast(pl.Int64), last_step=pl.col("step").last(), blind=(pl.col("loss") == -1).all()
+    )  # fmt: skip
+    if summary.is_empty():
+        return steps.drop("_rank"), ()
+    best = summary.sort("blind", -pl.col("rows"), pl.col("_rank").is_null(), maintain_order=True)["_rank"][0]
+    chosen = nameless if best is None else named.filter(pl.col("_rank") == best)
+    if best is not None:
+        chosen = pl.concat([chosen, nameless.join(chosen, on="step", how="anti")]).sort("offset")
+    by_rank = steps.select("_rank").unique(maintain_order=True).join(summary, on="_rank").drop_nulls("_rank")
+    ranks = tuple({"rank": row["_rank"], "rows": row["rows"], "last_step": row["last_step"]}
+                  for row in by_rank.iter_rows(named=True))  # fmt: skip
+    return chosen.drop("_rank"), ranks
+
+
+def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ...]:
+    """What the rows of the chosen rank leave out: between them, behind the first, and what another rank has."""
+    rest = numbers[1:] if numbers[:1] == [1] else numbers  # the first is always printed, then every log_freq-th
+    gaps, every = list(gaps_between(rest)), usual_jump(rest)
+    if len(rest) < len(numbers) and every and rest[0] > max(every, 2):
+        gaps.append((max(every, 2), rest[0] - every))
+    others = every_rank.difference(numbers)
+    gaps += [(step, step) for step in others if not any(first <= step <= last for first, last in gaps)]
+    return tuple(sorted(gaps))
+
+
+DIALECT = Dialect(
+    name="torchtitan",
+    example="'step:  1  loss:  8.1309  grad_norm: …'",
+    marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
+    hints=(b"  loss: ", b"[titan] 20"),
+    row=b"  loss: ",
+    head=HEAD,
+    parse=parse,
+    patterns=ANCHORS,
+    told=TorchtitanTold,
+    time=TIME,
+    known=KNOWN,
+    unfinished=UNFINISHED,
+    body=BODY,
+    rank=RANK,
+    glued=is_glued,
+    afresh=(b"Starting job: ", b"Training starts at step"),
+)

@@ -1,0 +1,186 @@
+"""Turns an export of Cloud Logging or of a container runtime into the text of each source, in the true order."""
+
+import codecs
+import csv
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import batched, chain, pairwise
+from typing import Any
+
+from tasks.scrape.window import LogFormatError
+
+BLOCK = 20_000  # entries that are text at once
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # where the next one starts; those inside of others follow a key
+_SKIP = re.compile(r"[\s,\[\]\x1e]*")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
+PAYLOADS = ("message", "log", "msg", "MESSAGE")
+STAMPS = ("timestamp", "time", "receiveTimestamp")
+# what begins a step line in any dialect
+STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
+# what stands behind that in most of them: of a line that lost its begin
+_BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|\bloss: +-?\d\S* +(?:grad_norm|memory):")
+MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
+
+type Objects = Iterable[dict[str, Any]]
+type Lose = Callable[[str], None]  # told the text of an entry that is left out
+
+
+def count_steps(text: str) -> int:
+    """How many step lines a text holds, or pieces of one."""
+    return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
+
+
+def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
+    decoder, text, begin = json.JSONDecoder(), "", 0
+    for more in chain(_decoded(chunks), [None]):
+        text, begin = text[begin:] + (more or ""), 0
+        while (begin := _SKIP.match(text, begin).end()) < len(text):  # type: ignore[union-attr]
+            try:
+                value, begin = decoder.raw_decode(text, begin)
+            except (ValueError, RecursionError):  # no JSON, an endless number, or nested without end
+                following = _OBJECT.search(text, begin + 1)
+                if more is not None and following is None:
+                    break  # it goes on in the next chunk
+                end = following.end() - 1 if following else len(text)
+                lose(text[begin:end])
+                begin = end
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV export as objects like those of a JSON export; why a damaged one is none is given to `lose`."""
+    rows = csv.DictReader(_text_lines(chunks))
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:  # a carriage return between fields, or a field without end: on with the next line
+            lose(str(error))
+            continue
+        payloads = (row[key] for key in row if key and key.removeprefix("jsonPayload.") in PAYLOADS)
+        if None in row.values() or None in row:  # of another length: the text may be in any of its cells, or lack some
+            lose(",".join(str(cell) for cell in row.values()))
+        text = next(filter(None, [row.get("textPayload"), *payloads]), "")
+        yield {**row, "textPayload": text, "resource": {"labels": {"pod_name": row.get("resource.labels.pod_name")}}}
+
+
+def _text_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    rest = ""
+    for text in _decoded(chunks):
+        *lines, rest = (rest + text).replace("\0", "").split("\n")
+        yield from (f"{line}\n" for line in lines)
+    if rest:
+        yield rest
+
+
+def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
+    return codecs.iterdecode(chunks, "utf-8-sig", "replace")
+
+
+def read_notebook(chunks: Iterable[bytes]) -> dict[str, bytes]:
+    """What each cell of a Jupyter notebook printed, and the traceback with which it ended, by the cell's number."""
+    try:
+        cells = json.loads(b"".join(chunks))["cells"]
+        outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
+        return {name: "".join(map(_printed, some)).encode("utf-8", "replace") for name, some in outputs.items() if some}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LogFormatError(f"is a notebook that cannot be read: {error}; save it again") from error
+
+
+def _printed(output: dict[str, Any]) -> str:
+    """The text of one output of a cell, with what it shows where it printed nothing."""
+    if "traceback" in output:
+        return "\n".join([*output["traceback"], ""])
+    text = output.get("text") or output.get("data", {}).get("text/plain") or ""
+    return text if isinstance(text, str) else "".join(text)
+
+
+class Entries:
+    """The entries of an export, in their order as often as asked: time, then insertId, then as they came, which is the
+    order in which Cloud Logging itself shows them. Those that memory does not hold are in a file without a name."""
+
+    def __init__(self, values: Objects, lose: Lose) -> None:
+        self._found = sqlite3.connect("")
+        fields = "source, stamp, part, number, text, goes_on"
+        self._found.execute(f"CREATE TABLE came ({fields})")
+        self._found.executemany("INSERT INTO came VALUES (?, ?, ?, ?, ?, ?)", _entries_of(values, lose))
+        self._found.execute(f"CREATE TABLE entries AS SELECT {fields} FROM came ORDER BY stamp, part, number")
+        self._found.execute("CREATE INDEX of ON entries (source)")
+        self.sources = [
+            row[0] for row in self._found.execute("SELECT source FROM came GROUP BY source ORDER BY min(number)")
+        ]
+        self._found.execute("DROP TABLE came")
+
+    def text(self, source: str) -> Iterator[bytes]:
+        """The text of one source in chunks; every entry ends its line, but for those that the next one continues."""
+        rows = self._found.execute("SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY rowid", (source,))
+        lines = (
+            text if goes_on is not None and (after is None or goes_on in ("", after[1])) else text.rstrip("\n") + "\n"
+            for (text, _, goes_on), after in pairwise(chain(rows, [None]))
+        )
+        for block in batched(lines, BLOCK):
+            yield "".join(block).encode()
+
+    def close(self) -> None:
+        self._found.close()
+
+
+def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
+    """The rows of `Entries`; an object without text is left out, and told if it holds a step line. `goes_on`: which
+    part continues its line, "" for whatever is next, None for none."""
+    for number, value in enumerate(values):
+        payload = value.get("jsonPayload")
+        fields = payload if isinstance(payload, dict) else value
+        text, key = value.get("textPayload"), "textPayload"
+        if not text:
+            text, key = next(((fields[key], key) for key in PAYLOADS if isinstance(fields.get(key), str)), (text, key))
+        if not isinstance(text, str):
+            if count_steps(whole := json.dumps(value)):
+                lose(whole)
+            continue
+        labels = (value.get("resource") or {}).get("labels") if isinstance(value.get("resource"), dict) else None
+        source = labels.get("pod_name", "") if isinstance(labels, dict) else ""
+        stamp = next((value[key] for key in STAMPS if value.get(key)), "")
+        part, goes_on, split = str(value.get("insertId") or ""), None, value.get("split")
+        if isinstance(split, dict) and split.get("uid"):  # one text in several entries
+            index, total = (_count(split.get(key)) for key in ("index", "totalSplits"))
+            part = f"{split['uid']}/{index:09d}"
+            goes_on = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
+        elif key == "log" and fields is value and not text.endswith("\n"):  # docker cuts lines longer than 16 KiB
+            goes_on = ""
+        yield (
+            _sound(str(source or "")),
+            sortable(str(stamp)),
+            _sound(part),
+            number,
+            _sound(text),
+            goes_on and _sound(goes_on),
+        )
+
+
+def _count(value: Any) -> int:
+    """A number as JSON or as protobuf's JSON writes it; 0 if damage made it none."""
+    return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
+
+
+def _sound(text: str) -> str:
+    """The text without lone halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def sortable(stamp: str) -> str:
+    """An RFC 3339 time in UTC with nine decimals, so that text order is time order; "" if it is none."""
+    match = _STAMP.fullmatch(stamp)
+    if match:
+        return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(9, '0')}"
+    try:
+        return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000")
+    except (ValueError, OverflowError):  # no time, or one before the first year
+        return ""
