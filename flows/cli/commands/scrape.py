@@ -21,7 +21,7 @@ def scrape(
         Path | None, Parameter(name=["-o", "--output"], help="File to write; default: the terminal.")
     ] = None,
     schedule: Annotated[
-        Path | None, Parameter(help="SVG file for the pipeline schedule that a Megatron log shows.")
+        Path | None, Parameter(help="SVG file for the pipeline schedule of a log, Megatron's or ours.")
     ] = None,
 ) -> int:
     """Read logs into tables: of MaxText, maxview, Megatron-LM and its relatives, torchtitan.

@@ -6,6 +6,7 @@ No pattern relies on line breaks, because some logs have lost them: a value ends
 import re
 
 from tasks.scrape.death.signs import DEATH_HINTS, DEATHS, JAX_DEATHS
+from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import NEXT
 from tasks.scrape.window import Patterns
 
@@ -75,6 +76,7 @@ _PATTERNS = {
     "eval_step": rb"Completed eval step:? (\d+)((?:, [^\s:=,][^:=,\n]*(?:: |=)[^\s,]+)*)",
     "eval": rb"(?:Completed eval after train step|eval metrics after step:|[Aa]verage loss after step=) ?(\d+)"
     rb"((?:[:,] [^\s:=,][^:=,\n]*=(?:[\w.]+\([^()\n]*\)|[^\s,]+))*)",
+    "operation": LOOSE,
     **DEATHS,
     **JAX_DEATHS,
 }

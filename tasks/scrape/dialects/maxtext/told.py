@@ -11,6 +11,7 @@ from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, find_date
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
 from tasks.scrape.dialects.maxtext.facts import Facts
+from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.table.stalls import find_stalls, is_deferred
 from tasks.scrape.table.steps import StepTable
@@ -28,7 +29,7 @@ class MaxTextTold(Told):
     def __init__(self) -> None:
         super().__init__()
         self.said, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
-        self.evaluations, self.waits = EvalLog(), WaitLog()
+        self.evaluations, self.waits, self.schedule = EvalLog(), WaitLog(), ScheduleLog()
         self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits, self.death)
         self._written: datetime | None = None  # the first whole date in the text
         self._stepped = False
@@ -38,9 +39,13 @@ class MaxTextTold(Told):
         return self.said.exit_code == 0
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        del table
         for part in self._parts:
             part.take(name, match, window)
+        if name == "operation" and not self._operation(match.start(), window, table):
+            self.refuse(match, window)
+
+    def _operation(self, position: int, window: Window, table: StepTable) -> bool:
+        return self.schedule.take(position, window, table.step_before(window.source(position).offset))
 
     def settle(self, window: Window, table: StepTable) -> None:
         """What else stands before the first step; and whether the text ends in the middle of a line."""
@@ -83,7 +88,9 @@ class MaxTextTold(Told):
             "restores": self.restores.restores(last_step), "stalls": self._stalls(steps, deferred=deferred),
             "waits": self.waits.beside(steps, self.saves, self.evaluations, deferred=deferred, first_day=day),
             "deferred": deferred, "config": said.config, "sources": said.sources, "source_file": source_file,
-            "printers": said.printers, "is_ended": ended, "is_cut": truncated,
+            "printers": said.printers, "schedule": tuple(self.schedule.events), "unread": tuple(self.unread),
+            "ranks": tuple({"rank": stage, "schedule": did} for stage, did in self.schedule.by_rank().items()),
+            "is_ended": ended, "is_cut": truncated,
         }  # fmt: skip
 
     def _stalls(self, steps: pl.DataFrame, *, deferred: bool) -> Any:

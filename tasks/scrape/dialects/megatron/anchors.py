@@ -1,8 +1,8 @@
 """Finds the lines of Megatron's logs that are no rows: a table of patterns."""
 
 from tasks.scrape.dialects.dialect import patterns
-from tasks.scrape.dialects.megatron.schedule import LOOSE
 from tasks.scrape.dialects.megatron.validation import VALIDATION
+from tasks.scrape.dialects.schedule import LOOSE
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"

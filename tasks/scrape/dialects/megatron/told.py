@@ -8,8 +8,8 @@ import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
 from tasks.scrape.dialects.dialect import Match, Told
-from tasks.scrape.dialects.megatron.schedule import ScheduleLog
 from tasks.scrape.dialects.megatron.validation import read_validation
+from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import iso_of
 from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import Window

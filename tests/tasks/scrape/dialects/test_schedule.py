@@ -1,0 +1,31 @@
+"""A pipeline's schedule in a log of our own trainer."""
+
+from pathlib import Path
+
+from configs.model_checks import Pipeline
+from model.pipeline import schedule_events
+from tasks.publish.schedule import draw_schedule
+from tasks.scrape.read import scrape
+
+SHAPE = Pipeline(stages=2, chunks=2, layers=1, microbatches=4)
+STEP = "completed step: {}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 9.000, loss: 2.000"
+
+
+def test_it_is_read_and_drawn(tmp_path: Path) -> None:
+    events = list(schedule_events(SHAPE))
+    log = tmp_path / "log.txt"
+    lines = ["System Information: Jax Version: 0.9.2", "stage: 2", *events, *(STEP.format(i) for i in range(3))]
+    log.write_text("\n".join(lines) + "\n")
+    (run,) = scrape(log).runs
+    assert [
+        f"rank {one['rank']} {one['direction']} {one['event']} tensor {one['tensor']}" for one in run.schedule
+    ] == events
+    assert [one["line"] for one in run.schedule] == list(range(3, 3 + len(events)))
+    assert run.steps["step"].to_list() == [0, 1, 2]
+    assert run.coverage.unread == ()
+    # 4 microbatches through 2 chunks each, and nothing of the text's end is in flight
+    done = {"started": 8, "finished": 8}
+    for entry in run.ranks:
+        assert (entry["schedule"]["forward"], entry["schedule"]["backward"]) == (done, done)
+        assert entry["schedule"]["in_flight"] == []
+    assert (draw_schedule(run) or "").count("<rect") > 32
