@@ -1,7 +1,5 @@
 """Puts the runs of one arm together: its repeats, its steps at the best precision there is, its fate."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from tasks.records import (
     RunRecord,
     Source,
     Stall,
+    seconds_between,
 )
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
@@ -106,15 +105,6 @@ def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
         return None
     column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
     return None if column.null_count() else column.to_numpy()[1:]
-
-
-def seconds_between(start: str | None, end: str | None) -> float | None:
-    """The seconds from one ISO 8601 moment to another; None if either is unknown. Moments without a zone are UTC."""
-    if start is None or end is None:
-        return None
-    moments = [datetime.fromisoformat(text) for text in (start, end)]
-    first, last = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
-    return (last - first).total_seconds()
 
 
 def wall_s(arm: ArmRuns) -> float | None:

@@ -13,7 +13,6 @@ from tasks.diff.decide import ONE_RUN
 from tasks.diff.fates import death_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
-from tasks.diff.lives import lives_of
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
@@ -24,6 +23,7 @@ from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_s
 from tasks.diff.times import account_times
 from tasks.diff.trainers import draws_differ
 from tasks.records import CheckpointDifference, ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
+from tasks.verify.lives import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
     ("regressed", "{} regressed"),
@@ -92,8 +92,8 @@ def diff(
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=rules.question,
-        baseline=summarise(left).model_copy(update={"lives": lives_of(left, right.runs)}),
-        candidate=summarise(right).model_copy(update={"lives": lives_of(right, left.runs)}),
+        baseline=summarise(left).model_copy(update={"lives": lives_of(left.runs, right.runs)}),
+        candidate=summarise(right).model_copy(update={"lives": lives_of(right.runs, left.runs)}),
         verdict=verdict,
         headline=headline,
         findings=tuple(findings),

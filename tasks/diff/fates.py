@@ -3,11 +3,11 @@
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, place_of, seconds_between
+from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide import Decision, show_duration
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
-from tasks.records import Evidence, MetricDiff, RunRecord, Source
+from tasks.records import Evidence, MetricDiff, RunRecord, Source, seconds_between
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)

@@ -26,7 +26,7 @@ from tasks.records.program_work import (
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
-from tasks.records.times import TimeAccount, TimePart
+from tasks.records.times import TimeAccount, TimePart, seconds_between
 
 __all__ = [
     "DEATH_WORDS",
@@ -103,4 +103,5 @@ __all__ = [
     "pair_saves",
     "reached",
     "rows_from_json",
+    "seconds_between",
 ]
