@@ -30,7 +30,6 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide import Decision
 from tasks.diff.levels import Levels, find_levels
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
@@ -39,7 +38,7 @@ from tasks.diff.rows import Arms
 from tasks.diff.step_seconds import refine_seconds
 from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.history.prior import difference_of
-from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord
+from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator

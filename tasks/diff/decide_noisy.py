@@ -4,9 +4,9 @@ from math import expm1, log1p
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.decide import ONE_RUN, Decision, show_duration, show_threshold, threshold_of
+from tasks.diff.decide import ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
-from tasks.records import Better, Verdict
+from tasks.records import Better, Decision, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
 MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down

@@ -4,10 +4,10 @@ import polars as pl
 
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, place_of
-from tasks.diff.decide import Decision, show_duration
+from tasks.diff.decide import show_duration
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
-from tasks.records import Evidence, MetricDiff, RunRecord, Source, seconds_between
+from tasks.records import Decision, Evidence, MetricDiff, RunRecord, Source, seconds_between
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.arms import place_of
-from tasks.diff.decide import Decision, decide_exact
+from tasks.diff.decide import decide_exact
 from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
-from tasks.records import MetricDiff, RunReading, Source
+from tasks.records import Decision, MetricDiff, RunReading, Source
 
 LOSS_DECIMALS = 4  # of MaxView
 MEMORY_DECIMALS_GB = 2  # of the `Using (GB)` lines, which the percentage comes from

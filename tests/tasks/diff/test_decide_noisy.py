@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.comparison import Tolerance
-from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
-from tasks.records import Better
+from tasks.records import Better, Decision
 
 FIVE_PERCENT = Tolerance(relative=0.05, why="runs differ by that much", least=0.01, least_why="less is no news")
 TPU = Noise(scale=0.004, df=10.0, source="a slice repeats to that")
