@@ -75,18 +75,15 @@ def find_reading_gaps(arms: Arms) -> Observations:
 def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     coverage, steps, name = run.reading.coverage, run.reading.steps, arm.name_run(number)
 
-    def show(value: str, source: Source | None) -> tuple[Evidence, ...]:
-        return (Evidence(arm=arm.name, value=value, source=source),)
+    def tell(kind: FindingKind, message: str, value: str, place: Source | None) -> Observed:
+        return Observed(kind=kind, message=message, evidence=(Evidence(arm=arm.name, value=value, source=place),))
 
     missed = coverage.step_lines_seen - coverage.step_lines_parsed
     if missed:
         unread = coverage.unread[0] if coverage.unread else None
         place = Source(line=unread.line, offset=unread.offset, run=number) if unread else None
-        yield Observed(
-            kind="unread-steps",
-            message=f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read",
-            evidence=show(f"{coverage.step_lines_parsed} read", place),
-        )
+        message = f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read"
+        yield tell("unread-steps", message, f"{coverage.step_lines_parsed} read", place)
     if not coverage.complete and not run.has_died:
         kind: FindingKind = "incomplete-log"
         why = "does not show how the run ended"
@@ -94,26 +91,16 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             why = "is cut off"
         elif run.reading.fate == "finished" and run.reading.exit_code is None and not missed:
             kind, why = "no-exit-code", "shows every planned step, but not how the run ended"
-        yield Observed(
-            kind=kind,
-            message=f"the log of {name} {why}",
-            evidence=show("no EXIT_CODE", place_of(steps, -1, run=number)),
-        )
+        yield tell(kind, f"the log of {name} {why}", "no EXIT_CODE", place_of(steps, -1, run=number))
     if coverage.gaps:
         first, last = coverage.gaps[0]
-        yield Observed(
-            kind="missing-steps",
-            message=f"steps are missing in the log of {name}, first {first}–{last}",
-            evidence=show(f"gaps: {len(coverage.gaps)}", place_of(steps.filter(pl.col("step") > last), run=number)),
-        )
+        message = f"steps are missing in the log of {name}, first {first}–{last}"
+        place = place_of(steps.filter(pl.col("step") > last), run=number)
+        yield tell("missing-steps", message, f"gaps: {len(coverage.gaps)}", place)
     if coverage.rewinds:
-        again = pl.col("step") <= pl.col("step").shift(1)
-        yield Observed(
-            kind="restarted",
-            message=f"{name} went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the "
-            "last counts",
-            evidence=show(f"{coverage.rewinds} ×", place_of(steps.filter(again), run=number)),
-        )
+        again = f"went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the last counts"
+        place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
+        yield tell("restarted", f"{name} {again}", f"{coverage.rewinds} ×", place)
 
 
 def find_distance(arms: Arms) -> Observations:

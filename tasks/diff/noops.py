@@ -3,10 +3,10 @@ without effect, and runs of one arm that do not repeat themselves."""
 
 import re
 from collections.abc import Sequence
+from math import inf
 
 import polars as pl
 
-from configs.findings import FindingKind
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, is_exact, place_of
 from tasks.diff.observed import Observations, Observed, places_of, show_each
@@ -81,13 +81,11 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
             values = table[name].cast(pl.Float64).drop_nulls().drop_nans()
             if values.is_empty():
                 continue
-            low, high, before = values.min(), values.max(), fields.get(name)
-            assert isinstance(low, float)  # of floats that are not empty
-            assert isinstance(high, float)
+            before, seen = fields.get(name), values.to_numpy()
             fields[name] = Field(
-                count=len(values) + (before.count if before else 0),
-                low=min(low, before.low) if before else low,
-                high=max(high, before.high) if before else high,
+                count=seen.size + (before.count if before else 0),
+                low=min(float(seen.min()), before.low if before else inf),
+                high=max(float(seen.max()), before.high if before else -inf),
                 place=before.place if before else _first_that_moves(run.reading.steps, name, number),
             )
     return fields
@@ -116,31 +114,19 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
             )
         for name, field in theirs.items():
             have = mine.get(name)
-            if have is None:
+            if have is None or MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
                 continue
-            if MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
+            if not have.is_constant or (field.is_constant and (have.low != 0 or field.low == 0)):
                 continue
-            elif have.is_constant and not field.is_constant:
-                kind: FindingKind = "constant-field" if have.low else "zero-field"
-                value = f"{have.low:g} in {have.count} steps"
-                yield _observe(kind, arm, other, (value, have.place), field, f"has {name} {have.low:g} in all steps")
-            elif have.is_constant and have.low == 0 and field.low != 0:
-                value = f"0 in {have.count} steps"
-                yield _observe("zero-field", arm, other, (value, have.place), field, f"has {name} 0 in all steps")
-
-
-def _observe(
-    kind: FindingKind, arm: ArmRuns, other: ArmRuns, shown: tuple[str, Source | None], field: Field, words: str
-) -> Observed:
-    span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
-    return Observed(
-        kind=kind,
-        message=f"{arm.label} {words}, and {other.label} has {span}",
-        evidence=(
-            Evidence(arm=arm.name, value=shown[0], source=shown[1]),
-            Evidence(arm=other.name, value=span, source=field.place),
-        ),
-    )
+            span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
+            yield Observed(
+                kind="constant-field" if have.low else "zero-field",
+                message=f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}",
+                evidence=(
+                    Evidence(arm=arm.name, value=f"{have.low:g} in {have.count} steps", source=have.place),
+                    Evidence(arm=other.name, value=span, source=field.place),
+                ),
+            )
 
 
 def _frozen_arrays(arm: ArmRuns) -> Observations:
