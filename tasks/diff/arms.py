@@ -16,7 +16,6 @@ from tasks.records import (
     RunRecord,
     Source,
     Stall,
-    seconds_between,
 )
 
 STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
@@ -105,11 +104,6 @@ def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
         return None
     column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
     return None if column.null_count() else column.to_numpy()[1:]
-
-
-def wall_s(arm: ArmRuns) -> float | None:
-    """The seconds that one run of the arm took, out of its log's frame."""
-    return seconds_between(arm.reading.started, arm.reading.ended)
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:

@@ -11,7 +11,7 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import Block, compare_blocks, is_offset
 from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
-from tasks.diff.decide_noisy import CHANCE, Remedy, ask_for_more, show_chance, show_runs
+from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.parity import MetricParity
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
 from tasks.records import Decision, MetricDiff, Verdict
@@ -138,7 +138,7 @@ def judge_curve(
         return Decision(verdict="unknown", reason=reason, **limit)
     if min(parity.runs) >= LEAST_REPEATS:
         return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
     else:
