@@ -35,9 +35,9 @@ from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.rows import Arms
-from tasks.diff.step_seconds import refine_seconds
 from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.history.prior import difference_of
+from tasks.ingest.step_seconds import refine_seconds
 from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord
 
 type Values = NDArray[np.float64]

@@ -8,13 +8,14 @@ from math import inf
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, is_exact, place_of
+from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.observed import Observations, Observed, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.parity_rows import LEAST_STEPS
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
+from tasks.ingest.steps import is_exact
 from tasks.records import Evidence, Source
 
 SHOWN = 3
