@@ -5,7 +5,7 @@ import polars as pl
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide import show_duration
-from tasks.diff.observed import Observations, Observed, places_of, show_each
+from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
 from tasks.records import Decision, Evidence, MetricDiff, RunRecord, Source, seconds_between
 
@@ -75,15 +75,12 @@ def find_reading_gaps(arms: Arms) -> Observations:
 def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     coverage, steps, name = run.reading.coverage, run.reading.steps, arm.name_run(number)
 
-    def tell(kind: FindingKind, message: str, value: str, place: Source | None) -> Observed:
-        return Observed(kind=kind, message=message, evidence=(Evidence(arm=arm.name, value=value, source=place),))
-
     missed = coverage.step_lines_seen - coverage.step_lines_parsed
     if missed:
         unread = coverage.unread[0] if coverage.unread else None
         place = Source(line=unread.line, offset=unread.offset, run=number) if unread else None
         message = f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read"
-        yield tell("unread-steps", message, f"{coverage.step_lines_parsed} read", place)
+        yield notice("unread-steps", message, (arm, f"{coverage.step_lines_parsed} read", place))
     if not coverage.complete and not run.has_died:
         kind: FindingKind = "incomplete-log"
         why = "does not show how the run ended"
@@ -91,16 +88,16 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             why = "is cut off"
         elif run.reading.fate == "finished" and run.reading.exit_code is None and not missed:
             kind, why = "no-exit-code", "shows every planned step, but not how the run ended"
-        yield tell(kind, f"the log of {name} {why}", "no EXIT_CODE", place_of(steps, -1, run=number))
+        yield notice(kind, f"the log of {name} {why}", (arm, "no EXIT_CODE", place_of(steps, -1, run=number)))
     if coverage.gaps:
         first, last = coverage.gaps[0]
         message = f"steps are missing in the log of {name}, first {first}–{last}"
         place = place_of(steps.filter(pl.col("step") > last), run=number)
-        yield tell("missing-steps", message, f"gaps: {len(coverage.gaps)}", place)
+        yield notice("missing-steps", message, (arm, f"gaps: {len(coverage.gaps)}", place))
     if coverage.rewinds:
         again = f"went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the last counts"
         place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
-        yield tell("restarted", f"{name} {again}", f"{coverage.rewinds} ×", place)
+        yield notice("restarted", f"{name} {again}", (arm, f"{coverage.rewinds} ×", place))
 
 
 def find_distance(arms: Arms) -> Observations:

@@ -9,7 +9,7 @@ import polars as pl
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, place_of
-from tasks.diff.observed import Observations, Observed, places_of, show_each
+from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.parity_rows import LEAST_STEPS
 from tasks.diff.rows import Arms
@@ -105,14 +105,8 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
         if lacking := [name for name in theirs if name not in mine]:
             names = ", ".join(lacking)
             places = next(iter(mine.values())).place, theirs[lacking[0]].place
-            yield Observed(
-                kind="missing-field",
-                message=f"the steps of {arm.label} have no {names}; those of {other.label} do",
-                evidence=(
-                    Evidence(arm=arm.name, value=f"no {names}", source=places[0]),
-                    Evidence(arm=other.name, value=names, source=places[1]),
-                ),
-            )
+            message = f"the steps of {arm.label} have no {names}; those of {other.label} do"
+            yield notice("missing-field", message, (arm, f"no {names}", places[0]), (other, names, places[1]))
         for name, field in theirs.items():
             have = mine.get(name)
             if have is None or MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
@@ -120,13 +114,10 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
             if not have.is_constant or (field.is_constant and (have.low != 0 or field.low == 0)):
                 continue
             span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
-            yield Observed(
-                kind="constant-field" if have.low else "zero-field",
-                message=f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}",
-                evidence=(
-                    Evidence(arm=arm.name, value=f"{have.low:g} in {have.count} steps", source=have.place),
-                    Evidence(arm=other.name, value=span, source=field.place),
-                ),
+            message = f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}"
+            mine_shown = (arm, f"{have.low:g} in {have.count} steps", have.place)
+            yield notice(
+                "constant-field" if have.low else "zero-field", message, mine_shown, (other, span, field.place)
             )
 
 
@@ -144,11 +135,8 @@ def _frozen_arrays(arm: ArmRuns) -> Observations:
         ]
         if same:
             more = f" and {len(same) - SHOWN} more" if len(same) > SHOWN else ""
-            yield Observed(
-                kind="frozen-array",
-                message=f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained",
-                evidence=(Evidence(arm=arm.name, value=f"{len(same)} arrays"),),
-            )
+            message = f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained"
+            yield notice("frozen-array", message, (arm, f"{len(same)} arrays", None))
             return
 
 
@@ -156,11 +144,8 @@ def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
     """What is written of single arrays of parameters (`params/…`, `param_norm/…`) and never changes."""
     for name, field in fields.items():
         if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
-            yield Observed(
-                kind="frozen-array",
-                message=f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained",
-                evidence=(Evidence(arm=arm.name, value=f"{field.low:g}", source=field.place),),
-            )
+            message = f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained"
+            yield notice("frozen-array", message, (arm, f"{field.low:g}", field.place))
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:

@@ -32,9 +32,8 @@ class Saved(Frozen):
     def told(self) -> str:
         """`2 of 2 verified, 1 retired`; what the logs say where nothing was looked at."""
         if self.proved:
-            return f"{self.verified} of {self.announced} verified" + (
-                f", {self.retired} retired" if self.retired else ""
-            )
+            retired = f", {self.retired} retired" if self.retired else ""
+            return f"{self.verified} of {self.announced} verified{retired}"
         if self.counted is None:
             return f"{self.announced} announced, commit not visible from this host"
         return f"{self.committed} of {self.announced} committed"
@@ -69,9 +68,8 @@ def _verified(run: RunRecord) -> set[int]:
 def _retired(run: RunRecord) -> set[int]:
     """What a checkpoint manager deleted after its commit, by the log's word or as the verification saw it."""
     told = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
-    kept = {
-        event.step for event in run.reading.checkpoints if event.retired_line is None
-    }  # saved again, or not deleted
+    # saved again, or not deleted
+    kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
     return (told - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
 
 
