@@ -7,7 +7,7 @@ from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide import show_duration
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
-from tasks.records import Decision, Evidence, MetricDiff, RunRecord, Source, seconds_between
+from tasks.records import Decision, MetricDiff, RunReading, RunRecord, Source, seconds_between
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
@@ -26,18 +26,15 @@ def find_deaths(arms: Arms) -> Observations:
         code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
         cause = f": {error.told}" if error else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
-        yield Observed(
-            kind="died",
-            message=f"{arm.label} died{when}, {done}{code}{cause}{also}",
-            evidence=tuple(_cause(arm, number, run) for number, run in dead),
-        )
+        shown = [(arm, *_cause(number, run.reading)) for number, run in dead]
+        yield notice("died", f"{arm.label} died{when}, {done}{code}{cause}{also}", *shown)
 
 
-def _cause(arm: ArmRuns, number: int, run: RunRecord) -> Evidence:
-    error = run.reading.error
-    value = error.told if error else f"EXIT_CODE={run.reading.exit_code}"
-    source = Source(line=error.line, offset=error.offset, run=number) if error else None
-    return Evidence(arm=arm.name, value=value, source=source)
+def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
+    error = reading.error
+    if error is None:
+        return f"EXIT_CODE={reading.exit_code}", None
+    return error.told, Source(line=error.line, offset=error.offset, run=number)
 
 
 def death_row(arms: Arms) -> MetricDiff:

@@ -16,7 +16,7 @@ from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
 from tasks.ingest.steps import is_exact
-from tasks.records import Evidence, Source
+from tasks.records import Source
 
 SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
@@ -48,15 +48,13 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
             continue
         metric, first = min(varying, key=lambda pair: pair[1].step)
         names = ", ".join(name for name, _ in varying)
-        yield Observed(
-            kind="nondeterministic",
-            message=f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal "
-            "values cannot be asked for",
-            evidence=tuple(
-                Evidence(arm=arm.name, value=f"run {number + 1}: {metric} {value}", source=place)
-                for number, value, place in zip(first.numbers, first.values, first.places, strict=True)
-            ),
+        message = (
+            f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal values "
+            "cannot be asked for"
         )
+        runs = zip(first.numbers, first.values, first.places, strict=True)
+        shown = ((arm, f"run {number + 1}: {metric} {value}", place) for number, value, place in runs)
+        yield notice("nondeterministic", message, *shown)
 
 
 def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
@@ -115,10 +113,8 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
                 continue
             span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
             message = f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}"
-            mine_shown = (arm, f"{have.low:g} in {have.count} steps", have.place)
-            yield notice(
-                "constant-field" if have.low else "zero-field", message, mine_shown, (other, span, field.place)
-            )
+            shown = (arm, f"{have.low:g} in {have.count} steps", have.place), (other, span, field.place)
+            yield notice("constant-field" if have.low else "zero-field", message, *shown)
 
 
 def _frozen_arrays(arm: ArmRuns) -> Observations:
