@@ -51,7 +51,7 @@ def read_both(folders: list[Path]) -> None:
 
 def compare(folders: list[Path]) -> None:
     """Ours."""
-    from tasks.verify import compare_checkpoints
+    from tasks.verify.against import compare_checkpoints
 
     found = compare_checkpoints(folders[0], folders[1])
     assert not found.equal

@@ -7,7 +7,8 @@ chooses the runs of both arms from it, puts a change into the candidate, and ask
 time. `different` without a change is a false alarm. Changes have half as many trials. The peers see the
 same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of 1.1 and p < 0.002), the threshold of
 rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
-curves that nothing but chance tells apart, and of 1e-3 added from a step on.
+curves that nothing but chance tells apart, and of 1e-3 added from a step on. Last, whole comparisons of trainings that
+tell the parts of their steps: one program around which the host's loop takes longer, beside a program that does.
 `--real`: runs of `benchmarks.noise_collect`, drawn again in blocks of their own steps.
 """
 
@@ -30,16 +31,16 @@ from configs.noise import DeviceKind, load_noises
 from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide import Decision
+from tasks.diff.comparison import diff
 from tasks.diff.levels import Levels, find_levels
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.rows import Arms
-from tasks.diff.step_seconds import refine_seconds
-from tasks.diff.time_rows import QUICK, STEP_TIME, Circumstances, decide_levels
+from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.history.prior import difference_of
-from tasks.records import STEP_SCHEMA, Environment, RunReading, RunRecord
+from tasks.ingest.step_seconds import refine_seconds
+from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -90,6 +91,11 @@ def draw_laptop(rng: Rng, runs: int, steps: int) -> Values:
     return 0.05 * np.exp(rng.normal(0, 0.05, (runs, 1)) + rng.normal(0, 0.03, (runs, steps)) + short) * (1 + slow / 2)
 
 
+def draw_calm(rng: Rng, runs: int, steps: int) -> Values:
+    """A machine that does nothing else: runs scatter by 0.5 %, steps by 1 %."""
+    return 0.1 * np.exp(rng.normal(0, 0.005, (runs, 1)) + rng.normal(0, 0.01, (runs, steps)))
+
+
 def draw_harsh(rng: Rng, runs: int, steps: int) -> Values:
     """The same machine when nothing is steady: runs scatter by 15 % each."""
     return draw_laptop(rng, runs, steps) * np.exp(rng.normal(0, 0.15, (runs, 1)))
@@ -118,7 +124,8 @@ def draw_again(path: Path) -> Draw:
 
 
 REGIMES: dict[str, Draw] = {
-    "tpu": draw_tpu, "gpu": draw_gpu, "laptop": draw_laptop, "harsh": draw_harsh, "seeds": draw_seeds,
+    "tpu": draw_tpu, "gpu": draw_gpu, "laptop": draw_laptop, "harsh": draw_harsh, "calm": draw_calm,
+    "seeds": draw_seeds,
 }  # fmt: skip
 RUNS = (1, 3, 5, 10)
 CHANGES: dict[DeviceKind, tuple[float, ...]] = {"tpu": (0.02, 0.05), "gpu": (0.05,), "cpu": (0.05, 0.3)}
@@ -128,7 +135,8 @@ def make_cells(*, real: bool) -> list[Cell]:
     """Every regime with every number of runs and steps."""
     drawn: list[tuple[str, DeviceKind, tuple[int, ...]]] = [
         ("tpu", "tpu", (10, 50, 200)), ("gpu", "gpu", (10, 50, 200)), ("laptop", "cpu", (10, 50, 200)),
-        ("harsh", "cpu", (50,)), ("seeds", "tpu", (9,)), *([("real", "cpu", (48,))] if real else []),
+        ("harsh", "cpu", (50,)), ("calm", "cpu", (50,)), ("seeds", "tpu", (9,)),
+        *([("real", "cpu", (48,))] if real else []),
     ]  # fmt: skip
     return [
         Cell(
@@ -147,7 +155,7 @@ def make_cells(*, real: bool) -> list[Cell]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=300)
-    parser.add_argument("--only", choices=(*REGIMES, "real", "losses"))
+    parser.add_argument("--only", choices=(*REGIMES, "real", "losses", "hosts"))
     parser.add_argument("--real", type=Path)
     arguments = parser.parse_args()
     print(describe_machine(("numpy", "scipy", "polars")))
@@ -165,6 +173,10 @@ def main() -> None:
         print("losses, three decimals, one run each | different at the step, different elsewhere, same, unknown")
         for line in judge_losses(arguments.trials):
             print(line, flush=True)
+    if arguments.only in (None, "hosts"):
+        print("calm, 3×50, +5 % in one part, pairs | found, named")
+        for line in judge_hosts(arguments.trials // 2):
+            print(line, flush=True)
 
 
 def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
@@ -176,21 +188,23 @@ def judge_cell(cell: Cell, *, apart: bool, trials: int) -> Iterator[str]:
     for change in (0.0, *cell.changes):
         ours: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
         theirs: dict[int, Counter[str]] = {pairs: Counter() for pairs in PAIRS}
+        seen: list[tuple[Values, Values]] = []
         count = trials // 2 if change else trials
         for trial in range(count):
             chosen = choose_runs(cell.regime, cell.steps, 2 * cell.runs, rng)
             slower = (1 + change) * (float(np.exp(rng.normal(0, noise.days_apart))) if apart else 1.0)
             sides = [levels[run] for run in chosen[::2]], [slow_down(levels[run], slower) for run in chosen[1::2]]
             seconds = pool[chosen[::2]], pool[chosen[1::2]] * slower
-            others = list(judge_like_others(seconds, noise.least))
+            seen.append(seconds)
             for pairs, histories in pasts.items():
                 past = histories[trial % len(histories)]
                 ours[pairs][judge(arms, sides, past)] += 1
-                theirs[pairs].update([*others, *judge_like_rustc(seconds, past)])
+                theirs[pairs]["rustc"] += judge_like_rustc(seconds, past)
+        others = judge_like_others(seen, noise.least)
         for pairs in PAIRS:
             said = ours[pairs]
             shares = (said["regressed"] + said["improved"], said["same"], said["unknown"],
-                      *(theirs[pairs][name] for name in ("mw", "asv", "rustc", "t")))  # fmt: skip
+                      *((others | theirs[pairs])[name] for name in ("mw", "asv", "rustc", "t")))  # fmt: skip
             yield f"{change:+5.0%} {pairs:3} |" + "".join(f"{100 * share / count:7.1f}" for share in shares)
 
 
@@ -260,9 +274,9 @@ def make_run(arm: str, device: DeviceKind, seconds: Values, start: datetime) -> 
     steps = pl.DataFrame(
         {
             "step": range(count), "seconds": np.round(every, 3), "tokens_per_s_per_device": np.round(TOKENS / every, 3),
-            "loss": np.full(count, 8.0), "line": range(count), "offset": range(count),
+            "loss": np.full(count, 8.0), "line": range(count), "offset": range(count), "time": [None] * count,
         },
-        schema_overrides={key: kind for key, kind in STEP_SCHEMA.items() if key != "time"},
+        schema_overrides=STEP_SCHEMA,
     )  # fmt: skip
     reading = RunReading(
         name=arm, format="maxtext", exit_code=0, steps=steps, started=start.isoformat(),
@@ -325,26 +339,61 @@ def judge_curves(sides: Sequence[Values]) -> Decision:
     return judge_loss(compare_metric((arms[0], arms[1])), RULES, proved=False, other_draws=False, instead="")
 
 
-def judge_like_others(sides: tuple[Values, Values], least: float) -> Iterator[str]:
-    """The names of those who would call the arms different without a look at the history."""
-    pooled = [side.ravel() for side in sides]
-    ratio = float(np.median(pooled[1]) / np.median(pooled[0]))
-    p = float(stats.mannwhitneyu(*pooled).pvalue)
-    if p < 0.01 and abs(ratio - 1) >= least:
-        yield "mw"
-    if p < 0.002 and not 1 / 1.1 <= ratio <= 1.1:
-        yield "asv"
-    levels = [np.median(side, axis=1) for side in sides] if len(sides[0]) > 1 else pooled
-    if float(stats.ttest_ind(*levels, equal_var=False).pvalue) < 0.01:
-        yield "t"
+def judge_hosts(trials: int) -> Iterator[str]:
+    """One line per place of the 5 % and length of history: a loop that sleeps around one program, or a program."""
+    names = {STEP_TIME.name: CPU_TIME.name, QUICK[STEP_TIME.name]: QUICK[CPU_TIME.name]}
+    place = {"comparison": "power", "case": "hosts", "target": "cpu"}
+    for part, words in (("host", "same program; the host loop is slower (other code in the step loop"), ("device", "")):
+        for pairs in PAIRS:
+            rng, said = np.random.default_rng(pairs), Counter[str]()
+            pasts = draw_pasts("calm", 50, pairs)
+            for trial in range(trials):
+                past = pasts[trial % len(pasts)]
+                given = Circumstances(past=past | {names[name]: known for name, known in past.items()})
+                seconds = draw_calm(rng, 6, 50)
+                sides = [
+                    [tell_parts("a", run) for run in seconds[::2]],
+                    [tell_parts("b", r, part) for r in seconds[1::2]],
+                ]
+                rows = {row.metric: row for row in diff(*sides, rules=RULES, given=given, **place).rows}
+                found = rows[STEP_TIME.name].verdict == "regressed"
+                said.update(found=found, named=found and rows[STEP_TIME.name].reason.startswith(words))
+            yield f"{part:7} {pairs:3} |" + "".join(f"{100 * said[word] / trials:7.1f}" for word in ("found", "named"))
 
 
-def judge_like_rustc(sides: tuple[Values, Values], past: dict[str, Past]) -> Iterator[str]:
-    """`rustc` if it would call the arms different: beyond the fence of what the history's pairs differed by."""
+def tell_parts(arm: str, seconds: Values, slower: str = "") -> RunRecord:
+    """A run with its trainer's JSON lines, of whose steps the device has nine tenths; `slower` takes 5 % more."""
+    run = make_run(arm, "cpu", seconds, MONDAY)
+    count, more = len(seconds) + 1, 0.05 * seconds if slower else 0 * seconds
+    parts = {"step_time_s": seconds + more, "step_cpu_time_s": seconds + more * (slower == "device"),
+             "device_s": 0.9 * seconds + more * (slower == "device")}  # fmt: skip
+    table = {name: np.concatenate([[20.0], values]) for name, values in parts.items()}
+    table |= dict.fromkeys(("input_s", "save_s", "report_s"), np.full(count, 0.001))
+    metrics = pl.DataFrame({"step": np.arange(count), "loss": np.linspace(8, 5, count)} | table)
+    program = {"stablehlo_sha256": "b" * 64 if slower == "device" else "a" * 64}
+    return run.model_copy(update={"metrics": metrics, "program": program})
+
+
+def judge_like_others(trials: Sequence[tuple[Values, Values]], least: float) -> Counter[str]:
+    """How often each peer would call the arms different that needs no history; all trials at once, which is quick."""
+    sides = [np.stack([trial[side] for trial in trials]) for side in (0, 1)]  # [trials, runs, steps]
+    pooled = [side.reshape(len(side), -1) for side in sides]
+    ratio = np.median(pooled[1], axis=1) / np.median(pooled[0], axis=1)
+    p = stats.mannwhitneyu(*pooled, axis=1).pvalue
+    levels = [np.median(side, axis=2) for side in sides] if sides[0].shape[1] > 1 else pooled
+    said = {
+        "mw": (p < 0.01) & (np.abs(ratio - 1) >= least),
+        "asv": (p < 0.002) & ((ratio > 1.1) | (ratio < 1 / 1.1)),
+        "t": stats.ttest_ind(*levels, axis=1, equal_var=False).pvalue < 0.01,
+    }
+    return Counter({name: int(found.sum()) for name, found in said.items()})
+
+
+def judge_like_rustc(sides: tuple[Values, Values], past: dict[str, Past]) -> bool:
+    """Whether the arms differ by more than the fence of what the history's pairs differed by."""
     changes = np.abs(past[STEP_TIME.name].differences) if past else np.array([])
     low, high = np.quantile(changes, (0.25, 0.75)) if changes.size else (0.002, 0.002)
-    if abs(log(float(np.median(sides[1]) / np.median(sides[0])))) > high + 3 * (high - low):
-        yield "rustc"
+    return abs(log(float(np.median(sides[1]) / np.median(sides[0])))) > high + 3 * (high - low)
 
 
 if __name__ == "__main__":

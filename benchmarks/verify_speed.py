@@ -20,7 +20,7 @@ from pathlib import Path
 import google_crc32c
 import psutil
 
-from tasks.verify import verify_checkpoint
+from tasks.verify.checkpoint import verify_checkpoint
 
 SHAPE = (1024, 8192)  # 32 MiB of float32
 

@@ -23,7 +23,6 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from tasks.diff.case import CaseRuns, case_id, compare_case
-from tasks.diff.checkpoint_row import describe_content
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
@@ -49,7 +48,8 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
-from tasks.verify import compare_arms, verify_saved
+from tasks.verify.arms import compare_arms
+from tasks.verify.checkpoint import verify_saved
 from tasks.verify.night import Wanted, find_wanted, prove
 
 IO_RETRIES = 2
@@ -166,7 +166,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
     found = compare_arms(runs.runs, store, known=before.checkpoints if before else None)
     if found is not None:
-        get_run_logger().info("step %s: %s", found.step, describe_content(found))
+        get_run_logger().info("step %s: %s", found.step, found.told)
     return found
 
 

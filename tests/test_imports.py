@@ -48,7 +48,7 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
         ("flows.cli.app", ("prefect", "polars", "jax")),
         ("model.train", ("prefect", "polars", "fastapi")),
         (
-            "tasks.scrape, tasks.verify, tasks.diff, tasks.preflight.case, tasks.store, tasks.resolve.plans",
+            "tasks.scrape, tasks.verify.against, tasks.diff, tasks.preflight.case, tasks.store, tasks.resolve.plans",
             ("jax", "prefect"),
         ),
     ],

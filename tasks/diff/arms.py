@@ -1,13 +1,9 @@
-"""Puts the runs of one arm together: its repeats, its steps at the best precision there is, its fate."""
+"""Puts the runs of one arm together: its repeats, its fate, what surfaces show of it."""
 
-from datetime import UTC, datetime
-
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from configs.schema import Frozen
-from tasks.diff.step_seconds import PRINTED_UNIT_S, refine_seconds
+from tasks.ingest.steps import step_table
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,
@@ -20,11 +16,6 @@ from tasks.records import (
     Stall,
 )
 
-STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
-RATE = "tokens_per_s_per_device"
-METRICS_COLUMNS = {"step", "step_time_s", "loss"}
-CPU_COLUMN = "step_cpu_time_s"
-
 
 class ArmRuns(Frozen):
     """The repeats of one arm, in order, and what holds for all of them."""
@@ -32,6 +23,7 @@ class ArmRuns(Frozen):
     name: str
     label: str
     runs: tuple[RunRecord, ...]
+    counts_from: int = 0  # its logs number the first step so; here it is 0
 
     @property
     def first(self) -> RunRecord:
@@ -53,73 +45,11 @@ class ArmRuns(Frozen):
         return self.label if len(self.runs) == 1 else f"{self.label}, run {number + 1}"
 
 
-def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows by ascending step; of a step that was done twice the last one."""
-    if (table["step"].diff() > 0).all():  # as most logs are
-        return table
-    return table.unique("step", keep="last", maintain_order=True).sort("step")
-
-
 def place_of(steps: pl.DataFrame, index: int = 0, *, run: int = 0) -> Source | None:
     """Where a row of a table of steps stands in the log of the arm's run with this number; None where there is none."""
     if not -steps.height <= index < steps.height or steps["line"][index] is None:
         return None
     return Source(line=steps["line"][index], offset=steps["offset"][index], run=run)
-
-
-def step_table(run: RunRecord) -> pl.DataFrame:
-    """(step, seconds, loss, line, offset) at the best precision there is, ascending, each step once (its last line).
-
-    The seconds are as fine as the log tells them (see `step_seconds`); they and the losses come out of the trainer's
-    JSON lines if it wrote them. A run that resumed after a crash has the steps before it only there: their `line` and
-    `offset` are null.
-    """
-    return timed_steps(run)[0]
-
-
-def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
-    """The same, with one unit of the last digit that the step times are known to, in seconds; 0 in full precision."""
-    printed = last_of_each_step(run.reading.steps)
-    if not is_exact(run):
-        if RATE not in printed.columns:
-            return printed.select(STEP_COLUMNS), PRINTED_UNIT_S
-        columns = (printed[name].cast(pl.Float64).to_numpy() for name in ("seconds", RATE))
-        seconds, unit = refine_seconds(*columns)
-        return printed.select(STEP_COLUMNS).with_columns(pl.Series("seconds", seconds).fill_nan(None)), unit
-    assert run.metrics is not None  # is_exact
-    exact = last_of_each_step(run.metrics).select(
-        pl.col("step").cast(pl.Int64),
-        seconds=pl.col("step_time_s").cast(pl.Float64),
-        loss=pl.col("loss").cast(pl.Float64),
-    )
-    return exact.join(printed.select("step", "line", "offset"), on="step", how="left").sort("step"), 0.0
-
-
-def is_exact(run: RunRecord) -> bool:
-    """Whether losses are known in full precision, not only as printed."""
-    return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
-
-
-def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """The processor time of every step but the first, ascending, in seconds; None if the trainer did not measure it."""
-    if run.metrics is None or CPU_COLUMN not in run.metrics.columns:
-        return None
-    column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)
-    return None if column.null_count() else column.to_numpy()[1:]
-
-
-def seconds_between(start: str | None, end: str | None) -> float | None:
-    """The seconds from one ISO 8601 moment to another; None if either is unknown. Moments without a zone are UTC."""
-    if start is None or end is None:
-        return None
-    moments = [datetime.fromisoformat(text) for text in (start, end)]
-    first, last = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
-    return (last - first).total_seconds()
-
-
-def wall_s(arm: ArmRuns) -> float | None:
-    """The seconds that one run of the arm took, out of its log's frame."""
-    return seconds_between(arm.reading.started, arm.reading.ended)
 
 
 def summarise(arm: ArmRuns) -> ArmSummary:

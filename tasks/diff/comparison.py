@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, cpu_seconds, curves_of, numbered, summarise
+from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
 from tasks.diff.checkpoint_row import checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.fates import death_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
-from tasks.diff.lives import lives_of
 from tasks.diff.maxview_rows import maxview_rows
+from tasks.diff.numbering import number_alike
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
 from tasks.diff.rows import DIED, NOT_JUDGED, Arms, is_unfilled
@@ -23,7 +23,9 @@ from tasks.diff.state_rows import memory_row
 from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.diff.times import account_times
 from tasks.diff.trainers import draws_differ
+from tasks.ingest.steps import cpu_seconds
 from tasks.records import CheckpointDifference, ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
+from tasks.verify.lives import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
     ("regressed", "{} regressed"),
@@ -54,7 +56,7 @@ def diff(
     `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
-    arms = (left, right)
+    left, right = arms = number_alike((left, right))
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
     declared = frozenset(rules.declared)
     findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=(parity, *others))
@@ -92,8 +94,8 @@ def diff(
         target=target,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         question=rules.question,
-        baseline=summarise(left).model_copy(update={"lives": lives_of(left, right.runs)}),
-        candidate=summarise(right).model_copy(update={"lives": lives_of(right, left.runs)}),
+        baseline=summarise(left).model_copy(update={"lives": lives_of(left.runs, right.runs)}),
+        candidate=summarise(right).model_copy(update={"lives": lives_of(right.runs, left.runs)}),
         verdict=verdict,
         headline=headline,
         findings=tuple(findings),

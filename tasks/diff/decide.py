@@ -7,30 +7,11 @@ prose, with examples.
 from math import isclose, isfinite, isnan, log10
 
 from configs.comparison import Tolerance
-from configs.schema import Frozen
-from tasks.records import Better, Verdict
+from tasks.records import Better, Decision, Verdict
 
 LEAST_REPEATS = 3  # runs of one arm that show by themselves how much equal runs differ
 ONE_RUN = "one run of each"  # the least evidence that a word can rest on
 ROUNDING = 1e-9  # share of a unit: the difference of two decimals is not exact in binary
-
-
-class Decision(Frozen):
-    """A verdict word, the threshold behind it in the metric's own unit, and the reason as a sentence."""
-
-    verdict: Verdict
-    reason: str
-    threshold: float | None = None
-    threshold_text: str = ""
-    # what a noisy metric was judged by: candidate / baseline − 1, with its interval
-    effect: float | None = None
-    effect_low: float | None = None
-    effect_high: float | None = None
-    effect_text: str = ""
-    evidence: str = ""  # how many runs a noisy metric was judged by
-    p_value: float | None = None
-    runs_wanted: int | None = None  # of each arm, in all; None: it is decided, or no number of them would help
-    cost_text: str = ""  # of those that are lacking
 
 
 def decide_exact(

@@ -4,9 +4,9 @@ from math import expm1, log1p
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.decide import ONE_RUN, Decision, show_duration, show_threshold, threshold_of
+from tasks.diff.decide import ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
-from tasks.records import Better, Verdict
+from tasks.records import Decision, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
 MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
@@ -44,13 +44,12 @@ def decide_noisy(
     quick: Sample,
     middle: Sample,
     *,
-    better: Better,
     tolerance: Tolerance,
     excuse: str = "",
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    """A metric with noise, by the quick and the middle steps of every run; `chance`: see `chance_of`.
+    """A clock, by the quick and the middle steps of every run; `chance`: see `chance_of`.
 
     `excuse` says why any difference is noise: the arms run the same program from the same host code.
     """
@@ -63,24 +62,24 @@ def decide_noisy(
         if abs(effect.estimate) >= least and effect.p <= chance * SHARES[name]
     }
     used, allowed = effects["quick steps"], show_threshold(tolerance)
-    shown = show_effect(used)
-    remedy = remedy or Remedy()
-    wanted: int | None = None
+    shown, wanted, cost = show_effect(used), None, ""
+    # what keeps it open: the quick steps while they may differ by more, else the middle ones if they seem to
+    name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
     if excuse:
         verdict, reason = "same", f"{excuse}: the measured {shown} is noise by construction"
     elif beyond:
-        name, used = max(beyond.items(), key=lambda item: _badness(item[1], better))
-        verdict = "regressed" if _badness(used, better) > 0 else "improved"
+        name, used = max(beyond.items(), key=lambda item: item[1].estimate)
+        verdict = "regressed" if used.estimate > 0 else "improved"
         reason = f"{name} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
-    elif _is_inside(effects, within):
+    elif name == "middle steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
-        verdict = "unknown"
-        name, unsure = _least_sure(effects, within)
-        also = "" if name == "quick steps" else f", {name} {show_effect(unsure)}"
-        wanted = runs_wanted(unsure, least=least, within=within, chance=chance * SHARES[name])
-        asked = ask_for_more(min(used.runs), wanted, remedy)
+        verdict, remedy = "unknown", remedy or Remedy()
+        also = "" if name == "quick steps" else f", {name} {show_effect(effects[name])}"
+        wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
+        cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
+        asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
         reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
     low, high = _ends(used)
     return Decision(
@@ -95,7 +94,7 @@ def decide_noisy(
         evidence=show_runs(used.runs),
         p_value=used.p,
         runs_wanted=wanted,
-        cost_text="" if wanted is None or remedy.cost is None else show_cost(remedy.cost, wanted - min(used.runs)),
+        cost_text=cost,
     )
 
 
@@ -104,24 +103,6 @@ def _limits(tolerance: Tolerance, base: float) -> tuple[float, float]:
     scale = 1.0 if tolerance.relative is not None else 1.0 / base
     size = tolerance.relative if tolerance.relative is not None else tolerance.absolute
     return log1p((size or 0.0) * scale), log1p((tolerance.least or 0.0) * scale)
-
-
-def _badness(effect: Effect, better: Better) -> float:
-    """How much worse the candidate is."""
-    return -effect.estimate if better == "higher" else effect.estimate
-
-
-def _is_inside(effects: dict[str, Effect], within: float) -> bool:
-    """Whether the quick steps surely, and the middle steps probably, differ by no more than the tolerance."""
-    ends = effects["quick steps"].interval()
-    return max(abs(end) for end in ends) <= within and abs(effects["middle steps"].estimate) <= within
-
-
-def _least_sure(effects: dict[str, Effect], within: float) -> tuple[str, Effect]:
-    """What keeps the decision open: the quick steps while their interval is too wide, else the middle steps."""
-    quick = effects["quick steps"]
-    name = "quick steps" if max(abs(end) for end in quick.interval()) > within else "middle steps"
-    return name, effects[name]
 
 
 def _basis(effect: Effect) -> str:
@@ -140,20 +121,15 @@ def show_runs(runs: tuple[int, int]) -> str:
 
 
 def show_effect(effect: Effect) -> str:
-    """The effect with its interval as people read it."""
-    return show_interval(expm1(effect.estimate), *_ends(effect))
+    """The effect with its interval as people read it: `-6.6 % (-9.1 … -4.0)` and its kind."""
+    low, high = _ends(effect)
+    ends = "anything" if high - low > WIDEST_SHOWN else f"{100 * low:+.1f} … {100 * high:+.1f}"
+    return f"{100 * expm1(effect.estimate):+.1f} % ({ends})"
 
 
 def _ends(effect: Effect) -> tuple[float, float]:
     low, high = (expm1(max(-MOST_SHOWN, min(MOST_SHOWN, end))) for end in effect.interval())
     return low, high
-
-
-def show_interval(middle: float, low: float, high: float) -> str:
-    """`-6.6 % (-9.1 … -4.0)` and its kind."""
-    if high - low > WIDEST_SHOWN:
-        return f"{100 * middle:+.1f} % (anything)"
-    return f"{100 * middle:+.1f} % ({100 * low:+.1f} … {100 * high:+.1f})"
 
 
 def show_chance(p: float) -> str:
@@ -171,12 +147,11 @@ def show_cost(cost: Cost, runs: int) -> str:
     return f"{text} × {cost.chips} chips = {hours:.1f} chip-hours{price}"
 
 
-def ask_for_more(repeats: int, wanted: int | None, remedy: Remedy) -> str:
+def ask_for_more(repeats: int, wanted: int | None, instead: str, cost: str = "") -> str:
     """How many runs more, how to ask for them, and what they cost."""
     if wanted is None:
         return f"more than {MOST_RUNS} runs of each would be needed: the noise must become less"
-    more = wanted - repeats
-    price = show_cost(remedy.cost, more) if remedy.cost else ""
-    if remedy.instead:
-        return f"run {more} more of each{f' ({price})' if price else ''}, or {remedy.instead}"
-    return f"run {more} more of each (--repeats {wanted}{f', {price}' if price else ''})"
+    asked = f"run {wanted - repeats} more of each"
+    if instead:
+        return f"{asked}{f' ({cost})' if cost else ''}, or {instead}"
+    return f"{asked} (--repeats {wanted}{f', {cost}' if cost else ''})"

@@ -3,11 +3,11 @@
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, place_of, seconds_between
-from tasks.diff.decide import Decision, show_duration
-from tasks.diff.observed import Observations, Observed, places_of, show_each
+from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.decide import show_duration
+from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.rows import Arms, Cell, Metric, make_row
-from tasks.records import Evidence, MetricDiff, RunRecord, Source
+from tasks.records import Decision, MetricDiff, RunReading, RunRecord, Source, seconds_between
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
@@ -26,18 +26,15 @@ def find_deaths(arms: Arms) -> Observations:
         code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
         cause = f": {error.told}" if error else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
-        yield Observed(
-            kind="died",
-            message=f"{arm.label} died{when}, {done}{code}{cause}{also}",
-            evidence=tuple(_cause(arm, number, run) for number, run in dead),
-        )
+        shown = [(arm, *_cause(number, run.reading)) for number, run in dead]
+        yield notice("died", f"{arm.label} died{when}, {done}{code}{cause}{also}", *shown)
 
 
-def _cause(arm: ArmRuns, number: int, run: RunRecord) -> Evidence:
-    error = run.reading.error
-    value = error.told if error else f"EXIT_CODE={run.reading.exit_code}"
-    source = Source(line=error.line, offset=error.offset, run=number) if error else None
-    return Evidence(arm=arm.name, value=value, source=source)
+def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
+    error = reading.error
+    if error is None:
+        return f"EXIT_CODE={reading.exit_code}", None
+    return error.told, Source(line=error.line, offset=error.offset, run=number)
 
 
 def death_row(arms: Arms) -> MetricDiff:
@@ -75,18 +72,12 @@ def find_reading_gaps(arms: Arms) -> Observations:
 def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
     coverage, steps, name = run.reading.coverage, run.reading.steps, arm.name_run(number)
 
-    def show(value: str, source: Source | None) -> tuple[Evidence, ...]:
-        return (Evidence(arm=arm.name, value=value, source=source),)
-
     missed = coverage.step_lines_seen - coverage.step_lines_parsed
     if missed:
         unread = coverage.unread[0] if coverage.unread else None
         place = Source(line=unread.line, offset=unread.offset, run=number) if unread else None
-        yield Observed(
-            kind="unread-steps",
-            message=f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read",
-            evidence=show(f"{coverage.step_lines_parsed} read", place),
-        )
+        message = f"{missed} of {coverage.step_lines_seen} step lines of {name} could not be read"
+        yield notice("unread-steps", message, (arm, f"{coverage.step_lines_parsed} read", place))
     if not coverage.complete and not run.has_died:
         kind: FindingKind = "incomplete-log"
         why = "does not show how the run ended"
@@ -94,26 +85,16 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             why = "is cut off"
         elif run.reading.fate == "finished" and run.reading.exit_code is None and not missed:
             kind, why = "no-exit-code", "shows every planned step, but not how the run ended"
-        yield Observed(
-            kind=kind,
-            message=f"the log of {name} {why}",
-            evidence=show("no EXIT_CODE", place_of(steps, -1, run=number)),
-        )
+        yield notice(kind, f"the log of {name} {why}", (arm, "no EXIT_CODE", place_of(steps, -1, run=number)))
     if coverage.gaps:
         first, last = coverage.gaps[0]
-        yield Observed(
-            kind="missing-steps",
-            message=f"steps are missing in the log of {name}, first {first}–{last}",
-            evidence=show(f"gaps: {len(coverage.gaps)}", place_of(steps.filter(pl.col("step") > last), run=number)),
-        )
+        message = f"steps are missing in the log of {name}, first {first}–{last}"
+        place = place_of(steps.filter(pl.col("step") > last), run=number)
+        yield notice("missing-steps", message, (arm, f"gaps: {len(coverage.gaps)}", place))
     if coverage.rewinds:
-        again = pl.col("step") <= pl.col("step").shift(1)
-        yield Observed(
-            kind="restarted",
-            message=f"{name} went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the "
-            "last counts",
-            evidence=show(f"{coverage.rewinds} ×", place_of(steps.filter(again), run=number)),
-        )
+        again = f"went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the last counts"
+        place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)
+        yield notice("restarted", f"{name} {again}", (arm, f"{coverage.rewinds} ×", place))
 
 
 def find_distance(arms: Arms) -> Observations:

@@ -1,11 +1,13 @@
 """States the three floors of equality from what the trainers proved of themselves, over all runs of both arms."""
 
-import struct
+import numpy as np
+import polars as pl
 
-from tasks.diff.arms import ArmRuns, last_of_each_step
+from tasks.diff.arms import ArmRuns
+from tasks.diff.gaps import varies_at
+from tasks.ingest.steps import last_of_each_step
 from tasks.records import Floor, RunRecord
 
-SAME_BITS = struct.Struct("<d").pack  # NaN equals NaN, and 0.0 differs from -0.0
 METRICS = ("loss", "grad_norm", "param_norm")
 TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours, as people call them
 OTHER_STEPS = "the arms did not train the same steps"
@@ -98,9 +100,10 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
         return OTHER_STEPS, []
     names = [name for name in METRICS if all(name in frame.columns for frame in frames)]
     for name in names:
-        for step, a, b in zip(frames[0]["step"], frames[0][name], frames[1][name], strict=True):
-            if (a is None) != (b is None) or (a is not None and SAME_BITS(a) != SAME_BITS(b)):
-                return f"{name} differs at step {step}: {a!r} and {b!r}", names
+        values = np.stack([frame[name].cast(pl.Float64).to_numpy() for frame in frames])
+        for at in np.flatnonzero(varies_at(values, exact=True))[:1]:
+            a, b = (frame[name][int(at)] for frame in frames)
+            return f"{name} differs at step {frames[0]['step'][int(at)]}: {a!r} and {b!r}", names
     return None, names
 
 

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import polars as pl
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide import Decision
 from tasks.diff.rows import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS
-from tasks.records import Floor, RunPlan
+from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.identify import SOURCE
 
 STEP = "step_time_s"

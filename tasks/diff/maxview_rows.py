@@ -5,33 +5,29 @@ from collections.abc import Callable, Mapping
 from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.arms import place_of
-from tasks.diff.decide import Decision, decide_exact
+from tasks.diff.decide import decide_exact
 from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
-from tasks.records import MetricDiff, RunReading, Source
+from tasks.records import Decision, MetricDiff, RunReading, Source
 
 LOSS_DECIMALS = 4  # of MaxView
 MEMORY_DECIMALS_GB = 2  # of the `Using (GB)` lines, which the percentage comes from
 
 
 class Reader(Frozen):
-    """How one row is read. `noisy` says why its single value is judged by the steady steps instead."""
+    """How one row is read, and its tolerance. `noisy`: why the steady steps are judged instead of its value."""
 
     metric: Metric
     read: Callable[[RunReading], Cell]
+    tolerance: str = ""
     noisy: str = ""
 
 
 def _last_step(column: str, decimals: int) -> Callable[[RunReading], Cell]:
     def read(reading: RunReading) -> Cell:
-        if reading.steps.is_empty() or column not in reading.steps.columns:
-            return Cell()
-        value = reading.steps[column][-1]
-        return (
-            Cell()
-            if value is None
-            else Cell(value=value, text=f"{value:.{decimals}f}", source=place_of(reading.steps, -1))
-        )
+        known = not reading.steps.is_empty() and column in reading.steps.columns
+        value = reading.steps[column][-1] if known else None
+        return Cell() if value is None else _number(value, decimals, place_of(reading.steps, -1))
 
     return read
 
@@ -40,8 +36,11 @@ def _mean_step(reading: RunReading) -> Cell:
     steps = reading.steps.filter((reading.steps["step"] != 0) & reading.steps["seconds"].is_not_null())
     if steps.is_empty():
         return Cell()
-    mean = float(steps["seconds"].sum()) / steps.height
-    return Cell(value=mean, text=f"{mean:.3f}", source=place_of(steps))
+    return _number(float(steps["seconds"].sum()) / steps.height, 3, place_of(steps))
+
+
+def _number(value: float, decimals: int, source: Source | None) -> Cell:
+    return Cell(value=value, text=f"{value:.{decimals}f}", source=source)
 
 
 def _parameters(reading: RunReading) -> Cell:
@@ -56,8 +55,7 @@ def _memory(reading: RunReading) -> Cell:
     if not reading.memory.devices:
         return Cell()
     fullest = max(reading.memory.devices, key=lambda device: device.percent)
-    source = Source(line=fullest.line, offset=fullest.offset)
-    return Cell(value=fullest.percent, text=f"{fullest.percent:.2f}", source=source)
+    return _number(fullest.percent, 2, Source(line=fullest.line, offset=fullest.offset))
 
 
 def _jax(reading: RunReading) -> Cell:
@@ -82,12 +80,12 @@ MEMORY = Metric(name="memory_percent", title="Memory %", unit="%", better="lower
 JAX = Metric(name="jax", title="JAX", unit="", better="equal", rule="as printed", decimals=None)
 
 READERS = (
-    Reader(metric=PARAMETERS, read=_parameters),
-    Reader(metric=FINAL_LOSS, read=_last_step("loss", LOSS_DECIMALS)),
+    Reader(metric=PARAMETERS, read=_parameters, tolerance="parameters"),
+    Reader(metric=FINAL_LOSS, read=_last_step("loss", LOSS_DECIMALS), tolerance="loss"),
     Reader(metric=TFLOPS, read=_last_step("tflops_per_device", 3), noisy=SINGLE_STEP),
     Reader(metric=TOKENS, read=_last_step("tokens_per_s_per_device", 1), noisy=SINGLE_STEP),
     Reader(metric=MEAN_STEP, read=_mean_step, noisy="the mean is ruled by stalls"),
-    Reader(metric=MEMORY, read=_memory),
+    Reader(metric=MEMORY, read=_memory, tolerance="memory_percent"),
     Reader(metric=JAX, read=_jax),
 )
 
@@ -103,26 +101,16 @@ def maxview_rows(
         decision = missing_decision(cells, arms)
         if decision is None and reader.noisy:
             flip = _sign_flip(cells, step_time_s) if reader.metric is MEAN_STEP else ""
-            decision = _share(step_time, reader, flip)
+            # without a threshold and an effect of its own: the cell's difference is that of the numbers shown
+            decision = Decision(
+                verdict=step_time.verdict,
+                reason=f"{reader.noisy}{flip}: judged by the steady steps",
+                **step_time.model_dump(include={"threshold_text", "evidence", "runs_wanted", "cost_text"}),
+            )
         elif decision is None:
             decision = _decide(reader, cells, arms, tolerances, loss)
         rows.append(make_row(reader.metric, cells, arms, decision, maxview=True))
     return rows
-
-
-def _share(step_time: Decision, reader: Reader, flip: str) -> Decision:
-    """What the steady steps say, in place of a single step or a mean that stalls rule.
-
-    Without a threshold and an effect of its own: the cell's difference is that of the numbers shown.
-    """
-    reason = f"{reader.noisy}{flip}: judged by the steady steps"
-    return step_time.model_copy(
-        update={
-            "reason": reason,
-            "effect_text": "",
-            **dict.fromkeys(("effect", "effect_low", "effect_high", "threshold", "p_value")),
-        }
-    )
 
 
 def _decide(reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, Tolerance], loss: Decision) -> Decision:
@@ -131,20 +119,19 @@ def _decide(reader: Reader, cells: Cells, arms: Arms, tolerances: Mapping[str, T
     left, right = cells[0].value, cells[1].value
     assert left is not None  # rows that share no decision have a number where they have a text
     assert right is not None
-    last_digit = 0.0
     if reader.metric is FINAL_LOSS:
         last = [arm.reading.steps["step"][-1] for arm in arms]
         if last[0] != last[1]:
             return Decision(verdict="unknown", reason=f"the last steps are not the same ({last[0]} and {last[1]})")
         if left != right:  # one of the values of the row of all steps: the same word
             return loss.model_copy(update={"reason": f"{loss.reason}; one of the losses of all steps"})
-        tolerance = tolerances["loss"]
-    elif reader.metric is MEMORY:
-        tolerance, last_digit = tolerances["memory_percent"], _percent_of_last_digit(arms)
-    else:
-        tolerance = tolerances[reader.metric.name]
     return decide_exact(
-        left, right, better=reader.metric.better, tolerance=tolerance, precision="printed precision", unit=last_digit
+        left,
+        right,
+        better=reader.metric.better,
+        tolerance=tolerances[reader.tolerance],
+        precision="printed precision",
+        unit=_percent_of_last_digit(arms) if reader.metric is MEMORY else 0.0,
     )
 
 

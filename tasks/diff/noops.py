@@ -3,19 +3,20 @@ without effect, and runs of one arm that do not repeat themselves."""
 
 import re
 from collections.abc import Sequence
+from math import inf
 
 import polars as pl
 
-from configs.findings import FindingKind
 from configs.schema import Frozen
-from tasks.diff.arms import ArmRuns, is_exact, place_of
-from tasks.diff.observed import Observations, Observed, places_of, show_each
+from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.parity_rows import LEAST_STEPS
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
-from tasks.records import Evidence, Source
+from tasks.ingest.steps import is_exact
+from tasks.records import Source
 
 SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
@@ -47,15 +48,13 @@ def find_variation(arms: Arms, parities: Sequence[MetricParity]) -> Observations
             continue
         metric, first = min(varying, key=lambda pair: pair[1].step)
         names = ", ".join(name for name, _ in varying)
-        yield Observed(
-            kind="nondeterministic",
-            message=f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal "
-            "values cannot be asked for",
-            evidence=tuple(
-                Evidence(arm=arm.name, value=f"run {number + 1}: {metric} {value}", source=place)
-                for number, value, place in zip(first.numbers, first.values, first.places, strict=True)
-            ),
+        message = (
+            f"the runs of {arm.label} differ among themselves from step {first.step} on ({names}): equal values "
+            "cannot be asked for"
         )
+        runs = zip(first.numbers, first.values, first.places, strict=True)
+        shown = ((arm, f"run {number + 1}: {metric} {value}", place) for number, value, place in runs)
+        yield notice("nondeterministic", message, *shown)
 
 
 def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:
@@ -81,13 +80,11 @@ def read_fields(arm: ArmRuns, *, exact: bool) -> dict[str, Field]:
             values = table[name].cast(pl.Float64).drop_nulls().drop_nans()
             if values.is_empty():
                 continue
-            low, high, before = values.min(), values.max(), fields.get(name)
-            assert isinstance(low, float)  # of floats that are not empty
-            assert isinstance(high, float)
+            before, seen = fields.get(name), values.to_numpy()
             fields[name] = Field(
-                count=len(values) + (before.count if before else 0),
-                low=min(low, before.low) if before else low,
-                high=max(high, before.high) if before else high,
+                count=seen.size + (before.count if before else 0),
+                low=min(float(seen.min()), before.low if before else inf),
+                high=max(float(seen.max()), before.high if before else -inf),
                 place=before.place if before else _first_that_moves(run.reading.steps, name, number),
             )
     return fields
@@ -106,41 +103,18 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
         if lacking := [name for name in theirs if name not in mine]:
             names = ", ".join(lacking)
             places = next(iter(mine.values())).place, theirs[lacking[0]].place
-            yield Observed(
-                kind="missing-field",
-                message=f"the steps of {arm.label} have no {names}; those of {other.label} do",
-                evidence=(
-                    Evidence(arm=arm.name, value=f"no {names}", source=places[0]),
-                    Evidence(arm=other.name, value=names, source=places[1]),
-                ),
-            )
+            message = f"the steps of {arm.label} have no {names}; those of {other.label} do"
+            yield notice("missing-field", message, (arm, f"no {names}", places[0]), (other, names, places[1]))
         for name, field in theirs.items():
             have = mine.get(name)
-            if have is None:
+            if have is None or MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
                 continue
-            if MEASURED.search(name) or min(have.count, field.count) < LEAST_STEPS:
+            if not have.is_constant or (field.is_constant and (have.low != 0 or field.low == 0)):
                 continue
-            elif have.is_constant and not field.is_constant:
-                kind: FindingKind = "constant-field" if have.low else "zero-field"
-                value = f"{have.low:g} in {have.count} steps"
-                yield _observe(kind, arm, other, (value, have.place), field, f"has {name} {have.low:g} in all steps")
-            elif have.is_constant and have.low == 0 and field.low != 0:
-                value = f"0 in {have.count} steps"
-                yield _observe("zero-field", arm, other, (value, have.place), field, f"has {name} 0 in all steps")
-
-
-def _observe(
-    kind: FindingKind, arm: ArmRuns, other: ArmRuns, shown: tuple[str, Source | None], field: Field, words: str
-) -> Observed:
-    span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
-    return Observed(
-        kind=kind,
-        message=f"{arm.label} {words}, and {other.label} has {span}",
-        evidence=(
-            Evidence(arm=arm.name, value=shown[0], source=shown[1]),
-            Evidence(arm=other.name, value=span, source=field.place),
-        ),
-    )
+            span = f"{field.low:g}" if field.is_constant else f"{field.low:g} to {field.high:g}"
+            message = f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}"
+            shown = (arm, f"{have.low:g} in {have.count} steps", have.place), (other, span, field.place)
+            yield notice("constant-field" if have.low else "zero-field", message, *shown)
 
 
 def _frozen_arrays(arm: ArmRuns) -> Observations:
@@ -157,11 +131,8 @@ def _frozen_arrays(arm: ArmRuns) -> Observations:
         ]
         if same:
             more = f" and {len(same) - SHOWN} more" if len(same) > SHOWN else ""
-            yield Observed(
-                kind="frozen-array",
-                message=f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained",
-                evidence=(Evidence(arm=arm.name, value=f"{len(same)} arrays"),),
-            )
+            message = f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained"
+            yield notice("frozen-array", message, (arm, f"{len(same)} arrays", None))
             return
 
 
@@ -169,11 +140,8 @@ def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:
     """What is written of single arrays of parameters (`params/…`, `param_norm/…`) and never changes."""
     for name, field in fields.items():
         if _ARRAY.match(name) and field.is_constant and field.count >= LEAST_STEPS:
-            yield Observed(
-                kind="frozen-array",
-                message=f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained",
-                evidence=(Evidence(arm=arm.name, value=f"{field.low:g}", source=field.place),),
-            )
+            message = f"{name} of {arm.label} is {field.low:g} in all {field.count} steps: not trained"
+            yield notice("frozen-array", message, (arm, f"{field.low:g}", field.place))
 
 
 def _without_effect(arms: Arms, declared: frozenset[str], parities: Sequence[MetricParity]) -> Observations:

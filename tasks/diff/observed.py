@@ -5,6 +5,7 @@ from typing import Any
 
 from configs.findings import Effects, FindingKind
 from configs.schema import Frozen
+from tasks.diff.arms import ArmRuns
 from tasks.diff.rows import Arms
 from tasks.records import Evidence, Finding, Source
 
@@ -28,6 +29,12 @@ def judge(observed: Iterator[Observed] | list[Observed], effects: Effects) -> li
         if effect != "ignore":
             found.append(Finding(kind=item.kind, effect=effect, message=item.message, evidence=item.evidence))
     return sorted(found, key=lambda finding: order.index(finding.effect))
+
+
+def notice(kind: FindingKind, message: str, *shown: tuple[ArmRuns, object, Source | None]) -> Observed:
+    """An observation with what arms show for it: a value each, and its place."""
+    evidence = tuple(Evidence(arm=arm.name, value=str(value), source=place) for arm, value, place in shown)
+    return Observed(kind=kind, message=message, evidence=evidence)
 
 
 def show_each(arms: Arms, values: tuple[Any, Any], places: tuple[Source | None, Source | None]) -> tuple[Evidence, ...]:

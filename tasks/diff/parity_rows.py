@@ -1,6 +1,7 @@
 """Turns how far two arms agree, step by step, into rows: the loss, and every other value that no clock decides."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from configs.comparison import Tolerance
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import Block, compare_blocks, is_offset
-from tasks.diff.decide import LEAST_REPEATS, ROUNDING, Decision, show_threshold, threshold_of
-from tasks.diff.decide_noisy import CHANCE, Remedy, ask_for_more, show_chance, show_runs
+from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
+from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.parity import MetricParity
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
-from tasks.records import MetricDiff, Verdict
+from tasks.records import Decision, MetricDiff, Verdict
 
 LOSS = Metric(
     name="loss_per_step",
@@ -62,7 +63,7 @@ def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_
     if found.varies and not other_draws and not tolerance.relative and not tolerance.absolute:
         tolerance = given["loss_of_varying_runs"]
     draws = given["loss_of_other_draws"]
-    return judge_curve(found, tolerance, proved=proved, chance_makes=draws, better="lower", instead=instead)
+    return judge_curve(found, tolerance, proved=proved, chance_makes=draws, instead=instead)
 
 
 def _never_moves(found: MetricParity) -> bool:
@@ -104,49 +105,53 @@ def judge_curve(
     *,
     proved: bool,
     chance_makes: Tolerance | None = None,
-    better: str = "equal",
     instead: str = "",
 ) -> Decision:
-    """What two curves say: docs/verdict.md has the rule. `chance_makes`: more than that is never nondeterminism."""
-    parity = found.parity
-    limit: dict[str, Any] = {"threshold": tolerance.absolute, "threshold_text": show_threshold(tolerance, found.unit)}
-    limit["evidence"] = show_runs(parity.runs)
+    """What two curves say: docs/verdict.md has the rule.
+
+    `chance_makes`: of a loss, of which less is better; more than that is never nondeterminism.
+    """
+    parity, allowed = found.parity, show_threshold(tolerance, found.unit)
+
+    def say(verdict: Verdict, reason: str, **more: Any) -> Decision:
+        limit = {"threshold": tolerance.absolute, "threshold_text": allowed, "evidence": show_runs(parity.runs)}
+        return Decision(verdict=verdict, reason=reason, **limit, **more)
+
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
-    broken = _judge_broken(found)
-    if broken is not None:
-        return broken.model_copy(update=limit)
-    several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
+    if broken := _judge_broken(found):
+        return say(*broken)
     if parity.first is None and not found.varies:
-        reason = f"equal to {parity.precision} at all {parity.steps} common steps{several}"
-        return Decision(verdict="same", reason=reason, **limit)
+        several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
+        return say("same", f"equal to {parity.precision} at all {parity.steps} common steps{several}")
     blocks = compare_blocks(found.steps, found.sides)
-    where, word = _describe(found), _direction(blocks, better)
-    furthest = max(blocks, key=lambda block: abs(block.difference))
+    last, where = blocks[-1], _describe(found)
+    # a loss that ends higher is worse, a lower one is another curve
+    word: Verdict = "regressed" if chance_makes is not None and last.difference > 0 else "changed"
+    ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
-        return Decision(verdict="same", reason=f"{where}; within {show_threshold(tolerance)}: {tolerance.why}", **limit)
+        return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
     known = proved or min(parity.runs) > 1  # equal runs give equal values
     small = found.unit and (parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
     if not found.varies and (is_offset(found.sides, exact=found.exact) or (known and not small)):
-        return Decision(verdict=word, reason=f"{where}{_side_of(blocks)}", **limit)
-    if chance_makes is not None and abs(furthest.difference) > threshold_of(chance_makes, furthest.baseline):
-        most = threshold_of(chance_makes, furthest.baseline)
-        reason = f"{where}{_side_of(blocks)}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})"
-        return Decision(verdict=word, reason=reason, **limit)
+        return say(word, f"{where}; {ends}")
+    furthest = max(blocks, key=lambda block: abs(block.difference))
+    most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
+    if chance_makes is not None and abs(furthest.difference) > most:
+        return say(word, f"{where}; {ends}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})")
     if small and not found.varies:
-        reason = f"{where}: no more than one unit of the last printed digit, which rounding may make"
-        return Decision(verdict="unknown", reason=reason, **limit)
+        return say("unknown", f"{where}: no more than one unit of the last printed digit, which rounding may make")
     if min(parity.runs) >= LEAST_REPEATS:
-        return _judge_blocks(blocks, tolerance, word, where).model_copy(update=limit)
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, Remedy(instead=instead))
+        return say(*_judge_blocks(blocks, tolerance, word, where))
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
-    return Decision(verdict="unknown", reason=reason, runs_wanted=LEAST_REPEATS, **limit)
+    return say("unknown", reason, runs_wanted=LEAST_REPEATS)
 
 
-def _judge_broken(found: MetricParity) -> Decision | None:
+def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
     """What NaN and infinities in any run say; None where there are none."""
     bad = [~np.isfinite(side) for side in found.sides]
     runs = [int(side.any(axis=1).sum()) for side in bad]
@@ -154,12 +159,11 @@ def _judge_broken(found: MetricParity) -> Decision | None:
         return None
     where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
     if all(runs):
-        return Decision(verdict="unknown", reason=f"no number on either side {' and '.join(dict.fromkeys(where))}")
+        return "unknown", f"no number on either side {' and '.join(dict.fromkeys(where))}"
     side = 1 if runs[1] else 0
     of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
     arm = ("the baseline", "the candidate")[side]
-    reason = f"{arm} is no number (NaN or infinite) {where[side]}{of}"
-    return Decision(verdict="regressed" if side else "improved", reason=reason)
+    return ("regressed" if side else "improved"), f"{arm} is no number (NaN or infinite) {where[side]}{of}"
 
 
 def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
@@ -172,20 +176,22 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
     return f"at {found.size} of {len(steps)} steps, first at step {steps[found[0]]}"
 
 
-def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> Decision:
+def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> tuple[Verdict, str]:
     """Means over blocks of steps, by the test that step times have."""
-    allowed = show_threshold(tolerance)
-    sure = [block for block in blocks if block.chance <= CHANCE / len(blocks)]
-    beyond = [block for block in sure if abs(block.difference) + block.half > threshold_of(tolerance, block.baseline)]
+    limits = [threshold_of(tolerance, block.baseline) for block in blocks]
+    beyond = [
+        block
+        for block, limit in zip(blocks, limits, strict=True)
+        if block.chance <= CHANCE / len(blocks) and block.furthest > limit
+    ]
+    block = min(beyond, key=lambda block: block.chance) if beyond else max(blocks, key=lambda block: block.furthest)
+    sizes = f"{where}; {block.difference:+.4g} ± {block.half:.2g} over {block.steps}"
     if beyond:
-        block = min(beyond, key=lambda block: block.chance)
-        sizes = f"{block.difference:+.4g} ± {block.half:.2g} over {block.steps}"
-        return Decision(verdict=word, reason=f"{where}; {sizes}, {show_chance(block.chance)}", p_value=block.chance)
-    widest = max(blocks, key=lambda block: block.furthest)
-    sizes = f"{widest.difference:+.4g} ± {widest.half:.2g} over {widest.steps}"
-    if all(block.furthest <= threshold_of(tolerance, block.baseline) for block in blocks):
-        return Decision(verdict="same", reason=f"{where}; {sizes}, inside {allowed} ({tolerance.why})")
-    return Decision(verdict="unknown", reason=f"{where}; {sizes}: neither inside {allowed} nor surely different")
+        return word, f"{sizes}, {show_chance(block.chance)}"
+    allowed = show_threshold(tolerance)
+    if all(block.furthest <= limit for block, limit in zip(blocks, limits, strict=True)):
+        return "same", f"{sizes}, inside {allowed} ({tolerance.why})"
+    return "unknown", f"{sizes}: neither inside {allowed} nor surely different"
 
 
 def _is_within(found: MetricParity, tolerance: Tolerance) -> bool:
@@ -204,16 +210,6 @@ def _describe(found: MetricParity) -> str:
     where = f"differs first at step {first.step} ({first.baseline} and {first.candidate})"
     where += "" if parity.largest_step == first.step else f", most at step {parity.largest_step}"
     return f"{where}; {varying}" if varying else where
-
-
-def _direction(blocks: Sequence[Block], better: str) -> Verdict:
-    """The word for a curve that differs: a loss that ends higher is worse, a lower one another curve."""
-    return "regressed" if better == "lower" and blocks[-1].difference > 0 else "changed"
-
-
-def _side_of(blocks: Sequence[Block]) -> str:
-    last = blocks[-1]
-    return f"; {abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
 
 
 def _steps_cell(arm: ArmRuns) -> Cell:

@@ -4,16 +4,11 @@ from math import isfinite
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
-from tasks.diff.decide import Decision
-from tasks.records import Better, MetricDiff, Source
+from tasks.records import Better, Decision, MetricDiff, Source
 
 DIED = "died"
 ABSENT = "not in the log"
 NOT_JUDGED = "not judged"  # the word of rows that never decide the verdict
-
-EFFECT_FIELDS = {
-    "effect", "effect_low", "effect_high", "effect_text", "evidence", "p_value", "runs_wanted", "cost_text",
-}  # fmt: skip
 
 type Arms = tuple[ArmRuns, ArmRuns]
 type Cells = tuple["Cell", "Cell"]
@@ -56,13 +51,9 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, ma
         candidate_text=texts[1],
         difference=difference if difference is None or isfinite(difference) else None,
         difference_text=show_difference(difference, metric.decimals),
-        threshold=decision.threshold,
-        threshold_text=decision.threshold_text,
-        verdict=decision.verdict,
-        reason=decision.reason,
         baseline_source=left.source,
         candidate_source=right.source,
-        **decision.model_dump(include=EFFECT_FIELDS),
+        **decision.model_dump(),
     )
 
 

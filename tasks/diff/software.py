@@ -6,11 +6,11 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
-from tasks.diff.arms import ArmRuns, place_of
-from tasks.diff.observed import Observations, Observed, compare, places_of
+from tasks.diff.arms import ArmRuns, numbered, place_of
+from tasks.diff.observed import Observations, Observed, compare, notice, places_of
 from tasks.diff.rows import Arms
 from tasks.diff.settings import differences
-from tasks.records import Environment, Evidence, RunRecord
+from tasks.records import Environment, RunRecord
 from tasks.resolve.identify import SOURCE
 
 WITH_JAX = frozenset({"jax", "jaxlib", "libtpu"})  # released together: who asks for one of them gets the others
@@ -111,18 +111,12 @@ def _declared_versions(arms: Arms, declared: frozenset[str]) -> Observations:
     different = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if not different:
         return
-    yield Observed(
-        kind="declared-software",
-        message=f"the arms run other versions of {', '.join(different)}, as declared",
-        evidence=tuple(
-            Evidence(
-                arm=arm.name,
-                value=", ".join(f"{name} {pair[side]}" for name, pair in different.items())
-                + (" (as the run itself says)" if known[side][1] else " (as installed when it was planned)"),
-            )
-            for side, arm in enumerate(arms)
-        ),
-    )
+    shown = []
+    for side, arm in enumerate(arms):
+        versions = ", ".join(f"{name} {pair[side]}" for name, pair in different.items())
+        known_by = "as the run itself says" if known[side][1] else "as installed when it was planned"
+        shown.append((arm, f"{versions} ({known_by})", None))
+    yield notice("declared-software", f"the arms run other versions of {', '.join(different)}, as declared", *shown)
 
 
 def installed_in(arm: ArmRuns) -> tuple[Mapping[str, str], bool]:
@@ -158,16 +152,9 @@ def _mixed_runs(arms: Arms) -> Observations:
 
 
 def _mixed(arm: ArmRuns, name: str, field: str, pair: tuple[tuple[int, Any], tuple[int, Any]]) -> Observed:
-    places = [arm.runs[n].reading.sources.get(field) or place_of(arm.runs[n].reading.steps) for n, _ in pair]
-    return Observed(
-        kind="mixed-runs",
-        message=f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})",
-        evidence=tuple(
-            Evidence(
-                arm=arm.name,
-                value=f"run {number + 1}: {value}",
-                source=None if place is None else place.model_copy(update={"run": number}),
-            )
-            for (number, value), place in zip(pair, places, strict=True)
-        ),
-    )
+    shown = []
+    for number, value in pair:
+        reading = arm.runs[number].reading
+        place = reading.sources.get(field) or place_of(reading.steps)
+        shown.append((arm, f"run {number + 1}: {value}", place and numbered(place, number)))
+    return notice("mixed-runs", f"runs of {arm.label} have different {name} ({pair[0][1]} and {pair[1][1]})", *shown)

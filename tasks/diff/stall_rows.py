@@ -36,10 +36,8 @@ def _cell(arm: ArmRuns, times: tuple[TimeAccount, ...]) -> Cell:
     for part in chain(*stalls):
         counts[part.part] += part.steps
     words = ", ".join(f"{count} × {name}" for name, count in counts.items())
-    words += f" in {len(stalls)} runs" if words and len(stalls) > 1 else ""
-    longest = max(chain(*stalls), key=lambda part: part.seconds, default=None)
-    return Cell(
-        value=seconds,
-        text=f"{seconds:.1f}" + (f" ({words})" if words else ""),
-        source=longest.source if longest else None,
-    )
+    if not words:
+        return Cell(value=seconds, text=f"{seconds:.1f}")
+    runs = f" in {len(stalls)} runs" if len(stalls) > 1 else ""
+    longest = max(chain(*stalls), key=lambda part: part.seconds)
+    return Cell(value=seconds, text=f"{seconds:.1f} ({words}{runs})", source=longest.source)

@@ -1,7 +1,8 @@
 """Turns the step times of two arms into rows: the steady step, and apart from it the first one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
+from math import log
 from typing import Literal
 
 import numpy as np
@@ -9,14 +10,14 @@ import numpy as np
 from configs.noise import DeviceKind, device_kind_of
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
-from tasks.diff.arms import ArmRuns, cpu_seconds, place_of, seconds_between, step_table, timed_steps, wall_s
-from tasks.diff.decide import Decision
+from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.levels import CLOSE, Levels, find_levels
 from tasks.diff.noise import Past, learn_noise
 from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
-from tasks.records import MetricDiff, RunRecord
+from tasks.ingest.steps import cpu_seconds, step_table, timed_steps
+from tasks.records import Decision, MetricDiff, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"
 STEP_TIME = Metric(
@@ -115,7 +116,6 @@ def decide_levels(
     decision = decide_noisy(
         sample("quick", given.past.get(QUICK[metric.name])),
         sample("middle", given.past.get(metric.name)),
-        better="lower",
         tolerance=rules.tolerance_of_time("step_time_s" if metric is STEP_TIME else "step_cpu_time_s", kind),
         excuse=given.excuse,
         remedy=Remedy(cost=_cost(arms, rules), instead=given.instead),
@@ -170,21 +170,18 @@ def _cpu_levels(arm: ArmRuns) -> list[Levels]:
 
 def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
     """What one more run of each arm takes, if the logs tell how long they took."""
-    times = [wall_s(arm) for arm in arms]
-    known = [seconds for seconds in times if seconds is not None]
-    return None if len(known) < len(times) else Cost(seconds=sum(known), chips=rules.chips, price=rules.price)
-
-
-def mean_level(levels: Sequence[Levels], name: Literal["quick", "middle"] = "quick") -> float:
-    """The level of an arm: the geometric mean over its runs, of which the difference of two arms is the effect."""
-    seconds = [run.quick.seconds if name == "quick" else run.middle.seconds for run in levels]
-    return float(np.exp(np.mean(np.log(seconds))))
+    left, right = (seconds_between(arm.reading.started, arm.reading.ended) for arm in arms)
+    if left is None or right is None:
+        return None
+    return Cost(seconds=left + right, chips=rules.chips, price=rules.price)
 
 
 def _level_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
     if not levels:
         return Cell(text="" if arm.dead else TOO_FEW)
-    level, error = mean_level(levels), max(run.quick.error for run in levels)
+    # the geometric mean over the runs: the difference of two arms' is the effect
+    level = float(np.exp(np.mean([log(run.quick.seconds) for run in levels])))
+    error = max(run.quick.error for run in levels)
     return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from tasks.diff.arms import seconds_between, step_table
 from tasks.diff.levels import LEAST_STEPS
 from tasks.diff.rows import Arms
-from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart
+from tasks.ingest.steps import step_table
+from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much

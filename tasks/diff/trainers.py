@@ -2,11 +2,10 @@
 
 from tasks.diff.arms import place_of
 from tasks.diff.floors import TRAINERS
-from tasks.diff.observed import Observations, Observed, compare, show_each
+from tasks.diff.observed import Observations, Observed, compare, notice, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
-from tasks.records import Evidence
 from tasks.resolve.identify import SOURCE
 
 OURS = {"maxview": "maxview's"}  # as people call it
@@ -81,11 +80,8 @@ def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
             yield Observed(kind="different-commits", message=message, evidence=evidence)
     dirty = [arm for arm, plan in zip(arms, plans, strict=True) if plan is not None and plan.dirty]
     if dirty:
-        yield Observed(
-            kind="dirty-checkout",
-            message=f"{' and '.join(arm.label for arm in dirty)} ran with changes that no commit holds",
-            evidence=tuple(Evidence(arm=arm.name, value="dirty") for arm in dirty),
-        )
+        message = f"{' and '.join(arm.label for arm in dirty)} ran with changes that no commit holds"
+        yield notice("dirty-checkout", message, *((arm, "dirty", None) for arm in dirty))
 
 
 def _compares_implementations(arms: Arms) -> bool:
@@ -122,8 +118,5 @@ def _other_trainers(arms: Arms) -> Observations:
             if run.plan.checkout is not None and said.get("dirty"):
                 wrong.append(("checkout", "clean", "changed"))
             for name, planned, found in wrong:
-                yield Observed(
-                    kind="other-trainer",
-                    message=f"{run.plan.run_name} ran another trainer than was planned: {name} {found}, not {planned}",
-                    evidence=(Evidence(arm=arm.name, value=found),),
-                )
+                message = f"{run.plan.run_name} ran another trainer than was planned: {name} {found}, not {planned}"
+                yield notice("other-trainer", message, (arm, found, None))

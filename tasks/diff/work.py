@@ -6,11 +6,12 @@ from typing import Any
 import polars as pl
 
 from configs.findings import FindingKind
-from tasks.diff.arms import RATE, place_of
+from tasks.diff.arms import place_of
 from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
 from tasks.diff.rows import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software import software_differs
+from tasks.ingest.steps import RATE
 from tasks.records import RunReading
 
 OTHER_UNIT = 1.5  # times: what rounding makes of a product of two printed numbers is far less
@@ -27,17 +28,13 @@ def find_work(arms: Arms, declared: frozenset[str]) -> Observations:
     tokens = _at(left, "total_weights", -1), _at(right, "total_weights", -1)
     yield from compare(arms, "tokens", tokens, "different numbers of tokens per step ({} and {})", ends)
     yield from _clocks(arms)
-    begins = place_of(left.steps), place_of(right.steps)
-    yield from compare(
-        arms,
-        "steps",
-        (_at(left, "step", 0), _at(right, "step", 0)),
-        "the arms began at different steps ({} and {})",
-        begins,
-    )
-    if not any(arm.dead for arm in arms):
-        steps = _at(left, "step", -1), _at(right, "step", -1)
-        yield from compare(arms, "steps", steps, "the arms ended at different steps ({} and {})", ends)
+    begins, counts = (place_of(left.steps), place_of(right.steps)), (arms[0].counts_from, arms[1].counts_from)
+    message = "the logs count their steps from {} and from {}: the n-th of one is compared with the n-th of the other"
+    yield from compare(arms, "numbering", counts, message, begins)
+    for index, word, places in ((0, "began", begins), (-1, "ended", ends)):
+        steps = _at(left, "step", index), _at(right, "step", index)
+        if index == 0 or not any(arm.dead for arm in arms):
+            yield from compare(arms, "steps", steps, f"the arms {word} at different steps ({{}} and {{}})", places)
     yield from _configs(arms, declared)
 
 
@@ -45,9 +42,7 @@ def _clocks(arms: Arms) -> Observations:
     """Seconds × tokens per second is the tokens of a step, whatever it is that takes longer or shorter."""
     left, right = (_tokens_of_step(arm.reading) for arm in arms)
     if left is not None and right is not None and not left / OTHER_UNIT <= right <= left * OTHER_UNIT:
-        message = (
-            "the steps' seconds × Tokens/s/device is {:.0f} and {:.0f} tokens: other work, or a clock in another unit"
-        )
+        message = "the steps' seconds × Tokens/s/device is {:.0f} and {:.0f} tokens: other work, or other units"
         places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
         yield from compare(arms, "tokens", (left, right), message, places)
 

@@ -13,12 +13,12 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.arms import cpu_seconds, timed_steps
 from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
 from tasks.diff.times import account_run, is_stall
+from tasks.ingest.steps import cpu_seconds, timed_steps
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]

@@ -1,7 +1,6 @@
 """Turns what a cluster says of a JobSet, its pods and its workload into a job's state and the cause of its end."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Literal
 
 from configs.schema import Frozen
@@ -178,10 +177,3 @@ def _waiting(workloads: Sequence[Object]) -> str:
             if condition["type"] == "QuotaReserved" and condition.get("status") == "False":
                 return str(condition.get("message", ""))
     return ""
-
-
-def seconds_between(begin: str | None, end: str | None) -> float | None:
-    """Seconds from one of the API's times to another; None if either is missing."""
-    if begin is None or end is None:
-        return None
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()

@@ -13,7 +13,7 @@ from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.levels import LEVELS, Level, LevelMeaning, highest, reached
-from tasks.records.metric import Better, MetricDiff, Verdict
+from tasks.records.metric import Better, Decision, MetricDiff, Verdict
 from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
 from tasks.records.program_work import (
     CollectiveSum,
@@ -26,7 +26,7 @@ from tasks.records.program_work import (
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
-from tasks.records.times import TimeAccount, TimePart
+from tasks.records.times import TimeAccount, TimePart, seconds_between
 
 __all__ = [
     "DEATH_WORDS",
@@ -52,6 +52,7 @@ __all__ = [
     "Coverage",
     "Curve",
     "DeathKind",
+    "Decision",
     "DeviceMemory",
     "Environment",
     "Evidence",
@@ -103,4 +104,5 @@ __all__ = [
     "pair_saves",
     "reached",
     "rows_from_json",
+    "seconds_between",
 ]

@@ -73,3 +73,20 @@ class CheckpointDifference(Frozen):
     def differing(self) -> tuple[ArrayDifference, ...]:
         """What the training needs and is not the same on both sides: one side lacks it, or its values differ."""
         return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))
+
+    @property
+    def told(self) -> str:
+        """`step 9 holds the same bits on both sides (39 arrays)`; or how many differ, or why that is not known."""
+        if self.problem:
+            return f"not compared: {self.problem}"
+        if self.equal:
+            return f"step {self.step} holds the same bits on both sides ({_name_arrays(len(self.compared))})"
+        first = self.differing[0]
+        name = (first.names or first.other_names)[0]
+        what = f"largest difference {first.values.largest:.3g}" if first.values else "which one side lacks"
+        return f"{_name_arrays(len(self.differing))} of step {self.step} differ, first {name} ({what})"
+
+
+def _name_arrays(arrays: int) -> str:
+    """`1 array`, `39 arrays`."""
+    return f"{arrays} array{'' if arrays == 1 else 's'}"

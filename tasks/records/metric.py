@@ -10,7 +10,25 @@ Verdict = Literal["same", "improved", "regressed", "changed", "unknown", "not ju
 Better = Literal["higher", "lower", "equal"]
 
 
-class MetricDiff(Frozen):
+class Decision(Frozen):
+    """A word, the threshold behind it in the metric's own unit, and the reason as a sentence."""
+
+    verdict: Verdict
+    reason: str
+    threshold: float | None = None
+    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"
+    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 99 % interval
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"
+    evidence: str = ""  # how many runs that rests on, e.g. "one run of each"
+    p_value: float | None = None  # the chance of such an effect if there is none
+    runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many
+    cost_text: str = ""  # what the runs that are lacking cost
+
+
+class MetricDiff(Decision):
     """One row of the table. The texts are what surfaces print; they never format numbers themselves."""
 
     metric: str
@@ -25,19 +43,6 @@ class MetricDiff(Frozen):
     candidate_text: str
     difference: float | None  # candidate − baseline
     difference_text: str
-    threshold: float | None
-    verdict: Verdict
-    reason: str
-    threshold_text: str = ""  # e.g. "±2 %", "exact", "equal to 3 decimals"
     baseline_source: Source | None = None
     candidate_source: Source | None = None
     allowed: str = ""  # why the comparison's file allows that this row is changed
-    # of a metric with noise: candidate / baseline − 1 as the decision has it, with its 99 % interval
-    effect: float | None = None
-    effect_low: float | None = None
-    effect_high: float | None = None
-    effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"
-    evidence: str = ""  # how many runs that rests on, e.g. "one run of each"
-    p_value: float | None = None  # the chance of such an effect if there is none
-    runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many
-    cost_text: str = ""  # what the runs that are lacking cost

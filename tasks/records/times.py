@@ -1,5 +1,7 @@
 """Where the time of a run went."""
 
+from datetime import UTC, datetime
+
 from configs.schema import Frozen
 from tasks.records.source import Source
 
@@ -27,3 +29,12 @@ class TimeAccount(Frozen):
     run_name: str
     total_s: float
     parts: tuple[TimePart, ...]
+
+
+def seconds_between(start: str | None, end: str | None) -> float | None:
+    """The seconds from one ISO 8601 moment to another; None if either is unknown. Moments without a zone are UTC."""
+    if start is None or end is None:
+        return None
+    moments = [datetime.fromisoformat(text) for text in (start, end)]
+    first, last = (moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
+    return (last - first).total_seconds()

@@ -34,7 +34,7 @@ def verify(
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.live_view import byte_progress
     from flows.cli.show_proofs import show_proofs
-    from tasks.verify import verify_checkpoints
+    from tasks.verify.checkpoint import verify_checkpoints
 
     if record and check:
         raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
@@ -57,7 +57,7 @@ def verify(
 def _compare(checkpoint: str, other: str, *, as_json: bool) -> int:
     from flows.cli.live_view import byte_progress
     from flows.cli.show_difference import show_difference
-    from tasks.verify import compare_checkpoints
+    from tasks.verify.against import compare_checkpoints
 
     with byte_progress(Console(stderr=True)) as progress:
         found = compare_checkpoints(checkpoint, other, on_progress=progress)

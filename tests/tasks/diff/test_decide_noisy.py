@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.comparison import Tolerance
-from tasks.diff.decide import Decision
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, chance_of, decide_noisy
 from tasks.diff.effect import Sample
 from tasks.diff.noise import Noise
-from tasks.records import Better
+from tasks.records import Decision
 
 FIVE_PERCENT = Tolerance(relative=0.05, why="runs differ by that much", least=0.01, least_why="less is no news")
 TPU = Noise(scale=0.004, df=10.0, source="a slice repeats to that")
@@ -27,7 +26,6 @@ def noisy(
     noise: Noise = QUIET,
     *,
     middle: tuple[Sequence[float], Sequence[float]] | None = None,
-    better: Better = "lower",
     days_apart: float = 0.0,
     excuse: str = "",
     remedy: Remedy | None = None,
@@ -38,7 +36,6 @@ def noisy(
     return decide_noisy(
         quick,
         quick.model_copy(update={"baseline": tuple(other[0]), "candidate": tuple(other[1])}),
-        better=better,
         tolerance=FIVE_PERCENT,
         excuse=excuse,
         remedy=remedy,
@@ -77,8 +74,8 @@ def test_the_order_of_the_rule(
 
 def test_the_direction() -> None:
     slower = (1.15, 1.16, 1.14)
-    assert noisy(A, slower, better="lower").verdict == "regressed"
-    assert noisy(A, slower, better="higher").verdict == "improved"
+    assert noisy(A, slower).verdict == "regressed"
+    assert noisy(slower, A).verdict == "improved"
 
 
 def test_days_apart_carry_a_spread() -> None:
@@ -159,15 +156,6 @@ OTHER = {"improved": "regressed", "regressed": "improved"}
 def test_swapping_the_arms_swaps_the_verdict(baseline: list[float], candidate: list[float], noise: Noise) -> None:
     there, back = noisy(baseline, candidate, noise), noisy(candidate, baseline, noise)
     assert back.verdict == OTHER.get(there.verdict, there.verdict)
-
-
-@given(baseline=times, candidate=times, noise=noises)
-def test_higher_is_better_is_the_mirror_of_lower_is_better(
-    baseline: list[float], candidate: list[float], noise: Noise
-) -> None:
-    lower = noisy(baseline, candidate, noise, better="lower")
-    higher = noisy(baseline, candidate, noise, better="higher")
-    assert higher.verdict == OTHER.get(lower.verdict, lower.verdict)
 
 
 @given(runs=times, noise=noises)

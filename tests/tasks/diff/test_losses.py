@@ -12,11 +12,10 @@ from configs.comparison import load_comparison, load_effects, load_tolerances
 from configs.verdict_rules import VerdictRules, make_rules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import compare_blocks, is_offset
-from tasks.diff.decide import Decision
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.trainers import draws_differ
-from tasks.records import ComparisonRecord, MetricDiff, RunRecord
+from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
 type Judge = Callable[..., Decision]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tasks.launch.jobset import CAUSE_KINDS, seconds_between, view_job
+from tasks.launch.jobset import CAUSE_KINDS, view_job
+from tasks.records import seconds_between
 from tasks.scrape.death.causes import classify
 
 T = "2026-11-21T05:00:{:02d}Z"

@@ -22,7 +22,7 @@ from tasks.resolve.identify import SOURCE
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
-from tasks.verify import verify_checkpoint
+from tasks.verify.checkpoint import verify_checkpoint
 
 DOC = Path(__file__).parents[3] / "docs" / "any-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")

@@ -9,8 +9,9 @@ import pytest
 
 from flows.cli.app import call
 from tasks.records import ArrayDifference
-from tasks.verify import CheckpointError, compare_checkpoints
+from tasks.verify.against import compare_checkpoints
 from tasks.verify.index import ArraySpec
+from tasks.verify.layout import CheckpointError
 from tasks.verify.trees import pair_arrays, place_of
 
 # of saver_trees.py: 5 parameters (two kernels and a norm in the layers), as many mu and nu, 2 counts and the step

@@ -7,8 +7,8 @@ import pytest
 
 from tasks.records import LEVELS, CheckpointProof, RunReading, RunRecord
 from tasks.store import open_store
-from tasks.verify import compare_arms, verify_checkpoints
-from tasks.verify.arms import find_common
+from tasks.verify.arms import compare_arms, find_common
+from tasks.verify.checkpoint import verify_checkpoints
 
 
 def run(arm: str, folder: Path, **proof: object) -> RunRecord:

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tasks.verify import CheckpointError, verify_checkpoint, verify_checkpoints
+from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
+from tasks.verify.layout import CheckpointError
 
 
 @pytest.mark.parametrize("verify", [verify_checkpoint, verify_checkpoints])
@@ -53,7 +54,8 @@ def test_a_cloud_store_without_its_client_is_said_so():
     program = """
 import sys
 sys.modules["gcsfs"] = None  # as if it were not installed
-from tasks.verify import CheckpointError, verify_checkpoint
+from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.layout import CheckpointError
 try:
     verify_checkpoint("gs://bucket/run/9")
 except CheckpointError as error:

@@ -9,7 +9,9 @@ import pytest
 
 from flows.cli.app import call
 from tasks.store.gcs import GcsFiles
-from tasks.verify import CheckpointError, compare_checkpoints, verify_checkpoint, verify_checkpoints
+from tasks.verify.against import compare_checkpoints
+from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
+from tasks.verify.layout import CheckpointError
 
 type Order = Callable[..., None]
 

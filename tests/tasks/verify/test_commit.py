@@ -13,16 +13,9 @@ from pathlib import Path
 import pytest
 from etils import epath
 
-from tasks.verify import (
-    CheckpointError,
-    find_steps,
-    is_committed,
-    verify_checkpoint,
-    verify_checkpoints,
-    wait_for_commit,
-)
-from tasks.verify.commit import check_commit
-from tasks.verify.layout import Item
+from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
+from tasks.verify.commit import check_commit, is_committed, wait_for_commit
+from tasks.verify.layout import CheckpointError, Item, find_steps
 
 SAVER = Path(__file__).with_name("saver.py")
 

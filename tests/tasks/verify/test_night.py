@@ -8,7 +8,8 @@ import pytest
 from etils import epath
 
 from tasks.publish.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
-from tasks.verify import CheckpointError, verify_checkpoints
+from tasks.verify.checkpoint import verify_checkpoints
+from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
 from tasks.verify.night import Wanted, find_wanted, proof_path, prove
 

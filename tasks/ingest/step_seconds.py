@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diff.printed import shared_decimals
+from tasks.ingest.printed import shared_decimals
 
 PRINTED_UNIT_S = 0.001  # of every dialect's step lines, or finer
 FEWEST = 2  # rows; one alone agrees with anything

@@ -1,16 +1,9 @@
 """The life of each save out of a log and a store: its moments, how long its parts took, how far it was proved."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tasks.diff.arms import ArmRuns
-from tasks.diff.lives import lives_of
-from tasks.records import CheckpointEvent, CheckpointProof, RunRecord
-
-type MakeRun = Callable[..., RunRecord]
-type Arm = Callable[..., ArmRuns]
+from tasks.records import CheckpointEvent, CheckpointProof, RunReading, RunRecord
+from tasks.verify.lives import lives_of
 
 PLACE = "/out/runs/linen-r0/checkpoints"
 
@@ -36,17 +29,16 @@ def proof(step: int, second: int, **more: Any) -> CheckpointProof:
     return CheckpointProof(**(fields | more))
 
 
-@pytest.fixture
-def run(make_run: MakeRun) -> Callable[..., RunRecord]:
-    def build(events: tuple[CheckpointEvent, ...], proofs: tuple[CheckpointProof, ...], **record: Any) -> RunRecord:
-        return make_run("linen", reading={"checkpoints": events}, plan={}, record={"proofs": proofs, **record})
+def run(events: tuple[CheckpointEvent, ...], proofs: tuple[CheckpointProof, ...], **record: Any) -> RunRecord:
+    """A run that began at ten o'clock, with what its log and its folder tell."""
+    reading = RunReading(name="linen-r0", format="maxview", started="2026-11-18T10:00:00+00:00", checkpoints=events)
+    known = {"plan": None, "arm": "linen", "label": "linen", "commit": None, "log": "/out/runs/linen-r0/log.txt"}
+    return RunRecord(**{**known, "reading": reading, "proofs": proofs, **record})
 
-    return build
 
-
-def test_a_whole_life_in_seconds_from_the_beginning_of_the_run(run: Callable[..., RunRecord], arm_of: Arm) -> None:
+def test_a_whole_life_in_seconds_from_the_beginning_of_the_run() -> None:
     saved = event(0, 10, blocking_s=1.0, background_s=2.0)
-    (life,) = lives_of(arm_of(run((saved,), (proof(0, 10),))))
+    (life,) = lives_of([run((saved,), (proof(0, 10),))])
     assert (life.step, life.announced_s, life.committed_s) == (0, 10.0, 13.0)
     spans = [(span.part, span.begin_s, span.seconds, span.bytes_per_s) for span in life.spans]
     assert spans == [
@@ -58,44 +50,40 @@ def test_a_whole_life_in_seconds_from_the_beginning_of_the_run(run: Callable[...
     assert life.level == "content recorded"
 
 
-def test_a_log_in_another_time_zone_is_put_on_the_clock_of_the_store(
-    run: Callable[..., RunRecord], arm_of: Arm
-) -> None:
+def test_a_log_in_another_time_zone_is_put_on_the_clock_of_the_store() -> None:
     there = {"started": "2026-11-18T12:00:10.000", "committed_at": "2026-11-18T12:00:13.200"}  # two hours ahead
-    (life,) = lives_of(arm_of(run((event(0, 10, **there),), (proof(0, 10),))))
+    (life,) = lives_of([run((event(0, 10, **there),), (proof(0, 10),))])
     assert (life.announced_s, life.committed_s) == (10.0, 13.0)
 
 
-def test_a_step_that_is_saved_again_has_two_lives_and_one_proof(run: Callable[..., RunRecord], arm_of: Arm) -> None:
-    first, second = lives_of(arm_of(run((event(5, 10), event(5, 20)), (proof(5, 20),))))
+def test_a_step_that_is_saved_again_has_two_lives_and_one_proof() -> None:
+    first, second = lives_of([run((event(5, 10), event(5, 20)), (proof(5, 20),))])
     assert (first.nth, first.overwritten, first.level) == (1, True, "committed")
     assert (second.nth, second.overwritten, second.level) == (2, False, "content recorded")
 
 
-def test_what_is_retired_keeps_the_level_that_it_had(run: Callable[..., RunRecord], arm_of: Arm) -> None:
+def test_what_is_retired_keeps_the_level_that_it_had() -> None:
     gone = proof(0, 10, ok=False, retired=True, checks=("commit",), levels=())
     for events, proofs in (((event(0, 10, retired_line=40),), ()), ((event(0, 10),), (gone,))):
-        (life,) = lives_of(arm_of(run(events, proofs)))
+        (life,) = lives_of([run(events, proofs)])
         assert (life.retired, life.level) == (True, "committed")
 
 
-def test_a_checkpoint_that_the_other_arm_went_on_from_is_on_the_highest_level(
-    run: Callable[..., RunRecord], make_run: MakeRun, arm_of: Arm
-) -> None:
-    arm = arm_of(run((event(0, 10), event(5, 20)), (proof(0, 10), proof(5, 20))))
+def test_a_checkpoint_that_the_other_arm_went_on_from_is_on_the_highest_level() -> None:
+    arm = run((event(0, 10), event(5, 20)), (proof(0, 10), proof(5, 20)))
     for holds, level in ((True, "restored and continued"), (False, "content recorded"), (None, "content recorded")):
         crossing = {"from": "linen-r0", "restored_step": 0, "holds": holds, "evidence": ""}
-        other = make_run("nnx", record={"program": {"cross_restore": crossing}})
-        first, second = lives_of(arm, [other])
+        other = run((), (), program={"cross_restore": crossing})
+        first, second = lives_of([arm], [other])
         assert (first.level, second.level) == (level, "content recorded")
 
 
-def test_an_announcement_alone_is_the_lowest_level(run: Callable[..., RunRecord], arm_of: Arm) -> None:
+def test_an_announcement_alone_is_the_lowest_level() -> None:
     announced = event(0, 10, committed=False, committed_at=None)
-    (life,) = lives_of(arm_of(run((announced,), ())))
+    (life,) = lives_of([run((announced,), ())])
     assert (life.level, life.committed_s, life.spans) == ("announced", None, ())
 
 
-def test_only_the_store_knows_it(run: Callable[..., RunRecord], arm_of: Arm) -> None:
-    (life,) = lives_of(arm_of(run((), (proof(0, 10, begun_at="2026-11-18T10:00:10+00:00"),))))
+def test_only_the_store_knows_it() -> None:
+    (life,) = lives_of([run((), (proof(0, 10, begun_at="2026-11-18T10:00:10+00:00"),))])
     assert (life.announced_s, life.committed_s) == (10.0, 13.0)

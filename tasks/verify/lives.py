@@ -3,16 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from tasks.diff.arms import ArmRuns, numbered, seconds_between
-from tasks.records import CheckpointEvent, CheckpointLife, CheckpointProof, Level, LifeSpan, RunRecord, pair_saves
+from tasks.records import (
+    CheckpointEvent,
+    CheckpointLife,
+    CheckpointProof,
+    Level,
+    LifeSpan,
+    RunRecord,
+    pair_saves,
+    seconds_between,
+)
 
 QUARTER_S = 900  # by which time zones differ
 
 
-def lives_of(arm: ArmRuns, others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Every save of the arm's runs, by run and as its log tells them; `others`: runs that may have gone on from one."""
+def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
+    """Every save of an arm's runs, by run and as its log tells them; `others`: runs that may have gone on from one."""
     continued = set(_continued(others))
-    return tuple(life for number, run in enumerate(arm.runs) for life in _lives_of_run(run, number, continued))
+    return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
 
 def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
@@ -24,8 +32,7 @@ def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
 
 
 def _lives_of_run(run: RunRecord, number: int, continued: set[tuple[str, int]]) -> list[CheckpointLife]:
-    events = [numbered(event, number) for event in run.reading.checkpoints]
-    pairs = pair_saves(events, [numbered(proof, number) for proof in run.proofs])
+    pairs = pair_saves(run.reading.checkpoints, run.proofs)
     zero = run.reading.started or next((t for e, p in pairs if (t := _begun(e, p))), None)
     newest = {_step(event, proof): place for place, (event, proof) in enumerate(pairs)}
     seen: Counter[int | None] = Counter()

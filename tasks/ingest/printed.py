@@ -6,7 +6,7 @@ from math import floor, isfinite, log10
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.diff.gaps import Values
+type Values = NDArray[np.float64]  # [runs, steps]
 
 LEAST_DECIMALS = 3  # MaxText prints three; a log in which they all happen to end in 0 prints three too
 MOST_DECIMALS = 15  # more are in no log

@@ -1,0 +1,35 @@
+"""Puts two arms on one numbering of their steps, where the log of one counts from 0 and that of the other from 1."""
+
+import numpy as np
+import polars as pl
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.parity import compare_metric
+from tasks.diff.rows import Arms
+
+
+def number_alike(arms: Arms) -> Arms:
+    """The arms, with that counted from 0 which counts from 1, if the other has as many steps and like losses there.
+
+    A log that lacks its step 0 begins at 1 too: there the losses agree as they are numbered, and nothing is done.
+    """
+    steps = [[run.reading.steps["step"] for run in arm.runs] for arm in arms]
+    begins = [{table.first() for table in side} for side in steps]
+    if begins not in ([{0}, {1}], [{1}, {0}]) or len({len(table) for side in steps for table in side}) > 1:
+        return arms
+    alike = (_from_zero(arms[0]), arms[1]) if begins[0] == {1} else (arms[0], _from_zero(arms[1]))
+    return alike if _apart(alike) < _apart(arms) else arms
+
+
+def _from_zero(arm: ArmRuns) -> ArmRuns:
+    runs = []
+    for run in arm.runs:
+        steps = run.reading.steps.with_columns(pl.col("step") - 1)
+        runs.append(run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})}))
+    return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
+
+
+def _apart(arms: Arms) -> float:
+    """How far the losses of both lie apart at the steps that all runs have."""
+    left, right = (side[0] for side in compare_metric(arms).sides)
+    return float(np.abs(right - left).mean()) if left.size else np.inf

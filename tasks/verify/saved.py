@@ -1,0 +1,107 @@
+"""Turns what the logs of an arm and the store tell of its checkpoints into counts, sound steps and what is wrong."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from configs.schema import Frozen
+from tasks.records import CheckpointProof, RunRecord, Source
+
+
+class Saved(Frozen):
+    """The checkpoints of one arm: counts over all of its runs, steps that every run has, and what is wrong."""
+
+    announced: int
+    verified: int
+    retired: int  # deleted by a checkpoint manager that keeps only its newest ones
+    committed: int  # as the logs show it
+    invisible: int  # announced by a host that would not print the commit
+    steps: frozenset[int]  # verified or retired in every run, or committed where nothing could be verified
+    broken: tuple[str, ...]
+    proved: bool  # whether anything of this arm was looked at
+    begun: float  # the step from which on every log of the arm is whole; inf: part of one is missing
+    source: Source | None
+
+    @property
+    def counted(self) -> float | None:
+        """How many are there for sure; None where this host cannot tell."""
+        if self.proved:
+            return float(self.verified)
+        return None if self.invisible == self.announced else float(self.committed)
+
+    @property
+    def told(self) -> str:
+        """`2 of 2 verified, 1 retired`; what the logs say where nothing was looked at."""
+        if self.proved:
+            retired = f", {self.retired} retired" if self.retired else ""
+            return f"{self.verified} of {self.announced} verified{retired}"
+        if self.counted is None:
+            return f"{self.announced} announced, commit not visible from this host"
+        return f"{self.committed} of {self.announced} committed"
+
+
+def read_saved(runs: Sequence[RunRecord], name_run: Callable[[int], str]) -> Saved:
+    """Put an arm's announcements and proofs together, run by run."""
+    events = [(number, event) for number, run in enumerate(runs) for event in run.reading.checkpoints]
+    first = [Source(line=event.line, offset=event.offset, run=number) for number, event in events[:1]]
+    return Saved(
+        announced=sum(len(_announced(run)) for run in runs),
+        verified=sum(len(_verified(run)) for run in runs),
+        retired=sum(len(_retired(run) - _verified(run)) for run in runs),
+        committed=sum(event.committed is True for _, event in events),
+        invisible=sum(event.committed is None for _, event in events),
+        steps=frozenset.intersection(*map(_good_steps, runs)),
+        broken=tuple(p for number, run in enumerate(runs) for p in _broken(name_run(number), run)),
+        proved=any(run.proofs for run in runs),
+        begun=max(_begun(run) for run in runs),
+        source=first[0] if first else None,
+    )
+
+
+def _announced(run: RunRecord) -> set[int | None]:
+    return {event.step for event in run.reading.checkpoints} | {proof.step for proof in run.proofs}
+
+
+def _verified(run: RunRecord) -> set[int]:
+    return {proof.step for proof in run.proofs if proof.ok and proof.step is not None}
+
+
+def _retired(run: RunRecord) -> set[int]:
+    """What a checkpoint manager deleted after its commit, by the log's word or as the verification saw it."""
+    told = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
+    # saved again, or not deleted
+    kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
+    return (told - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
+
+
+def _good_steps(run: RunRecord) -> frozenset[int]:
+    if run.proofs:
+        return frozenset(_verified(run) | _retired(run))
+    return frozenset(event.step for event in run.reading.checkpoints if event.committed)
+
+
+def _begun(run: RunRecord) -> float:
+    """The step from which on a log announces every save."""
+    first = run.reading.steps["step"].min() if _is_whole(run) else None
+    return float(first) if isinstance(first, int) else inf
+
+
+def _is_whole(run: RunRecord) -> bool:
+    return run.reading.coverage.complete and not run.reading.coverage.gaps
+
+
+def _broken(name: str, run: RunRecord) -> list[str]:
+    if not run.proofs:
+        if not _is_whole(run):  # the commit may stand in what is missing
+            return []
+        lost = [event.step for event in run.reading.checkpoints if event.committed is False]
+        return [f"{name}, step {step}: the run ended before it was committed" for step in lost]
+    failed: dict[int | None, CheckpointProof] = {proof.step: proof for proof in run.proofs if not proof.ok}
+    problems = []
+    for step in sorted(_announced(run) - _verified(run) - _retired(run), key=lambda step: -1 if step is None else step):
+        proof = failed.get(step)
+        if proof is None:
+            why = "announced in the log, but not found in the run's folder"
+        else:
+            why = proof.problems[0].message if proof.problems else "the verification failed"
+        problems.append(f"{name}, step {step}: {why}")
+    return problems
