@@ -66,11 +66,9 @@ RANK_DEATHS = {
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# what cannot be there without one of these is not searched for
+# what begins in many ways is slow to search for, and cannot be there without one of these
 DEATH_HINTS: dict[str, tuple[bytes, ...]] = {
     "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
-    "fatal_python": (b"Fatal Python",),
-    "fatal_tsl": (b": F ",),
     "usage": (b": error: ", b"FATAL Flags"),
     "signal": (
         b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error", b"from signal ",
@@ -80,8 +78,6 @@ DEATH_HINTS: dict[str, tuple[bytes, ...]] = {
     "watchdog": (b"atchdog ", b"Some NCCL"),
     "raised": (b"Error", b"Exception"),
     "slurm": (b"] error: ", b"slurmstepd: "),
-    "slurm_exit": (b"srun: error: ",),
-    "child": (b"exitcode", b"exits with"),
     "event": (
         b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
         b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",

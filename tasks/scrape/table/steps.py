@@ -55,23 +55,18 @@ class StepTable:
         self.forms.measure(window)
         data, left, alike = window.data, list[Span](), dict[Layout, list[re.Match[bytes]]]()
         edge = known = max(window.start, self._until - window.base)  # the end of the last row; of what looked like one
-        layout: Layout | None = None
         self.single = []
-        for head in self.dialect.head.finditer(data, edge):
-            position = head.start()
-            if position >= window.limit:
-                break
-            if position < known:
-                continue
-            begin = data.rfind(b"\n", max(0, position - BEFORE), position) + 1
-            match = layout.pattern.match(data, begin) if begin and layout is not None else None
-            if match is None or match.start(2) != position:  # it is not like the row before it
-                begin, layout, match = self._find_alike(data, position)
+        while (head := self.dialect.head.search(data, known)) and (position := head.start()) < window.limit:
+            begin, layout, match = self._find_alike(data, position)
             if layout is not None and match is not None:
-                alike.setdefault(layout, []).append(match)
                 first, end = begin if layout.plain else position, match.end()
-                if first - known > 1:
-                    self._refuse_headless(window, known, first)
+                self._refuse_headless(window, known, first)
+                rows = alike.setdefault(layout, [])
+                rows.append(match)
+                # most often the next line is like it
+                while layout.plain and (match := layout.pattern.match(data, end + 1)) and match.start(2) < window.limit:
+                    rows.append(match)
+                    end = match.end()
             else:
                 self._refuse_headless(window, known, position)
                 stop = data.find(b"\n", position, position + LINE) + 1 or min(len(data), position + LINE)
