@@ -11,7 +11,7 @@ again. What was killed is brought back the way a user would: `maxview up` again 
 again where a flow, a trainer or its supervisor was lost; an embedded server its command brings back. Afterwards every
 canonical value (losses and norms of each step, digests of weights and checkpoints, proofs, floors, rows, verdict) must
 be the reference's, no run may have been trained again after it had ended well nor from further back than its last
-committed checkpoint, and no job may be left.
+committed checkpoint, and half a minute later nothing may be at work.
 
 `--outage` takes the server away for that many seconds in the middle of a flow: every task run, artifact and log line
 must be there in the end. `--interrupts` presses Ctrl-C so many times, once or twice, in commands of their own, whose
@@ -82,7 +82,7 @@ def report(trials: list[Trial], unfired: int) -> None:
     early = Counter(trial.kind for trial in trials if "no step" in trial.phase or trial.phase == "after 0 runs")
     print(f"before the first step of a run: {', '.join(f'{kind} {early[kind]}' for kind in KINDS if kinds[kind])}")
     print(f"same records: {sum(not (t.different or t.stuck) for t in trials)}; trained twice: "
-          f"{sum(bool(t.twice) for t in trials)}; jobs left: {sum(len(t.left) for t in trials)}")  # fmt: skip
+          f"{sum(bool(t.twice) for t in trials)}; processes left: {sum(len(t.left) for t in trials)}")  # fmt: skip
     starts = Counter(trial.starts for trial in trials)
     print(f"trainers started per comparison of 2 runs: {dict(sorted(starts.items()))}; went on from a checkpoint: "
           f"{sum(trial.resumed for trial in trials)}; steps done again after the last checkpoint: "

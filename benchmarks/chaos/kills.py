@@ -3,8 +3,11 @@
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+import psutil
 
 from benchmarks.chaos.judge import (
     COMMIT_LINE,
@@ -23,6 +26,7 @@ JOBS = ("trainer", "supervisor")
 ARMS = ("linen", "nnx")
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
 MOST_DRAWS = 5  # kills of one trial that may come too late
+LEFT_S = 30.0  # after which nothing may be at work any more
 NEVER_S = 120.0  # after which a moment that does not come was missed
 
 
@@ -155,10 +159,19 @@ def judge(place: Place, trial: Trial, reference: dict[str, Any]) -> None:
         trial.resumed += resumed
         trial.repeated += repeated
         trial.twice += problems
-    if wait_until(lambda: not place.jobs(), 10) is None:
-        for process in place.jobs():
-            trial.left.append(f"left running: {' '.join(process.cmdline())[:100]}")
+    trial.left = find_left(place)
+
+
+def find_left(place: Place) -> list[str]:
+    """What is at work a while after everything is over; it is killed."""
+    if wait_until(lambda: not place.at_work(), LEFT_S):
+        return []
+    left = []
+    for process in place.at_work():
+        with suppress(psutil.NoSuchProcess):
+            left.append(f"left running: {' '.join(process.cmdline())[:100]}")
             process.kill()
+    return left
 
 
 def time_to_cause(place: Place, killed: float) -> float | None:

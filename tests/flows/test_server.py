@@ -19,6 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tasks.services.server import ServerError, check, check_address
+from tasks.services.set_up import ZOMBIE_AFTER_S
 from tasks.services.settings import SETTINGS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,6 +105,21 @@ def test_the_recorder_of_task_runs_never_spins() -> None:
     pyproject = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
     recorder = pyproject["tool"]["prefect"]["server"]["services"]["task_run_recorder"]
     assert int(recorder["flush_interval"]) >= 1
+
+
+@pytest.mark.parametrize("where", ["the command line", "the repository, as a worker"])
+def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, tmp_path: Path) -> None:
+    # a command on the server of `maxview up`, with Prefect's 180 s, was called Crashed after 90 and lost its job
+    prepare = "from tasks.services import settings; settings.prepare()" if where == "the command line" else ""
+    ask = "from prefect.settings import get_current_settings as s; print(s().flows.heartbeat_frequency)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    beats = subprocess.run(
+        [sys.executable, "-c", f"{prepare}\n{ask}"],
+        cwd=tmp_path if prepare else ROOT,
+        env=environment | {"PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert 3 * int(beats.stdout) <= ZOMBIE_AFTER_S
 
 
 def test_nothing_answers_at_the_address(
