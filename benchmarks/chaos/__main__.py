@@ -6,12 +6,13 @@
 One `maxview up` in a temporary folder, with a copy of the packages. First a comparison of two tiny trainings is left
 alone, and so is one that replays their logs: what they record is the reference. Then every kill falls into a comparison
 of its own, trained or replayed, at a random moment: before the first step (half of them), in either run, between a
-committed checkpoint and the end of its training, or on the way to the verdict. A kill that comes too late is drawn
-again. What was killed is brought back the way a user would: `maxview up` again for server and worker, the same run
-again where a flow, a trainer or its supervisor was lost; an embedded server its command brings back. Afterwards every
-canonical value (losses and norms of each step, digests of weights and checkpoints, proofs, floors, rows, verdict) must
-be the reference's, no run may have been trained again after it had ended well nor from further back than its last
-committed checkpoint, and half a minute later nothing may be at work.
+committed checkpoint and the end of its training, or on the way to the verdict. Of those that train, the first run is
+there, and must not be trained again. A kill that comes too late is drawn again. What was killed is brought back as a
+user would: server and worker as `maxview up` starts them, the same run again where a flow, a trainer or its supervisor
+was lost; an embedded server its command brings back. Afterwards every canonical value (losses and norms of each step,
+digests of weights and checkpoints, proofs, floors, rows, verdict) must be the reference's, no run may have been trained
+again after it had ended well nor from further back than its last committed checkpoint, and half a minute later nothing
+may be at work.
 
 `--outage` takes the server away for that many seconds in the middle of a flow: every task run, artifact and log line
 must be there in the end. `--interrupts` presses Ctrl-C so many times, once or twice, in commands of their own, whose

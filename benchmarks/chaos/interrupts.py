@@ -78,7 +78,7 @@ def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str
         press.at_s = drawn.uniform(0.0, length)
         found = interrupt(place, press.server, press.times, press.at_s, drawn.uniform(0.1, 1.0))
         if press.server == "running, killed":
-            place.bring_back_server()
+            place.bring_back("server")
         elif press.server.startswith("running"):
             place.kill("server", signal.SIGCONT)
         if place.out.exists():

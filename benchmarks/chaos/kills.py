@@ -1,6 +1,7 @@
 """Draws the moment of a kill, waits for it in a comparison of its own, kills, and sees the comparison to its end."""
 
 import random
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -76,11 +77,11 @@ def draw_moment(drawn: random.Random, trial: Trial, lengths: dict[str, float]) -
     `lengths`: seconds that the undisturbed comparison took to start its first run, from there to its first step, for
     one run, and for the verdict.
     """
-    job = trial.kind in JOBS
+    job, arms = trial.kind in JOBS, ARMS if trial.target == "replay" else ARMS[1:]
     if trial.early:
         before = lengths["first step"] + (0.0 if job else lengths["start"])
-        return Moment("started" if job else "asked", ARMS[0], drawn.uniform(0.0, before))
-    arm = drawn.choice(ARMS)
+        return Moment("started" if job else "asked", arms[0], drawn.uniform(0.0, before))
+    arm = drawn.choice(arms)
     if trial.target != "replay" and (job or drawn.random() < 0.5):
         return Moment("saved", arm, drawn.uniform(0.0, 0.5))
     if job or drawn.random() < 0.7:
@@ -128,6 +129,9 @@ def run_trial(
     for trial.missed in range(MOST_DRAWS):
         moment = draw_moment(drawn, trial, lengths)
         trial.moment = str(moment)
+        if trial.target != "replay":  # the first arm has been trained, and must not be again
+            (trained,) = (place.folder / "stored" / "runs").glob(f"*-{ARMS[0]}-*")
+            shutil.copytree(trained, place.out / "runs" / trained.name)
         asked = place.ask_for(trial.kind, trial.target)
         killed = kill_at(place, trial, asked, moment)
         if killed is not None:
@@ -137,7 +141,7 @@ def run_trial(
     else:
         return False
     if trial.kind in ("server", "worker"):
-        place.up()
+        place.bring_back(trial.kind)
     if trial.kind in JOBS:
         trial.verdict_s = time_to_cause(place, killed)
     trial.states.append(asked.finish())

@@ -132,13 +132,18 @@ class Place:
             nursery.wait()
         self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
 
-    def bring_back_server(self) -> None:
-        """Start the server again, as `up` does, and nothing else: the rest is there."""
+    def bring_back(self, name: str) -> None:
+        """Start the server or the worker again, as `up` does, and nothing else: the rest is there."""
         place = up.Place.model_validate_json((self.state / up.PLACE_FILE).read_text())
+        words = {
+            up.SERVER: ("server", "start", "--host", place.host, "--port", str(place.port)),
+            up.WORKER: ("worker", "start", "--pool", place.pool, "--name", "maxview"),
+        }
+        argv = [sys.executable, "-m", "prefect", *words[name]]
         settings = up.settings_of(place, self.environment)
-        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", place.host, "--port", str(place.port)]
-        server = start_kept(up.SERVER, argv, state=place.state, folder=self.tree, environment=settings)
-        up.wait_for_server(place, server)
+        kept = start_kept(name, argv, state=self.state, folder=self.tree, environment=settings)
+        if name == up.SERVER:
+            up.wait_for_server(place, kept)
 
     def make_home(self) -> None:
         """The database of commands that bring their own server, which is slow to make."""
@@ -180,7 +185,7 @@ class Place:
 
     def command(self, target: str) -> Command:
         """`maxview compare` as from a shell: a process group of its own, with a server of its own."""
-        log = self.folder / "command.log"
+        log = self.folder / f"command-{time.time_ns()}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "flows.cli", *self._words(target)], cwd=self.tree,
