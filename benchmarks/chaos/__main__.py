@@ -48,12 +48,12 @@ REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
 
 def plan_trials(kills: int, trained: int, kinds: tuple[str, ...]) -> list[Trial]:
-    """The kinds take turns; trainings are spread over them, most of them for the trainers' kills."""
+    """The kinds take turns; trainings are spread over them, half of them for trainers after a step."""
     trials = [
         Trial(number=number, kind=kinds[number % len(kinds)], target="replay", early=number // len(kinds) % 2 == 0)
         for number in range(kills)
     ]
-    wanted = [trial for trial in trials if trial.kind in JOBS]
+    wanted = sorted((trial for trial in trials if trial.kind in JOBS), key=lambda trial: trial.early)
     others = [trial for trial in trials if trial.kind not in JOBS]
     own = wanted[: trained // 2] if others else wanted[:trained]
     rest = trained - len(own)

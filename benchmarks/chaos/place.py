@@ -99,7 +99,9 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
-        self.tree, self.home, self.port = folder / "tree", folder / "home", free_port()
+        self.tree, self.home = folder / "tree", folder / "home"
+        noted = self.state / up.PLACE_FILE  # a server may be up that was left by a benchmark which was killed
+        self.port = up.Place.model_validate_json(noted.read_text()).port if noted.exists() else free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
         shutil.rmtree(self.tree, ignore_errors=True)
         for name in COPIED:
