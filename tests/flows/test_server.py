@@ -12,12 +12,18 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Crashed
 
+from tasks.services.flow_runs import HEARTBEAT, is_alive_after_all, life_of
 from tasks.services.server import ServerError, check, check_address
 from tasks.services.set_up import ZOMBIE_AFTER_S
 from tasks.services.settings import SETTINGS
@@ -120,6 +126,26 @@ def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, t
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert 3 * int(beats.stdout) <= ZOMBIE_AFTER_S
+
+
+def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None:
+    """A server that was away for longer than a run may be silent calls it Crashed once it is back."""
+    given_up = Crashed(message="no heartbeat")
+    with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
+        lives, lost = (client.create_flow_run(flow(lambda: None, name="given up"), state=given_up) for _ in range(2))
+        for run, seconds in ((lost, -30), (lives, 5)):
+            beat = {
+                "id": str(uuid4()),
+                "event": HEARTBEAT,
+                "resource": {"prefect.resource.id": f"prefect.flow-run.{run.id}"},
+                "occurred": (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(),
+            }
+            client.request("POST", "/events", json=[beat])
+        deadline = time.monotonic() + 60  # what comes is written down in batches
+        while not is_alive_after_all(str(lives.id)) and time.monotonic() < deadline:
+            time.sleep(1)
+        assert (life_of(str(lives.id)), life_of(str(lost.id))) == ("running", "over")
+        assert not is_alive_after_all(str(lost.id))
 
 
 def test_nothing_answers_at_the_address(
