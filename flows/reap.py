@@ -1,14 +1,17 @@
 """The flow `reap`: ends the jobs of flow runs that have ended without being able to do it themselves."""
 
+import time
 from typing import Annotated
 
 from prefect import flow, get_run_logger
 
 from tasks.launch.owners import unforgotten
 from tasks.services.cleanup import stop_jobs
-from tasks.services.flow_runs import life_of
+from tasks.services.flow_runs import is_alive_after_all, life_of
 from tasks.services.run_form import Field
 from tasks.store import Store, open_store
+
+SIGN_OF_LIFE_S = 60.0  # in which a flow that lives shows it twice
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
@@ -18,7 +21,9 @@ def reap(
     """The names of the jobs that were ended."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
-    return [name for flow_run in lost for name in end_jobs(flow_run, store)]
+    if lost:
+        time.sleep(SIGN_OF_LIFE_S)
+    return [name for flow_run in lost if not is_alive_after_all(flow_run) for name in end_jobs(flow_run, store)]
 
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:

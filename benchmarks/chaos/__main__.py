@@ -6,12 +6,13 @@
 One `maxview up` in a temporary folder, with a copy of the packages. First a comparison of two tiny trainings is left
 alone, and so is one that replays their logs: what they record is the reference. Then every kill falls into a comparison
 of its own, trained or replayed, at a random moment: before the first step (half of them), in either run, between a
-committed checkpoint and the end of its training, or on the way to the verdict. A kill that comes too late is drawn
-again. What was killed is brought back the way a user would: `maxview up` again for server and worker, the same run
-again where a flow, a trainer or its supervisor was lost; an embedded server its command brings back. Afterwards every
-canonical value (losses and norms of each step, digests of weights and checkpoints, proofs, floors, rows, verdict) must
-be the reference's, no run may have been trained again after it had ended well nor from further back than its last
-committed checkpoint, and no job may be left.
+committed checkpoint and the end of its training, or on the way to the verdict. Of those that train, the first run is
+there, and must not be trained again. A kill that comes too late is drawn again. What was killed is brought back as a
+user would: server and worker as `maxview up` starts them, the same run again where a flow, a trainer or its supervisor
+was lost; an embedded server its command brings back. Afterwards every canonical value (losses and norms of each step,
+digests of weights and checkpoints, proofs, floors, rows, verdict) must be the reference's, no run may have been trained
+again after it had ended well nor from further back than its last committed checkpoint, and half a minute later nothing
+may be at work.
 
 `--outage` takes the server away for that many seconds in the middle of a flow: every task run, artifact and log line
 must be there in the end. `--interrupts` presses Ctrl-C so many times, once or twice, in commands of their own, whose
@@ -47,12 +48,12 @@ REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
 
 def plan_trials(kills: int, trained: int, kinds: tuple[str, ...]) -> list[Trial]:
-    """The kinds take turns; trainings are spread over them, most of them for the trainers' kills."""
+    """The kinds take turns; trainings are spread over them, half of them for trainers after a step."""
     trials = [
         Trial(number=number, kind=kinds[number % len(kinds)], target="replay", early=number // len(kinds) % 2 == 0)
         for number in range(kills)
     ]
-    wanted = [trial for trial in trials if trial.kind in JOBS]
+    wanted = sorted((trial for trial in trials if trial.kind in JOBS), key=lambda trial: trial.early)
     others = [trial for trial in trials if trial.kind not in JOBS]
     own = wanted[: trained // 2] if others else wanted[:trained]
     rest = trained - len(own)
@@ -82,7 +83,7 @@ def report(trials: list[Trial], unfired: int) -> None:
     early = Counter(trial.kind for trial in trials if "no step" in trial.phase or trial.phase == "after 0 runs")
     print(f"before the first step of a run: {', '.join(f'{kind} {early[kind]}' for kind in KINDS if kinds[kind])}")
     print(f"same records: {sum(not (t.different or t.stuck) for t in trials)}; trained twice: "
-          f"{sum(bool(t.twice) for t in trials)}; jobs left: {sum(len(t.left) for t in trials)}")  # fmt: skip
+          f"{sum(bool(t.twice) for t in trials)}; processes left: {sum(len(t.left) for t in trials)}")  # fmt: skip
     starts = Counter(trial.starts for trial in trials)
     print(f"trainers started per comparison of 2 runs: {dict(sorted(starts.items()))}; went on from a checkpoint: "
           f"{sum(trial.resumed for trial in trials)}; steps done again after the last checkpoint: "

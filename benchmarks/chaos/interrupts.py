@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import psutil
-
-from benchmarks.chaos.place import Forked, Place, wait_until
+from benchmarks.chaos.kills import find_left
+from benchmarks.chaos.place import Forked, Place
 from tasks.store import Store
 
 # what is done to the server before: of the command's own, and of one that `maxview up` has started
@@ -78,9 +77,10 @@ def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str
     for _ in range(MOST_DRAWS):
         press.at_s = drawn.uniform(0.0, length)
         found = interrupt(place, press.server, press.times, press.at_s, drawn.uniform(0.1, 1.0))
-        if press.server.startswith("running"):
+        if press.server == "running, killed":
+            place.bring_back("server")
+        elif press.server.startswith("running"):
             place.kill("server", signal.SIGCONT)
-            place.up()
         if place.out.exists():
             place.out.rename(place.folder / f"interrupted-{number:02}-{time.time_ns()}")
         if found is not None:
@@ -114,16 +114,7 @@ def interrupt(place: Place, server: str, times: int, seconds: float, pause: floa
         problems.append(f"alive for {ended_s:.1f} s after the second")
     if said.count("maxview: interrupted") != 1 or "Traceback" in said:
         problems.append(f"said {said[-500:]!r}")
-    left: list[psutil.Process] = []
-
-    def look() -> bool:
-        left[:] = [*place.jobs(), *place.copies()]  # an embedded server rests
-        return not left
-
-    if not wait_until(look, 10):
-        problems += [f"left running: {' '.join(process.cmdline())[:100]}" for process in left]
-        for process in left:
-            process.kill()
+    problems += find_left(place)
     for directory in Store(place.out).runs() if place.out.exists() else ():
         directory.read_record()  # raises where it is half written
     return ended_s, problems

@@ -1,10 +1,14 @@
 """Draws the moment of a kill, waits for it in a comparison of its own, kills, and sees the comparison to its end."""
 
 import random
+import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+import psutil
 
 from benchmarks.chaos.judge import (
     COMMIT_LINE,
@@ -23,6 +27,7 @@ JOBS = ("trainer", "supervisor")
 ARMS = ("linen", "nnx")
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
 MOST_DRAWS = 5  # kills of one trial that may come too late
+LEFT_S = 30.0  # after which nothing may be at work any more
 NEVER_S = 120.0  # after which a moment that does not come was missed
 
 
@@ -72,11 +77,11 @@ def draw_moment(drawn: random.Random, trial: Trial, lengths: dict[str, float]) -
     `lengths`: seconds that the undisturbed comparison took to start its first run, from there to its first step, for
     one run, and for the verdict.
     """
-    job = trial.kind in JOBS
+    job, arms = trial.kind in JOBS, ARMS if trial.target == "replay" else ARMS[1:]
     if trial.early:
         before = lengths["first step"] + (0.0 if job else lengths["start"])
-        return Moment("started" if job else "asked", ARMS[0], drawn.uniform(0.0, before))
-    arm = drawn.choice(ARMS)
+        return Moment("started" if job else "asked", arms[0], drawn.uniform(0.0, before))
+    arm = drawn.choice(arms)
     if trial.target != "replay" and (job or drawn.random() < 0.5):
         return Moment("saved", arm, drawn.uniform(0.0, 0.5))
     if job or drawn.random() < 0.7:
@@ -122,8 +127,12 @@ def run_trial(
     """One comparison with one kill in it; whether there was one, which may take several comparisons."""
     began = time.monotonic()
     for trial.missed in range(MOST_DRAWS):
-        moment = draw_moment(drawn, trial, lengths)
+        # the machine may be faster than it was when the lengths were taken
+        moment = draw_moment(drawn, trial, {part: s * 0.5**trial.missed for part, s in lengths.items()})
         trial.moment = str(moment)
+        if trial.target != "replay":  # the first arm has been trained, and must not be again
+            (trained,) = (place.folder / "stored" / "runs").glob(f"*-{ARMS[0]}-*")
+            shutil.copytree(trained, place.out / "runs" / trained.name)
         asked = place.ask_for(trial.kind, trial.target)
         killed = kill_at(place, trial, asked, moment)
         if killed is not None:
@@ -133,7 +142,7 @@ def run_trial(
     else:
         return False
     if trial.kind in ("server", "worker"):
-        place.up()
+        place.bring_back(trial.kind)
     if trial.kind in JOBS:
         trial.verdict_s = time_to_cause(place, killed)
     trial.states.append(asked.finish())
@@ -155,10 +164,19 @@ def judge(place: Place, trial: Trial, reference: dict[str, Any]) -> None:
         trial.resumed += resumed
         trial.repeated += repeated
         trial.twice += problems
-    if wait_until(lambda: not place.jobs(), 10) is None:
-        for process in place.jobs():
-            trial.left.append(f"left running: {' '.join(process.cmdline())[:100]}")
+    trial.left = find_left(place)
+
+
+def find_left(place: Place) -> list[str]:
+    """What is at work a while after everything is over; it is killed."""
+    if wait_until(lambda: not place.at_work(), LEFT_S):
+        return []
+    left = []
+    for process in place.at_work():
+        with suppress(psutil.NoSuchProcess):
+            left.append(f"left running: {' '.join(process.cmdline())[:100]}")
             process.kill()
+    return left
 
 
 def time_to_cause(place: Place, killed: float) -> float | None:

@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,12 @@ import psutil
 from benchmarks.chaos.nursery import ENDED
 from benchmarks.nightly_load import COPIED, ROOT, free_port
 from tasks.launch.supervise import GUARD
-from tasks.services.processes import Kept, session_of
+from tasks.services import up
+from tasks.services.processes import Kept, session_of, start_kept
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-STEPS = 20
-SETTINGS = (f"steps={STEPS}", "checkpoint_period=5", "max_target_length=64")
+STEPS = 12
+SETTINGS = (f"steps={STEPS}", "checkpoint_period=4", "max_target_length=32")
 PATIENCE_S = 300.0  # after which a comparison counts as stuck
 REPLAY_SPEED = "16"
 
@@ -97,7 +99,9 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
-        self.tree, self.home, self.port = folder / "tree", folder / "home", free_port()
+        self.tree, self.home = folder / "tree", folder / "home"
+        noted = self.state / up.PLACE_FILE  # a server may be up that was left by a benchmark which was killed
+        self.port = up.Place.model_validate_json(noted.read_text()).port if noted.exists() else free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
         shutil.rmtree(self.tree, ignore_errors=True)
         for name in COPIED:
@@ -130,10 +134,25 @@ class Place:
             nursery.wait()
         self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
 
+    def bring_back(self, name: str) -> None:
+        """Start the server or the worker again, as `up` does, and nothing else: the rest is there."""
+        place = up.Place.model_validate_json((self.state / up.PLACE_FILE).read_text())
+        words = {
+            up.SERVER: ("server", "start", "--host", place.host, "--port", str(place.port)),
+            up.WORKER: ("worker", "start", "--pool", place.pool, "--name", "maxview"),
+        }
+        argv = [sys.executable, "-m", "prefect", *words[name]]
+        settings = up.settings_of(place, self.environment)
+        kept = start_kept(name, argv, state=self.state, folder=self.tree, environment=settings)
+        if name == up.SERVER:
+            up.wait_for_server(place, kept)
+
     def make_home(self) -> None:
         """The database of commands that bring their own server, which is slow to make."""
         if not self.home.exists():
-            self._run("-m", "prefect", "server", "database", "upgrade", "-y", PREFECT_HOME=str(self.home))
+            self.home.mkdir()
+            with closing(sqlite3.connect(self.state / "prefect" / "prefect.db")) as made:
+                made.execute("VACUUM INTO ?", [str(self.home / "prefect.db")])
 
     def _run(self, *words: str, **settings: str) -> None:
         argv, environment = [sys.executable, *words], self.environment | settings
@@ -168,7 +187,7 @@ class Place:
 
     def command(self, target: str) -> Command:
         """`maxview compare` as from a shell: a process group of its own, with a server of its own."""
-        log = self.folder / "command.log"
+        log = self.folder / f"command-{time.time_ns()}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "flows.cli", *self._words(target)], cwd=self.tree,
@@ -256,9 +275,16 @@ class Place:
         numbers = {process.pid for process in spares}
         return [process for process in spares if process.ppid() in numbers]
 
-    def jobs(self) -> list[psutil.Process]:
-        """Every process of every run."""
-        return [process for process, words in self._processes() if any(str(self.out) in word for word in words)]
+    def at_work(self) -> list[psutil.Process]:
+        """Every process of a run, of a command or of a flow run: all but what waits for the next of them."""
+        waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
+        waiting |= {self.kept("worker").pid, self._nursery.pid}
+        copies = {process.pid for process in self.copies()}
+        return [
+            process
+            for process, words in self._processes()
+            if process.pid not in waiting and ("flows.cli.spare" not in words or process.pid in copies)
+        ]
 
     def _processes(self) -> Iterator[tuple[psutil.Process, list[str]]]:
         for process in psutil.process_iter():

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from configs.comparison import list_names
 from configs.nightly import load_nightly
 from tasks.publish.nightly import CHANGED_EVENT
+from tasks.services.flow_runs import HEARTBEAT
 from tasks.services.slices import limit_name
 
 ZOMBIE_AFTER_S = 90  # three heartbeats
@@ -26,7 +27,6 @@ ZOMBIES = "maxview: end runs that have lost their process"
 REAP = "maxview: end the jobs of crashed runs"
 REAPER = "reap/jobs"
 NOTIFY = "maxview: tell what changed overnight"
-HEARTBEAT = "prefect.flow-run.heartbeat"
 ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 

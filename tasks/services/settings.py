@@ -17,6 +17,9 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     # seconds between two tries double: a server may be away for four minutes (the 5 of Prefect make one)
     "PREFECT_CLIENT_MAX_RETRIES": "7",
+    # seconds between two signs of life of a flow (Prefect's 180): a server of `maxview up` gives up a run after 90
+    # without one, and ends its jobs
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     # log lines of the runs go to the server; the terminal has its own view
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",

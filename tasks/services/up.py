@@ -25,7 +25,6 @@ PLACE_FILE = "place.json"
 STARTUP_S = 180.0
 WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save a checkpoint
 SERVER_PATIENCE_S = 20.0
-HEARTBEAT_S = "30"  # the least that Prefect takes
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")  # what a user may ask for; it needs a password
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
@@ -87,7 +86,6 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
         # the lines of the trainers are in the UI; drawn a second time here they would cost a run a second
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": HEARTBEAT_S,
         # `prefect deployment run --watch` shows the lines of the run, which end with what was found and its page
         "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
         "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",

@@ -46,6 +46,13 @@ while [ $step -lt 36000 ]; do
     sleep 0.1
 done
 """  # what pods find as their Python: a trainer that only prints, for longer than any test
+SECRETS = {  # what the worker has, and no trainer may have
+    "GITHUB_TOKEN": "ghp_of-the-test",
+    "MAXVIEW_GITHUB_TOKEN": "ghp_ours-of-the-test",
+    "AWS_SECRET_ACCESS_KEY": "aws-of-the-test",
+    "HF_TOKEN": "hf_of-the-test",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/nowhere/credentials-of-the-test.json",
+}
 OVER = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
 type Maxview = Callable[..., subprocess.CompletedProcess[str]]
@@ -200,6 +207,7 @@ class Stack:
     port: int
     environment: dict[str, str]
     password: str = PASSWORD
+    secrets: dict[str, str] = field(default_factory=SECRETS.copy)
     messages: list[Any] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)  # flow runs that several tests look at
     changed: bool = False  # its deployments or limits: the next test brings it up to date
@@ -326,25 +334,29 @@ def one_stack(
     kubectl.chmod(0o755)
     port = free_port()
     with Webhook() as (address, messages):
-        environment = clean_environment | {
-            "PYTHONPATH": str(ROOT),
-            "PREFECT_HOME": str(folder / "home"),
-            "MAXVIEW_CACHE": str(folder / "cache"),
-            "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
-            "MAXVIEW_WEBHOOK_URL": address,
-            "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-            "PREFECT_API_AUTH_STRING": PASSWORD,
-            "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
-            "MAXVIEW_REPLAY": str(folder / "logs"),
-            "MAXVIEW_REPLAY_SPEED": "inf",
-            "PATH": f"{STANDINS / 'bin'}:{clean_environment['PATH']}:{kubectl.parent}",
-            "KUBECONFIG": str(folder / "kubeconfig"),
-            "MAXVIEW_CLUSTER": "loopback",
-            "MAXVIEW_PROJECT": "p",
-            "MAXVIEW_ZONE": "us-east5-b",
-            "MAXVIEW_IMAGE": "gcr.io/p/trainer:1",
-            "MAXVIEW_SHARED_OUT": "true",
-        }
+        environment = (
+            clean_environment
+            | SECRETS
+            | {
+                "PYTHONPATH": str(ROOT),
+                "PREFECT_HOME": str(folder / "home"),
+                "MAXVIEW_CACHE": str(folder / "cache"),
+                "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
+                "MAXVIEW_WEBHOOK_URL": address,
+                "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+                "PREFECT_API_AUTH_STRING": PASSWORD,
+                "PREFECT_SERVER_API_AUTH_STRING": PASSWORD,
+                "MAXVIEW_REPLAY": str(folder / "logs"),
+                "MAXVIEW_REPLAY_SPEED": "inf",
+                "PATH": f"{STANDINS / 'bin'}:{clean_environment['PATH']}:{kubectl.parent}",
+                "KUBECONFIG": str(folder / "kubeconfig"),
+                "MAXVIEW_CLUSTER": "loopback",
+                "MAXVIEW_PROJECT": "p",
+                "MAXVIEW_ZONE": "us-east5-b",
+                "MAXVIEW_IMAGE": "gcr.io/p/trainer:1",
+                "MAXVIEW_SHARED_OUT": "true",
+            }
+        )
         running = Stack(folder, port, environment, messages=messages)
         down = [sys.executable, "-m", "flows.cli", "down", "--state", "state"]
         try:

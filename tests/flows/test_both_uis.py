@@ -22,7 +22,7 @@ STEP = (
 # The new UI asks for the settings of its statistics before it knows that they are off. It sends none.
 ASKED_BY_THE_NEW_UI = {"sr-client-cfg.amplitude.com"}
 # what Prefect's UIs ask their own server for in vain, whatever they show
-MISSING_IMAGES = ("/ico/undefined.svg", "/failed.svg", "/completed.svg", "/favicon.ico")
+MISSING_IMAGES = ("/ico/undefined.svg", "/failed.svg", "/completed.svg", "/running.svg", "/favicon.ico")
 # tells of everything that sets the marker, on any page and at any time
 TRAP = "Object.defineProperty(window, 'owned', {set(value) { window.acted(String(value)) }})"
 ACTIVE = "document.querySelectorAll('[href^=\"javascript:\" i], [onerror], [onload]').length"
@@ -179,3 +179,27 @@ def test_the_run_form_explains_its_parameters(visit: Visit, stack: Any) -> None:
     visit.page.get_by_text("main-vs-branch", exact=True).last.click()  # the dropdown
     visit.page.keyboard.press("ArrowDown")  # what a click opens, the classic one closes again
     visit.sees("maxtext-releases")
+
+
+# what somebody clicks at to cancel the run that is shown
+CANCELS = {
+    "classic": (".p-icon-button-menu", "text=Cancel", "button:has-text('Confirm')"),
+    "new": (
+        "button:has-text('Open menu') >> nth=0",
+        "[role=menuitem]:has-text('Cancel')",
+        "[role=alertdialog] button:has-text('Cancel Flow Run')",
+    ),
+}
+
+
+def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any, request: pytest.FixtureRequest) -> None:
+    ui = request.node.callspec.params["visit"]
+    steps = {"classic": "steps=23", "new": "steps=24"}[ui]  # runs of their own
+    run = stack.run("compare/main-vs-branch", branch="slow", repository=str(stack.repository), overrides=[steps])
+    stack.wait(stack.jobs)
+    visit.open(f"/runs/flow-run/{run}", "Running")
+    for what in CANCELS[ui]:
+        visit.page.locator(what).last.click(timeout=WAIT_MS)
+    assert stack.ended(run)["type"] == "CANCELLED"
+    assert not stack.jobs()  # they are ended before the run is
+    visit.sees("Cancelled")

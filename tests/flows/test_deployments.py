@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import httpx
@@ -90,11 +90,15 @@ def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["cancelled", "killed"])
-def test_a_run_that_is_ended_leaves_no_job(stack: Any, how: str) -> None:
+def test_a_run_has_no_secret_of_its_worker_and_leaves_no_job(stack: Any, how: str) -> None:
     steps = {"cancelled": "steps=21", "killed": "steps=22"}[how]  # runs of their own
     wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": [steps]}
     run = stack.run("compare/main-vs-branch", **wanted)
-    stack.wait(lambda: any("branch" in " ".join(job.cmdline()) for job in stack.jobs()))
+    trainers = stack.wait(lambda: [child for job in stack.jobs() for child in job.children() if is_trainer(child)])
+    hers = psutil.Process(stack.pid("worker")).environ()
+    assert hers.items() >= stack.secrets.items()
+    for told in (str(process.environ()) for process in [*stack.jobs(), *trainers]):
+        assert not [name for name, secret in stack.secrets.items() if name in told or secret in told]
     if how == "cancelled":
         stack.request("POST", f"/flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
     else:
@@ -104,6 +108,14 @@ def test_a_run_that_is_ended_leaves_no_job(stack: Any, how: str) -> None:
         os.kill(flow.pid, signal.SIGKILL)
     assert stack.ended(run)["type"] == {"cancelled": "CANCELLED", "killed": "CRASHED"}[how]
     stack.wait(lambda: not stack.jobs())
+
+
+def is_trainer(process: psutil.Process) -> bool:
+    """Whether it is one, and not what guards it or is about to become it."""
+    with suppress(psutil.NoSuchProcess):
+        words = " ".join(process.cmdline())
+        return "branch" in words and "supervise.py" not in words
+    return False
 
 
 def flow_run_of(process: psutil.Process) -> str | None:

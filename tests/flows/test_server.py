@@ -12,13 +12,20 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Crashed
 
+from tasks.services.flow_runs import HEARTBEAT, is_alive_after_all, life_of
 from tasks.services.server import ServerError, check, check_address
+from tasks.services.set_up import ZOMBIE_AFTER_S
 from tasks.services.settings import SETTINGS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -104,6 +111,41 @@ def test_the_recorder_of_task_runs_never_spins() -> None:
     pyproject = tomllib.loads((Path(__file__).parent.parent.parent / "pyproject.toml").read_text())
     recorder = pyproject["tool"]["prefect"]["server"]["services"]["task_run_recorder"]
     assert int(recorder["flush_interval"]) >= 1
+
+
+@pytest.mark.parametrize("where", ["the command line", "the repository, as a worker"])
+def test_a_flow_shows_more_often_that_it_lives_than_it_is_given_up(where: str, tmp_path: Path) -> None:
+    # a command on the server of `maxview up`, with Prefect's 180 s, was called Crashed after 90 and lost its job
+    prepare = "from tasks.services import settings; settings.prepare()" if where == "the command line" else ""
+    ask = "from prefect.settings import get_current_settings as s; print(s().flows.heartbeat_frequency)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    beats = subprocess.run(
+        [sys.executable, "-c", f"{prepare}\n{ask}"],
+        cwd=tmp_path if prepare else ROOT,
+        env=environment | {"PREFECT_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert 3 * int(beats.stdout) <= ZOMBIE_AFTER_S
+
+
+def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None:
+    """A server that was away for longer than a run may be silent calls it Crashed once it is back."""
+    given_up = Crashed(message="no heartbeat")
+    with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
+        lives, lost = (client.create_flow_run(flow(lambda: None, name="given up"), state=given_up) for _ in range(2))
+        for run, seconds in ((lost, -30), (lives, 5)):
+            beat = {
+                "id": str(uuid4()),
+                "event": HEARTBEAT,
+                "resource": {"prefect.resource.id": f"prefect.flow-run.{run.id}"},
+                "occurred": (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(),
+            }
+            client.request("POST", "/events", json=[beat])
+        deadline = time.monotonic() + 60  # what comes is written down in batches
+        while not is_alive_after_all(str(lives.id)) and time.monotonic() < deadline:
+            time.sleep(1)
+        assert (life_of(str(lives.id)), life_of(str(lost.id))) == ("running", "over")
+        assert not is_alive_after_all(str(lost.id))
 
 
 def test_nothing_answers_at_the_address(
