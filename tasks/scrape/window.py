@@ -1,5 +1,7 @@
 """Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,12 +81,36 @@ class Patterns:
 
 
 def read_file(path: Path) -> Iterator[bytes]:
-    """A file in chunks; the first is small, because often it is all that is wanted."""
+    """A file in chunks; the first is small, because often it is all that is wanted.
+
+    One zero byte stands for each hole: a log that was cut under its writer goes on behind gigabytes never written.
+    """
     with path.open("rb", buffering=0) as file:
-        size = FIRST
-        while chunk := file.read(size):
-            yield chunk
-            size = CHUNK
+        size, begin = FIRST, 0
+        for first, end in _written(file.fileno()):
+            if first > begin:
+                yield b"\0"
+            file.seek(first)
+            while first < end and (chunk := file.read(min(size, end - first))):
+                yield chunk
+                first += len(chunk)
+                size = CHUNK
+            begin = end
+
+
+def _written(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the stretches of a file that its file system keeps; at least its end."""
+    size, end = os.fstat(descriptor).st_size, 0
+    while end < size:
+        try:
+            first = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            yield size, size  # nothing but a hole
+            return
+        end = os.lseek(descriptor, first, os.SEEK_HOLE)
+        yield first, end
 
 
 def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """What cannot be read gets one message that names the file, the line and what to do."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,22 @@ def test_keys_without_end_make_no_table_without_end(row: str) -> None:
     assert (run.coverage.step_lines_seen, run.coverage.complete) == (1000, False)
     assert run.coverage.step_lines_parsed == run.steps.height <= 400
     assert len(run.coverage.unread) > 0
+
+
+def test_the_holes_of_a_file_are_not_read(logs: Any, tmp_path: Path) -> None:
+    """A log that was cut under its writer goes on where it was, behind gigabytes that were never written."""
+    log = logs.framed(*logs.steps(6)).splitlines(keepends=True)
+    path, whole = tmp_path / "holes", tmp_path / "zeros"
+    with path.open("wb") as file:
+        file.writelines(log[:4])
+        file.seek(2 << 40)  # reading that would take an hour
+        file.writelines(log[4:])
+        file.truncate(3 << 40)
+    whole.write_bytes(b"".join(log[:4]) + bytes(10_000) + b"".join(log[4:]) + bytes(10_000))
+    expected, run = scrape(whole).runs[0], scrape(path).runs[0]
+    assert run.steps.height == 6
+    assert run.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
+    path.write_bytes(b"")
+    os.truncate(path, 2 << 40)
+    with pytest.raises(LogFormatError, match="there is no training log in it"):
+        scrape(path)
