@@ -7,6 +7,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -196,12 +197,16 @@ def _why(headline: str) -> str:
     return textwrap.shorten(headline.partition(": ")[2] or headline, LONGEST_WHY, placeholder=" …")
 
 
-def _changes(night: IndexedNight) -> Iterator[tuple[str, str, str]]:
-    """(page, comparison and case, what changed) of what changed in the night; without a page all is in the last."""
+def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
+    """What changed in the night: the cell, what it was before, and why; of an unknown cell all is in `text`."""
     for change in night.changes:
-        name, _, _ = change.partition(":")
-        page = next((cell.page for cell in night.cells if name == f"{cell.comparison} {cell.case}"), "")
-        yield (page, name, change.removeprefix(name)) if page else ("", "", change)
+        name, _, rest = change.partition(": ")
+        word, _, text = rest.partition(": ")
+        owned = {
+            f"{cell.comparison} {cell.case}" + (f" ({cell.owner})" if cell.owner else ""): cell for cell in night.cells
+        }
+        cell = owned.get(name)
+        yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:

@@ -31,7 +31,7 @@ _OWN = re.compile(
     r"|0x[0-9a-fA-F]+|\b(?=\w*\d)[0-9a-f]{7,}\b|[-+]?\d[\d.,:_]*(?:e[-+]?\d+)?"
 )
 
-_DIGITS = str.maketrans("", "", "0123456789")
+_DIGITS = b"0123456789"
 
 
 def kind_of(text: str) -> str:
@@ -55,13 +55,13 @@ class LogView:
     title: str
     prefix: str
     file: str
-    bytes: int = 0
+    size: int = 0  # bytes
     pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
     before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
     kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
-    _quick: dict[str, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
+    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
     shift: int = 0  # from a line's place in the run to its number in the file
@@ -81,9 +81,9 @@ class LogView:
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
 
-    def count_kind(self, text: str) -> None:
-        """The last line is one more of its kind."""
-        quick = text[:LONGEST_KIND].translate(_DIGITS)  # most lines say what another one said, with other digits
+    def count_kind(self, data: bytes, text: str) -> None:
+        """The last line, as it stands in the log and as it is shown, is one more of its kind."""
+        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines say what another one said, with other digits
         known = self._quick.get(quick)
         if known is None:
             kind = kind_of(text)
@@ -140,11 +140,11 @@ def read_log(
             data = raw.encode("utf-8", "backslashreplace")
             copy.write(data + b"\n")
             view.starts.append(offset)
-            view.bytes += len(data) + 1
+            view.size += len(data) + 1
             view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
             text = visible(raw)
             folds.take(view.lines, text)
-            view.count_kind(text)
+            view.count_kind(data, text)
             last.append(shorten(text, LONGEST_CAUSE))
             texts.append(text)
             size += len(text)

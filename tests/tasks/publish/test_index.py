@@ -24,7 +24,7 @@ from tasks.publish.index import (
 from tasks.publish.index_page import rebuild_index, update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3
@@ -141,6 +141,22 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
     assert store.files.read(PAGE).decode() == page
+
+
+def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
+    (result,) = done.results
+    owned = result.model_copy(update={"cell": result.cell.model_copy(update={"owner": "a team"})})
+    changes = (*find_changes((), [owned]), "told otherwise")
+    update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
+    page = (store.path / PAGE).read_text()
+    told = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
+    assert told
+    first, second = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
+    assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
+    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "✗ regressed 00_case linen-vs-nnx h is new; a team"
+    assert second == "told otherwise"
 
 
 def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:
