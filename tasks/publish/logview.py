@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.publish.letters import Letters
 from tasks.publish.replacing import replace_text, replacing
 from tasks.publish.text import shorten, visible
 from tasks.records import Source
@@ -50,7 +51,8 @@ class Kind:
 
 @dataclass
 class LogView:
-    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`."""
+    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`. Where there are
+    several pieces, `logs/<prefix>-letters.js` tells which words each of them cannot hold."""
 
     title: str
     prefix: str
@@ -125,10 +127,15 @@ def read_log(
     size = 0
     last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
     folds = _Folds()
-    pieces = []
+    letters = Letters()
+    pieces: list[tuple[int, int]] = []
+    filters: list[str] = []
 
-    def write_piece() -> None:
+    def write_piece(*, only: bool = False) -> None:
+        nonlocal letters
         pieces.append((view.lines - len(texts) + 1, len(texts)))
+        filters.append("" if only else letters.filter())
+        letters = Letters()
         text = json.dumps("\n".join(texts), ensure_ascii=False)
         replace_text(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
         texts.clear()
@@ -146,13 +153,19 @@ def read_log(
             folds.take(view.lines, text)
             view.count_kind(data, text)
             last.append(shorten(text, LONGEST_CAUSE))
+            letters.take(text)
             texts.append(text)
             size += len(text)
             if size >= PIECE:
                 write_piece()
                 size = 0
         if texts:
-            write_piece()
+            write_piece(only=not pieces)
+    told = folder / f"logs/{prefix}-letters.js"
+    if len(pieces) > 1:
+        replace_text(told, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
+    else:
+        told.unlink(missing_ok=True)
     for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
         old = folder / f"logs/{prefix}-{number}.js"
         if not old.exists():

@@ -131,9 +131,16 @@ def test_a_traceback_is_folded_under_its_cause(
 
 def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     texts = [f"line {i} {'x' * 60}{' needle' if i % 10_000 == 9_999 else ''}" for i in range(50_000)]
+    texts[49_000] += " Straße 9"
     lines = {"main": [(i * 100, text) for i, text in enumerate(texts)]}
-    page = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri()).page
-    assert len(list((tmp_path / "logs").glob("baseline-*.js"))) > 3
+    seen = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri())
+    page = seen.page
+    assert len(list((tmp_path / "logs").glob("baseline-[0-9]*.js"))) > 3
+    page.fill("#find", "STRAßE 9")
+    playwright.expect(page.locator("#count")).to_have_text("1 of 50,000 lines")
+    assert page.locator("#log-baseline .hits .no").all_inner_texts() == ["49001"]
+    asked = [address.rpartition("/")[2] for address in seen.requests if "/logs/" in address]
+    assert len([name for name in asked if name != "baseline-letters.js"]) < 4  # not those that cannot hold it
     page.fill("#find", "NEEDLE")
     playwright.expect(page.locator("#count")).to_have_text("5 of 50,000 lines")
     hits = page.locator("#log-baseline .hits .no")
