@@ -83,7 +83,7 @@ if (plot) {
     const scale = options.log ? Math.log10 : (value) => value;
     const [bottom, ceiling] = [scale(low), scale(high)], pad = (ceiling - bottom) * 0.05;
     const y = (value) => top + height - (scale(value) - bottom + pad) / (ceiling - bottom + 2 * pad) * height;
-    for (const tick of options.log && high / low > 5 ? decades(low, high) : ticks(low, high, Math.max(3, height / 50))) {
+    for (const tick of options.log && high / low > 5 ? decades(low, high) : ticks(low, high, Math.max(4, height / 50))) {
       const at = y(tick);
       if (at < top || at > top + height) continue;
       shape(group, "line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at });
