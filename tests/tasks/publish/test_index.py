@@ -19,9 +19,10 @@ from tasks.publish.index import (
     add_comparison,
     add_history,
     add_nights,
+    index_comparison,
     parse_index,
 )
-from tasks.publish.index_page import rebuild_index, update_index
+from tasks.publish.index_page import rebuild_index, render_index, update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
@@ -141,6 +142,19 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
     assert store.files.read(PAGE).decode() == page
+
+
+def test_the_front_of_two_thousand_comparisons_is_small(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    """Branches of 37 letters, 16 cases, and headlines of 80."""
+    one = index_comparison(compared(record_002))
+    every = tuple(
+        one.model_copy(update={"case": f"{n % 16:02}_gradient_accum", "id": f"{n:010x}", "headline": "h" * 80})
+        for n in range(2000)
+    )
+    store = open_store(tmp_path / "out")
+    page = render_index(StoreIndex(comparisons=every), store)
+    assert len(page.encode()) < 500_000
+    assert parse_index(page) == StoreIndex(comparisons=every)
 
 
 def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
