@@ -145,7 +145,10 @@ def _notes(series: Series, lines: dict[Line, LineTrend]) -> list[str]:
     if base.drift is not None and ratio.drift is None and not ratio.changes:
         notes.append(f"machine or {series.baseline_arm} drifted, not your branch: the ratio of the two is stable")
     if lines["ratio"].trend.too_few:
-        notes.append(f"{len(lines['ratio'].nights)} nights: a change of level needs three before and three after it")
+        count = len(lines["ratio"].nights)
+        notes.append(
+            f"{count} night{'' if count == 1 else 's'}: a change of level needs three before and three after it"
+        )
     return notes
 
 

@@ -1,6 +1,7 @@
 """Turns the run records of both arms into what differs beside their metrics: settings, software, parameters."""
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 from configs.schema import Frozen
 from tasks.publish.text import shorten, visible
@@ -21,6 +22,20 @@ class Setting(Frozen):
     def differs(self) -> bool:
         return self.values[0] != self.values[1]
 
+    @property
+    def parts(self) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
+        """Each side's value as what both begin with, what changed, and what both end with; nothing is marked where
+        they have little in common."""
+        left, right = (value or "" for value in self.values)
+        begin = _count_common(left, right)
+        end = _count_common(left[begin:][::-1], right[begin:][::-1])
+        if not self.differs or 2 * (begin + end) < max(1, min(len(left), len(right))):
+            return (left, "", ""), (right, "", "")
+        first, second = (
+            (text[:begin], text[begin : len(text) - end], text[len(text) - end :]) for text in (left, right)
+        )
+        return first, second
+
 
 class Difference(Frozen):
     """One kind of settings; those that differ stand first in `rows`."""
@@ -36,6 +51,12 @@ class Difference(Frozen):
     @property
     def equal(self) -> tuple[Setting, ...]:
         return tuple(row for row in self.rows if not row.differs)
+
+    @property
+    def alone(self) -> int | None:
+        """The one side (0 or 1) that tells anything of this kind, where the other tells nothing."""
+        sides = [side for side in (0, 1) if any(row.values[side] is not None for row in self.rows)]
+        return sides[0] if len(sides) == 1 else None
 
 
 def list_differences(baseline: RunRecord | None, candidate: RunRecord | None) -> list[Difference]:
@@ -78,12 +99,17 @@ def _environment(run: RunRecord) -> dict[str, str]:
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:
+    """Type, shape and sharding of every array; JAX has printed one thing as `PartitionSpec` and, later, as `P`."""
     return {
         array.path: " ".join(
             [
                 array.dtype,
                 "×".join(map(str, array.shape)),
-                *(f"{n} {v}" for n, v in (("logical", array.logical), ("on", array.physical)) if v),
+                *(
+                    f"{n} {v.replace('PartitionSpec(', 'P(')}"
+                    for n, v in (("logical", array.logical), ("on", array.physical))
+                    if v
+                ),
             ]
         )
         for array in run.reading.parameters.arrays
@@ -99,6 +125,11 @@ def _rows(left: Mapping[str, str], right: Mapping[str, str]) -> tuple[Setting, .
 
 def _value(text: str | None) -> str | None:
     return None if text is None else shorten(visible(text), LONGEST)
+
+
+def _count_common(left: str, right: str) -> int:
+    """With how many characters both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
 
 
 def _text(text: str | None) -> str:

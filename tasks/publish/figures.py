@@ -20,9 +20,10 @@ MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 
 class Trace(Frozen):
-    """One run's values of one metric; `lines` are the numbers of its lines in the log, null where that lacks them."""
+    """One run's values of one metric; `lines` are the numbers of its lines in `log`, null where that lacks them."""
 
     side: str
+    log: str  # what the page calls the run's log; empty: it was not at hand
     run: str
     steps: tuple[int, ...]
     values: tuple[float | None, ...]
@@ -71,6 +72,7 @@ def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs
         view = None if run is None else logs.view(arm, run)
         trace = Trace(
             side=name_side(record, curve.arm) or "baseline",
+            log=view.prefix if view else "",
             run=_run_name(curve.run_name),
             steps=curve.steps,
             values=tuple(map(_finite, curve.values)),
@@ -80,7 +82,13 @@ def _metrics(record: ComparisonRecord, runs: Mapping[str, RunRecord], logs: Logs
     for side, arm in (("baseline", record.baseline), ("candidate", record.candidate)):
         for metric, trace in _printed(side, arm, runs, logs):
             found.setdefault(metric, []).append(trace)
-    return {metric: traces for metric, traces in found.items() if any(trace.steps for trace in traces)}
+    drawn = {metric: [trace for trace in traces if trace.steps] for metric, traces in found.items()}
+    strange = {curve.metric for curve in record.curves if any(v is not None and not isfinite(v) for v in curve.values)}
+    return {
+        metric: traces
+        for metric, traces in drawn.items()
+        if metric in strange or any(value is not None for trace in traces for value in trace.values)
+    }
 
 
 def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Logs) -> Iterator[tuple[str, Trace]]:
@@ -109,6 +117,7 @@ def _printed(side: str, arm: ArmSummary, runs: Mapping[str, RunRecord], logs: Lo
                     column,
                     Trace(
                         side=side,
+                        log=view.prefix if view else "",
                         run=_run_name(name),
                         steps=numbers,
                         values=tuple(map(_finite, values)),

@@ -37,7 +37,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     """
     if not store.writable and store.mirror is None:
         return None
-    style = read_asset("page.css")
+    script, style = read_asset("history.js"), read_asset("page.css")
     pages = _find_pages(store)
     groups: dict[Group, list[Judged]] = {}
     for item in judged:
@@ -54,6 +54,8 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
             notes=dict.fromkeys(note for item in judged if item.series.metric in MAIN for note in item.notes),
             style=Markup(style),
             style_hash=hash_of(style),
+            script=Markup(script),
+            script_hash=hash_of(script),
             home=PAGE if store.mirror is None else link_home(store),
         )
     )

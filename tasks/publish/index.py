@@ -58,7 +58,8 @@ class IndexedComparison(Frozen):
         return self.comparison, self.baseline, self.candidate, self.target
 
 
-FIELDS = tuple(IndexedComparison.model_fields)
+PAIR = ("comparison", "baseline", "candidate", "target")
+FIELDS = tuple(name for name in IndexedComparison.model_fields if name not in PAIR)
 
 
 class IndexedCell(Frozen):
@@ -92,17 +93,26 @@ class StoreIndex(Frozen):
     unread: tuple[str, ...] = ()  # what could not be read when the index was made anew
 
     @field_serializer("comparisons")
-    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> list[list[Any]]:
-        """Values without their names: of thousands of comparisons the names would be most of the page."""
-        return [list(item.model_dump().values()) for item in comparisons]
+    def _rows(self, comparisons: tuple[IndexedComparison, ...]) -> dict[str, Any]:
+        """Values without their names, and each pair once: of thousands of comparisons these would be most of the page.
+        A row is the place of its pair, then the values of FIELDS."""
+        places = {pair: place for place, pair in enumerate(dict.fromkeys(item.pair for item in comparisons))}
+        rows = [[places[item.pair], *(getattr(item, name) for name in FIELDS)] for item in comparisons]
+        return {"pairs": list(places), "rows": rows}
 
     @field_validator("comparisons", mode="before")
     @classmethod
     def _of_rows(cls, value: Any) -> Any:
         """The inverse; a row of another length is one of another version."""
-        if not isinstance(value, list):
+        if not isinstance(value, dict):
             return value
-        return [dict(zip(FIELDS, row, strict=True)) if isinstance(row, list) else row for row in value]
+        try:
+            return [
+                dict(zip((*PAIR, *FIELDS), (*value["pairs"][place], *rest), strict=True))
+                for place, *rest in value["rows"]
+            ]
+        except (LookupError, TypeError) as error:
+            raise ValueError("no rows of comparisons") from error
 
 
 type Change = Callable[[StoreIndex], StoreIndex]

@@ -7,6 +7,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -19,6 +20,7 @@ from tasks.publish.index import (
     HISTORY,
     MARK,
     PAGE,
+    PAIR,
     Change,
     IndexedCell,
     IndexedComparison,
@@ -149,7 +151,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
             older_pairs=len(pairs) - PAIRS,
             cases=_matrix(index, set(shown)),
             newest=index.comparisons[:LISTED],
-            fields=FIELDS,
+            fields=(*PAIR, *FIELDS),
             counts=[(word, sum(item.verdict == word for item in index.comparisons)) for word in SHOWN],
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
@@ -196,12 +198,16 @@ def _why(headline: str) -> str:
     return textwrap.shorten(headline.partition(": ")[2] or headline, LONGEST_WHY, placeholder=" …")
 
 
-def _changes(night: IndexedNight) -> Iterator[tuple[str, str, str]]:
-    """(page, comparison and case, what changed) of what changed in the night; without a page all is in the last."""
+def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
+    """What changed in the night: the cell, what it was before, and why; of an unknown cell all is in `text`."""
     for change in night.changes:
-        name, _, _ = change.partition(":")
-        page = next((cell.page for cell in night.cells if name == f"{cell.comparison} {cell.case}"), "")
-        yield (page, name, change.removeprefix(name)) if page else ("", "", change)
+        name, _, rest = change.partition(": ")
+        word, _, text = rest.partition(": ")
+        owned = {
+            f"{cell.comparison} {cell.case}" + (f" ({cell.owner})" if cell.owner else ""): cell for cell in night.cells
+        }
+        cell = owned.get(name)
+        yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
 
 
 def _night(cells: tuple[IndexedCell, ...]) -> tuple[list[str], dict[str, dict[str, IndexedCell]]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tasks.publish.letters import Letters
 from tasks.publish.replacing import replace_text, replacing
 from tasks.publish.text import shorten, visible
 from tasks.records import Source
@@ -31,7 +32,7 @@ _OWN = re.compile(
     r"|0x[0-9a-fA-F]+|\b(?=\w*\d)[0-9a-f]{7,}\b|[-+]?\d[\d.,:_]*(?:e[-+]?\d+)?"
 )
 
-_DIGITS = str.maketrans("", "", "0123456789")
+_DIGITS = b"0123456789"
 
 
 def kind_of(text: str) -> str:
@@ -50,18 +51,19 @@ class Kind:
 
 @dataclass
 class LogView:
-    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`."""
+    """A run's log as the page shows it; its text lies in `logs/<prefix>-<n>.js`, and whole in `file`. Where there are
+    several pieces, `logs/<prefix>-letters.js` tells which words each of them cannot hold."""
 
     title: str
     prefix: str
     file: str
-    bytes: int = 0
+    size: int = 0  # bytes
     pieces: list[tuple[int, int]] = field(default_factory=list)  # (number of the first line, lines) of each
     folds: list[tuple[int, int, str]] = field(default_factory=list)  # a traceback: its first and last line, its cause
     values: dict[int, list[str]] = field(default_factory=dict)  # what on the page was read from a line, by its number
     before_death: list[str] = field(default_factory=list)  # the last lines up to the one that names the cause
     kinds: dict[str, Kind] = field(default_factory=dict)  # by what is alike in their lines
-    _quick: dict[str, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
+    _quick: dict[bytes, Kind] = field(default_factory=dict, repr=False)  # the same by a line without its digits
     starts: array[int] = field(default_factory=lambda: array("q"))  # byte offset of every line
     end: int = 0  # byte offset behind the last
     shift: int = 0  # from a line's place in the run to its number in the file
@@ -81,9 +83,9 @@ class LogView:
         number = self.number(offset)
         return None if number is None else f"{self.prefix}-L{number}"
 
-    def count_kind(self, text: str) -> None:
-        """The last line is one more of its kind."""
-        quick = text[:LONGEST_KIND].translate(_DIGITS)  # most lines say what another one said, with other digits
+    def count_kind(self, data: bytes, text: str) -> None:
+        """The last line, as it stands in the log and as it is shown, is one more of its kind."""
+        quick = data[:LONGEST_KIND].translate(None, _DIGITS)  # most lines say what another one said, with other digits
         known = self._quick.get(quick)
         if known is None:
             kind = kind_of(text)
@@ -125,10 +127,15 @@ def read_log(
     size = 0
     last: deque[str] = deque(maxlen=LINES_BEFORE_DEATH)
     folds = _Folds()
-    pieces = []
+    letters = Letters()
+    pieces: list[tuple[int, int]] = []
+    filters: list[str] = []
 
-    def write_piece() -> None:
+    def write_piece(*, only: bool = False) -> None:
+        nonlocal letters
         pieces.append((view.lines - len(texts) + 1, len(texts)))
+        filters.append("" if only else letters.filter())
+        letters = Letters()
         text = json.dumps("\n".join(texts), ensure_ascii=False)
         replace_text(folder / f"logs/{prefix}-{len(pieces)}.js", f'maxviewLog("{prefix}",{len(pieces)},{text});\n')
         texts.clear()
@@ -140,19 +147,25 @@ def read_log(
             data = raw.encode("utf-8", "backslashreplace")
             copy.write(data + b"\n")
             view.starts.append(offset)
-            view.bytes += len(data) + 1
+            view.size += len(data) + 1
             view.end = offset + len(raw.encode("utf-8", "surrogatepass")) + 1
             text = visible(raw)
             folds.take(view.lines, text)
-            view.count_kind(text)
+            view.count_kind(data, text)
             last.append(shorten(text, LONGEST_CAUSE))
+            letters.take(text)
             texts.append(text)
             size += len(text)
             if size >= PIECE:
                 write_piece()
                 size = 0
         if texts:
-            write_piece()
+            write_piece(only=not pieces)
+    told = folder / f"logs/{prefix}-letters.js"
+    if len(pieces) > 1:
+        replace_text(told, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
+    else:
+        told.unlink(missing_ok=True)
     for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
         old = folder / f"logs/{prefix}-{number}.js"
         if not old.exists():

@@ -20,11 +20,11 @@ from tasks.publish.figures import list_marks, write_figures
 from tasks.publish.lives import draw_lives
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
+from tasks.publish.replacing import replace_text
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.publish.times import draw_bars, list_parts, show_seconds
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits import MOST
-from tasks.store.atomic import write_atomically
 
 MOST_LINES = 100  # of each side, of the lines that only it has
 
@@ -58,10 +58,11 @@ def write_page(
     logs = Logs(record, log_lines, folder)
     figures = write_figures(record, known, logs, folder)
     style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
+    marks = list_marks(record, known) if figures else []
     lost = [row for row in record.rows if words.is_lost(record, row)]
     data = {
         "figures": figures,
-        "marks": list_marks(record, known) if figures else [],
+        "marks": marks,
         "divergence": record.divergence and {"metric": record.divergence.metric, "step": record.divergence.step},
         "logs": {view.prefix: view.to_json() for view in logs.views},
         "place": [record.case, record.target, record.baseline.ref, record.candidate.ref],
@@ -87,6 +88,7 @@ def write_page(
             commits=_commits(record),
             most_commits=MOST,
             figures=figures,
+            causes=sorted({mark["cause"] for mark in marks}),
             bars=draw_bars(record),
             schedules={arm: to_data_uri(picture) for arm, picture in (schedules or {}).items()},
             icon=to_data_uri(_icon(record)),
@@ -97,7 +99,9 @@ def write_page(
             script_hash=hash_of(script),
         )
     )
-    return write_atomically(folder / "index.html", html)
+    page = folder / "index.html"
+    replace_text(page, html)
+    return page
 
 
 def _own_lines(logs: Logs) -> dict[str, list[tuple[str, int, Kind]]]:

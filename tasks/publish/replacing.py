@@ -34,6 +34,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def replace_text(path: Path, text: str) -> None:
     """A text that follows from records, whole or not at all. It is not waited for until it is on the disk: what a power
-    cut takes of a page, `maxview site build` draws again once the page is removed. Raises StoreError."""
+    cut takes of a page, `maxview site build` draws again once the page is removed. Raises StoreError.
+
+    A page that a power cut leaves empty has no stamp, and is drawn again at once."""
     with replacing(path) as file:
         file.write(text.encode())

@@ -21,6 +21,7 @@ def make_environment(**known: Any) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # the blanks would be a tenth of a front
     environment.globals.update(known)
     return environment
 

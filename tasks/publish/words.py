@@ -132,8 +132,8 @@ def compare_facts(record: ComparisonRecord) -> tuple[list[tuple[str, str, str]],
     left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
     names = list(dict.fromkeys([*left, *right]))
     rows = [(name, left.get(name, "—"), right.get(name, "—")) for name in names]
-    coverage = describe_coverage(record.baseline), describe_coverage(record.candidate)
-    rows.append(("log", *coverage))
+    if record.programs is None:  # a compiler's log has no steps
+        rows.append(("log", describe_coverage(record.baseline), describe_coverage(record.candidate)))
     return [row for row in rows if row[1] != row[2]], [row[:2] for row in rows if row[1] == row[2]]
 
 

@@ -4,7 +4,7 @@ if (plot) {
   const SVG = "http://www.w3.org/2000/svg", LEFT = 64, RIGHT = 16, HEIGHTS = { value: 240, difference: 90, time: 120 };
   const pick = document.getElementById("curve"), smooth = document.getElementById("smooth");
   const logScale = document.getElementById("log-scale"), all = document.getElementById("all-steps"), told = document.getElementById("told");
-  let view = null, extent = [0, 1], current = null, cursor = null, drawing = 0;
+  let view = null, extent = [0, 1], current = null, cursor = null, drawing = 0, panels = [];
 
   const curve = async (number) => {
     if (!known.has(number)) await load(`curves/${number}.js`);
@@ -60,7 +60,7 @@ if (plot) {
     const steps = right.steps.filter((step) => at.has(step));
     const own = new Map(right.steps.map((step, i) => [step, right.values[i]]));
     const values = steps.map((step) => at.get(step) === null || own.get(step) === null ? null : own.get(step) - at.get(step));
-    return { side: "candidate", run: "candidate − baseline", steps, values, lines: [] };
+    return { side: "candidate", log: "", run: "candidate − baseline", steps, values, lines: [] };
   };
 
   const x = (step) => LEFT + (step - view[0]) / (view[1] - view[0] || 1) * (plot.clientWidth - LEFT - RIGHT);
@@ -83,7 +83,7 @@ if (plot) {
     const scale = options.log ? Math.log10 : (value) => value;
     const [bottom, ceiling] = [scale(low), scale(high)], pad = (ceiling - bottom) * 0.05;
     const y = (value) => top + height - (scale(value) - bottom + pad) / (ceiling - bottom + 2 * pad) * height;
-    for (const tick of options.log && high / low > 5 ? decades(low, high) : ticks(low, high, height / 50)) {
+    for (const tick of options.log && high / low > 5 ? decades(low, high) : ticks(low, high, Math.max(4, height / 50))) {
       const at = y(tick);
       if (at < top || at > top + height) continue;
       shape(group, "line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at });
@@ -115,6 +115,7 @@ if (plot) {
         }
       }
     }
+    panels.push({ top, height, traces, y });
     const split = DATA.divergence;
     if (options.first && split && split.step >= view[0] && split.step <= view[1]) {
       shape(group, "line", { class: "first", x1: x(split.step), x2: x(split.step), y1: top, y2: top + height });
@@ -142,14 +143,15 @@ if (plot) {
     const whole = view[0] === extent[0] && view[1] === extent[1];
     all.hidden = whole;
     const gap = difference(current), width = plot.clientWidth;
-    const panels = [["value", `${figure.title}${figure.unit ? ", " + figure.unit : ""}`, current, { log: logScale.checked, smooth: true, first: DATA.divergence?.metric === figure.id, marks: figure.id === "step_time_s" ? DATA.marks : [] }]];
-    if (gap && gap.steps.length) panels.push(["difference", "difference, candidate − baseline", [gap], { zero: true }]);
-    if (times.length) panels.push(["time", "step time, s, log scale; bands: stalls by their cause, checkpoints, evaluations", times, { log: true, marks: DATA.marks }]);
-    const height = panels.reduce((sum, [kind]) => sum + HEIGHTS[kind] + 32, 28);
+    const wanted = [["value", `${figure.title}${figure.unit ? ", " + figure.unit : ""}`, current, { log: logScale.checked, smooth: true, first: DATA.divergence?.metric === figure.id, marks: figure.id === "step_time_s" ? DATA.marks : [] }]];
+    if (gap && gap.steps.length) wanted.push(["difference", "difference, candidate − baseline", [gap], { zero: true }]);
+    if (times.length) wanted.push(["time", "step time, s, log scale", times, { log: true, marks: DATA.marks }]);
+    const height = wanted.reduce((sum, [kind]) => sum + HEIGHTS[kind] + 32, 28);
     const svg = document.createElementNS(SVG, "svg");
     for (const [key, value] of Object.entries({ class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: 0, "aria-label": `${figure.title} of both arms at each step, their difference, and the step time; the numbers are told below` })) svg.setAttribute(key, value);
     let top = 24;
-    for (const [kind, title, traces, options] of panels) { panel(svg, top, HEIGHTS[kind], title, traces, options); top += HEIGHTS[kind] + 32; }
+    panels = [];
+    for (const [kind, title, traces, options] of wanted) { panel(svg, top, HEIGHTS[kind], title, traces, options); top += HEIGHTS[kind] + 32; }
     for (const tick of ticks(view[0], view[1], width / 90)) if (Number.isInteger(tick)) shape(svg, "text", { x: x(tick), y: top - 14, "text-anchor": "middle" }, tick.toLocaleString("en"));
     shape(svg, "text", { x: LEFT - 6, y: top - 14, "text-anchor": "end" }, "step");
     const focused = plot.contains(document.activeElement);
@@ -182,17 +184,26 @@ if (plot) {
     cursor = lead.steps[at(lead, step)];
     svg.querySelector(".cursor")?.remove();
     shape(svg, "line", { class: "cursor", x1: x(cursor), x2: x(cursor), y1: 24, y2: height - 28 });
-    const parts = current.map((trace) => { const i = at(trace, cursor); return `${trace.side} ${trace.steps[i] === cursor ? show(trace.values[i]) : "–"} (${trace.run})`; });
-    const causes = DATA.marks.filter((mark) => mark.step === cursor).map((mark) => `${mark.side}: ${mark.cause}`);
-    told.textContent = `step ${cursor.toLocaleString("en")}: ${parts.join(", ")}${causes.length ? "; " + causes.join(", ") : ""}`;
-  };
-  const openLine = () => {
-    for (const side of ["candidate", "baseline"]) {
-      const trace = first(current, side);
-      if (!trace) continue;
-      const i = at(trace, cursor);
-      if (trace.steps[i] === cursor && trace.lines[i] !== null && trace.lines[i] !== undefined) { goToLine(`${side}-L${trace.lines[i]}`); return; }
+    told.replaceChildren(`step ${cursor.toLocaleString("en")}: `);
+    for (const trace of current) {
+      const i = at(trace, cursor), line = lineOf(trace, cursor);
+      const value = line ? make("a", "", show(trace.values[i])) : trace.steps[i] === cursor ? show(trace.values[i]) : "–";
+      if (line) Object.assign(value, { href: `#${line}`, title: `to the step's line in the log of ${trace.run}` });
+      told.append(trace === current[0] ? "" : ", ", `${trace.side} `, value, ` (${trace.run})`);
     }
+    const causes = DATA.marks.filter((mark) => mark.step === cursor).map((mark) => `${mark.side}: ${mark.cause}`);
+    if (causes.length) told.append(`; ${causes.join(", ")}`);
+  };
+  const lineOf = (trace, step) => { // where a log tells the step's value
+    const i = at(trace, step);
+    return trace.log && trace.steps[i] === step && trace.lines[i] ? `${trace.log}-L${trace.lines[i]}` : null;
+  };
+  // Of the points of the step the one that is nearest to a height in the chart; without one, the candidate's.
+  const openLine = (height) => {
+    const panel = panels.find(({ top, height: high, traces }) => top <= height && height <= top + high && traces.some((trace) => trace.log));
+    const far = (trace) => { const value = trace.values[at(trace, cursor)]; return panel && value !== null ? Math.abs(panel.y(value) - height) : trace.side === "candidate" ? 0 : 1; };
+    const told = (panel ? panel.traces : current).filter((trace) => lineOf(trace, cursor)).sort((one, other) => far(one) - far(other));
+    if (told.length) goToLine(lineOf(told[0], cursor));
   };
   const listen = (svg, height) => {
     let from = null;
@@ -208,7 +219,7 @@ if (plot) {
       const start = from;
       from = null;
       if (start !== null && Math.abs(px(event) - start) > 6) zoom(stepAt(start), stepAt(px(event)));
-      else { tell(svg, stepAt(px(event)), height); openLine(); }
+      else { tell(svg, stepAt(px(event)), height); openLine(event.clientY - svg.getBoundingClientRect().top); }
     });
     svg.addEventListener("pointerleave", () => { from = null; svg.querySelector(".drag")?.remove(); });
     svg.addEventListener("dblclick", () => zoom(...extent));

@@ -3,7 +3,8 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const list = document.getElementById("list"), fields = list.dataset.fields.split(" ");
-  const items = data.comparisons.map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
+  const { pairs, rows } = data.comparisons;
+  const items = rows.map(([pair, ...rest]) => [...pairs[pair], ...rest]).map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
   const form = document.getElementById("filters"), more = document.getElementById("more");
   const signs = JSON.parse(list.dataset.signs), PAGE = 200;
   let shown = PAGE;

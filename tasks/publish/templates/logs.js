@@ -22,6 +22,21 @@ const textOf = (name, index) => {
   loading.set(key, known);
   return known;
 };
+// Whether a piece may hold a word, by the filter that was made of its lines; see letters.py.
+const letters = new Map();
+window.maxviewLetters = (name, filters) => letters.set(name, filters.map(atob));
+const lettersOf = async (log) => {
+  if (log.pieces.length > 1 && !letters.has(log.name)) await load(`logs/${log.name}-letters.js`).catch(() => letters.set(log.name, []));
+};
+const mayHold = (filter, word) => {
+  const codes = [...word.replace(/[1-9]/g, "0")].map((one) => one.codePointAt(0));
+  return !filter || codes.every((code, i) => {
+    const three = codes.slice(i, i + 3);
+    if (three.length < 3 || three.some((one) => one > 127)) return true;
+    const place = (three[0] << 10 ^ three[1] << 5 ^ three[2]) % 32768;
+    return filter.charCodeAt(place >> 3) >> (place & 7) & 1;
+  });
+};
 const linesOf = async (name, index) => (await textOf(name, index)).split("\n");
 
 const levelOf = (text) =>
@@ -214,10 +229,13 @@ const searchLogs = async () => {
   count.textContent = "";
   if (!wanted) return;
   const total = logs.reduce((sum, log) => sum + log.lines, 0);
-  const todo = logs.flatMap((log) => log.pieces.map(([first, lines], index) => ({ log, index, first, lines })));
+  await Promise.all(logs.map(lettersOf));
+  if (mine !== search) return;
+  const pieces = logs.flatMap((log) => log.pieces.map(([first, lines], index) => ({ log, index, first, lines })));
+  const todo = pieces.filter(({ log, index }) => mayHold(letters.get(log.name)?.[index], wanted));
   todo.sort((one, other) => one.index - other.index); // all logs at once, each from its beginning
   const found = new Map(logs.map((log) => [log, []]));
-  let read = 0, hits = 0;
+  let read = total - todo.reduce((sum, { lines }) => sum + lines, 0), hits = 0; // what cannot hold it is as good as read
   for (const [place, { log, index, first, lines }] of todo.entries()) {
     for (const next of todo.slice(place + 1, place + AHEAD)) textOf(next.log.name, next.index).catch(() => {});
     let text;
@@ -231,6 +249,7 @@ const searchLogs = async () => {
       own.push(...places.slice(0, HITS - own.length).map((line) => [first + line, all[line]]));
       log.list(own);
       log.box.open = true;
+      await new Promise((shown) => { requestAnimationFrame(shown); setTimeout(shown, 50); }); // the reader sees them at once
     }
     count.textContent = `${hits.toLocaleString("en")} lines found, ${read.toLocaleString("en")} of ${total.toLocaleString("en")} read`;
   }

@@ -76,7 +76,7 @@ def test_a_program_reads_the_same(store: Store, night: Night, capsys: pytest.Cap
 def test_few_nights_are_unknown(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     append_comparison(night(1), store)
     assert run(store, "--metric", "step_time_s") == 3
-    assert "1 nights: a change of level needs three before and three after it" in capsys.readouterr().out
+    assert "1 night: a change of level needs three before and three after it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,16 @@ def test_a_traceback_is_folded_under_its_cause(
 
 def test_every_line_of_a_long_log_is_found(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
     texts = [f"line {i} {'x' * 60}{' needle' if i % 10_000 == 9_999 else ''}" for i in range(50_000)]
+    texts[49_000] += " Straße 9"
     lines = {"main": [(i * 100, text) for i, text in enumerate(texts)]}
-    page = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri()).page
-    assert len(list((tmp_path / "logs").glob("baseline-*.js"))) > 3
+    seen = visit(write_page(record_002, tmp_path, log_lines=lines).as_uri())
+    page = seen.page
+    assert len(list((tmp_path / "logs").glob("baseline-[0-9]*.js"))) > 3
+    page.fill("#find", "STRAßE 9")
+    playwright.expect(page.locator("#count")).to_have_text("1 of 50,000 lines")
+    assert page.locator("#log-baseline .hits .no").all_inner_texts() == ["49001"]
+    asked = [address.rpartition("/")[2] for address in seen.requests if "/logs/" in address]
+    assert len([name for name in asked if name != "baseline-letters.js"]) < 4  # not those that cannot hold it
     page.fill("#find", "NEEDLE")
     playwright.expect(page.locator("#count")).to_have_text("5 of 50,000 lines")
     hits = page.locator("#log-baseline .hits .no")
@@ -171,11 +178,15 @@ def test_a_point_tells_run_step_and_value_and_leads_to_its_line(visit: Visit, ad
     hover_at = page.locator("#plot svg").bounding_box()
     page.mouse.move(hover_at["x"] + 64 + (hover_at["width"] - 80) / 9, hover_at["y"] + 100, steps=3)
     playwright.expect(page.locator("#told")).to_contain_text("step 1: baseline 1.399 (main_20260418_180000)")
-    page.mouse.down()
-    page.mouse.up()
-    line = page.locator("#log-candidate .here")
-    playwright.expect(line).to_contain_text("completed step: 1, seconds: 2.864")
-    assert is_in_view(line)
+    for side, seconds in (("candidate", "2.864"), ("baseline", "1.399")):  # the point that is nearest to the click
+        point = page.locator(f"#plot circle.{side}").nth(1)
+        point.scroll_into_view_if_needed()
+        point.click(force=True)
+        line = page.locator(f"#log-{side} .here")
+        playwright.expect(line).to_contain_text(f"completed step: 1, seconds: {seconds}")
+        assert is_in_view(line)
+    page.locator("#told a", has_text="2.864").click()  # and for the keyboard each value is a link
+    playwright.expect(page.locator("#log-candidate .here")).to_contain_text("completed step: 1, seconds: 2.864")
 
 
 def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str) -> None:
@@ -424,15 +435,18 @@ def site(
         folder = store.comparison(record.comparison, record.case, record.id).path
         found[record.comparison] = write_page(record, folder, log_lines=logs).as_uri()
         update_index(store, add_comparison(record))
-    cell = NightCell(comparison="linen-vs-nnx", case="01_base", owner="a team", quarantine="flaky since May")
+    cell = NightCell(comparison=record_000.comparison, case="01_base", owner="a team", quarantine="flaky since May")
     plan = NightPlan(id="2026-11-21", created="", target="cpu", slices=1, request="x", cells=(cell,))
     result = CellResult(cell=cell, outcome="failed", headline="it failed")
-    night = NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00", changes=("01_base: failed",))
+    night = NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00", changes=CHANGES)
     update_index(store, add_nights([night]))
     series = _series_with_a_change()
     history = write_history_page([judge(series)], store)
     assert history is not None
     return found | {"front": (tmp_path / "index.html").as_uri(), "history": history.as_uri()}
+
+
+CHANGES = ("linen-vs-nnx 01_base (a team): failed, was same: it failed", "something else")
 
 
 def _series_with_a_change() -> Series:
@@ -450,6 +464,20 @@ def _series_with_a_change() -> Series:
         comparison="main-vs-branch", pair="main → feat/x", case="01_base", target="cpu", metric="step_time_s", unit="s",
         better="lower", baseline_arm="main", candidate_arm="feat/x", nights=tuple(nights),
     )  # fmt: skip
+
+
+def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str]) -> None:
+    page = visit(site["history"], ready=False).page
+    row = page.locator("[data-pair] tbody tr").first
+    page.fill("#filters [name=find]", "03_dropout")
+    playwright.expect(row).to_be_hidden()
+    assert page.locator("#count").inner_text() == "no case has these words"
+    page.fill("#filters [name=find]", "01 feat/x")
+    page.select_option("#filters [name=pair]", "main-vs-branch · main → feat/x · cpu")
+    playwright.expect(row).to_be_visible()
+    page.reload()
+    assert page.input_value("#filters [name=find]") == "01 feat/x"
+    assert row.is_visible()
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"

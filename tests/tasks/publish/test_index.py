@@ -19,12 +19,13 @@ from tasks.publish.index import (
     add_comparison,
     add_history,
     add_nights,
+    index_comparison,
     parse_index,
 )
-from tasks.publish.index_page import rebuild_index, update_index
+from tasks.publish.index_page import rebuild_index, render_index, update_index
 from tasks.publish.site import publish_comparison
 from tasks.records import ComparisonRecord
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, find_changes
 from tasks.store import Store, StoreError, open_store
 
 WRITERS, EACH = 4, 3
@@ -141,6 +142,35 @@ def test_it_comes_back_from_the_folders(store: Store, record_002: ComparisonReco
     update_index(store, add_comparison(compared(record_002, case="of no folder")))
     rebuild_index(store)
     assert store.files.read(PAGE).decode() == page
+
+
+def test_the_front_of_two_thousand_comparisons_is_small(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    """Branches of 37 letters, 16 cases, and headlines of 80."""
+    one = index_comparison(compared(record_002))
+    every = tuple(
+        one.model_copy(update={"case": f"{n % 16:02}_gradient_accum", "id": f"{n:010x}", "headline": "h" * 80})
+        for n in range(2000)
+    )
+    store = open_store(tmp_path / "out")
+    page = render_index(StoreIndex(comparisons=every), store)
+    assert len(page.encode()) < 500_000
+    assert parse_index(page) == StoreIndex(comparisons=every)
+
+
+def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "out")
+    done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
+    (result,) = done.results
+    owned = result.model_copy(update={"cell": result.cell.model_copy(update={"owner": "a team"})})
+    changes = (*find_changes((), [owned]), "told otherwise")
+    update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
+    page = (store.path / PAGE).read_text()
+    told = re.search(r'<ul class="changes">(.*?)</ul>', page, re.DOTALL)
+    assert told
+    first, second = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
+    assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
+    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "✗ regressed 00_case linen-vs-nnx h is new; a team"
+    assert second == "told otherwise"
 
 
 def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:

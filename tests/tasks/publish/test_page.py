@@ -242,7 +242,7 @@ def test_a_dead_arm_is_shown_with_its_cause(tmp_path: Path, record_000: Comparis
         f"m-{row.metric}" for row in record_000.rows if row.metric != "jax"
     ]
     assert root.one("tr", id="m-tflops").one("td", data_label="candidate").text == "died"
-    assert "Loss: nnx: died before its first step" in root.one("section", id="curves").text
+    assert "Loss, Step time: nnx: died before its first step" in root.one("section", id="curves").text
 
 
 def test_a_page_without_logs_says_so(tmp_path: Path, record_002: ComparisonRecord) -> None:
