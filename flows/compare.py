@@ -160,7 +160,7 @@ def compare(
                 commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
             if have_common_step(records):
-                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
+                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store, events)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
