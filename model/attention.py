@@ -84,10 +84,9 @@ def splash_here(
 
     length, heads = query_BLHK.shape[1:3]
     size = math.gcd(length, LARGEST_BLOCK)
-    # one kernel gives all gradients: less memory than two, and less to compile
     sizes = splash_kernel.BlockSizes(
         block_q=size, block_kv=size, block_kv_compute=size, block_q_dkv=size, block_kv_dkv=size,
-        block_kv_dkv_compute=size, use_fused_bwd_kernel=True,
+        block_kv_dkv_compute=size, block_q_dq=size, block_kv_dq=size,
     )  # fmt: skip
     mask = splash_mask.MultiHeadMask([splash_mask.CausalMask((length, length))] * heads)
     run = splash_kernel.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1, interpret=interpret)
