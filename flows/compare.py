@@ -13,6 +13,7 @@ from prefect.states import Cancelled, Completed, Failed
 from configs.comparison import Kind, list_names, load_comparison
 from configs.load import ConfigError
 from flows.compiles import find_refused
+from flows.parameters import Baseline, Branch, Cases, Model, Overrides, Repository, Software
 from flows.runs import run_all
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
@@ -23,7 +24,6 @@ from tasks.publish.site import PublishedPage
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
-from tasks.resolve.refs import LONGEST_NAME
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Events, Extended, Planned, Troubled
@@ -74,35 +74,21 @@ def name_run() -> str:
     on_crashed=[on_crashed],
 )
 def compare(
-    branch: Annotated[
-        str | None,
-        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
-    ] = None,
+    branch: Branch = None,
     comparison: Annotated[
         str,
         Field(description="What to compare: a file in configs/comparisons", json_schema_extra=_choices("comparisons")),
     ] = "linen-vs-nnx",
-    cases: Annotated[
-        list[str], Field(description="Cases, for example 03_dropout; empty: those of the comparison; all: every case")
-    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
     target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
-    model: Annotated[str | None, Field(description="Model file; empty: the target's own model")] = None,
+    model: Model = None,
     repeats: Annotated[
         int | None, Field(ge=1, le=100, description="Runs per arm, interleaved; empty: as the comparison says")
     ] = None,
-    overrides: Annotated[
-        list[str], Field(description="Config values for both arms, each key=value, for example steps=50")
-    ] = [],  # noqa: B006
-    baseline: Annotated[
-        str | None,
-        Field(max_length=LONGEST_NAME, description="main-vs-branch: what to judge it against; empty: main"),
-    ] = None,
-    repository: Annotated[
-        str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
-    ] = None,
-    software: Annotated[
-        list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")
-    ] = [],  # noqa: B006
+    overrides: Overrides = [],  # noqa: B006
+    baseline: Baseline = None,
+    repository: Repository = None,
+    software: Software = [],  # noqa: B006
     aa: Annotated[bool, Field(description="A control: both arms are meant to be the same commit")] = False,
     until_decided: Annotated[
         bool, Field(description="Go on with more repeats until every judged row is decided or the budget ends")
@@ -160,7 +146,7 @@ def compare(
                 commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
             if have_common_step(records):
-                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
+                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store, events)})
             if patience is None:
                 result = diff_step(runs, store)
             else:

@@ -11,10 +11,10 @@ from prefect.states import Cancelled
 from configs.errors import ConfigError
 from flows.compare import final_state
 from flows.compiles import compile_cases
+from flows.parameters import Baseline, Branch, Cases, Model, Overrides, Repository, Software
 from tasks.preflight.read import find_missing_compilers
 from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
-from tasks.resolve.refs import LONGEST_NAME
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Planned
@@ -40,28 +40,14 @@ def name_run() -> str:
 )
 def preflight(
     comparison: Annotated[str, Field(description="What to compare: a file in configs/comparisons")] = "linen-vs-nnx",
-    cases: Annotated[
-        list[str], Field(description="Cases, for example 04_int8; empty: those of the comparison; all: every case")
-    ] = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
     target: Annotated[str, Field(description="A target that names a topology")] = "v6e-32",
-    model: Annotated[str | None, Field(description="Model file; empty: the target's own model")] = None,
-    overrides: Annotated[
-        list[str], Field(description="Config values for both arms, each key=value, for example remat_policy=none")
-    ] = [],  # noqa: B006
-    branch: Annotated[
-        str | None,
-        Field(max_length=LONGEST_NAME, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        Field(max_length=LONGEST_NAME, description="main-vs-branch: what to judge it against; empty: main"),
-    ] = None,
-    repository: Annotated[
-        str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
-    ] = None,
-    software: Annotated[
-        list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")
-    ] = [],  # noqa: B006
+    model: Model = None,
+    overrides: Overrides = [],  # noqa: B006
+    branch: Branch = None,
+    baseline: Baseline = None,
+    repository: Repository = None,
+    software: Software = [],  # noqa: B006
     out: Annotated[str, Field(description="Folder for compiles, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Compile again even if equal compiles have finished before")] = False,
 ) -> State[Any]:

@@ -81,42 +81,11 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: 
     return jnp.where(kept_B1E, x_BLE / jnp.asarray(keep, x_BLE.dtype), jnp.zeros((), x_BLE.dtype))
 
 
-@jax.custom_vjp
-def cross_entropy(logits_BLV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array) -> jax.Array:
-    """Sum of weight times negative log-likelihood of the targets, in nats and float32 whatever the logits' type.
-
-    The gradient, softmax minus one-hot, is spelt out so that the logits are kept once, in their own type, and no
-    one-hot array is made: with a large vocabulary these decide the peak memory of the step.
-    """
-    return _cross_entropy_forward(logits_BLV, targets_BL, weights_BL)[0]
-
-
-def _cross_entropy_forward(
-    logits_BLV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array, jax.Array]]:
-    log_normalizer_BL = jax.nn.logsumexp(logits_BLV.astype(jnp.float32), axis=-1)
-    target_logit_BL = jnp.take_along_axis(logits_BLV, targets_BL[:, :, None], axis=-1)[:, :, 0].astype(jnp.float32)
-    loss = jnp.sum((log_normalizer_BL - target_logit_BL) * weights_BL)
-    return loss, (logits_BLV, targets_BL, weights_BL, log_normalizer_BL)
-
-
-def _cross_entropy_backward(
-    saved: tuple[jax.Array, jax.Array, jax.Array, jax.Array], gradient: jax.Array
-) -> tuple[jax.Array, None, None]:
-    logits_BLV, targets_BL, weights_BL, log_normalizer_BL = saved
-    softmax_BLV = jnp.exp(logits_BLV.astype(jnp.float32) - log_normalizer_BL[:, :, None])
-    is_target_BLV = jax.lax.broadcasted_iota(targets_BL.dtype, logits_BLV.shape, 2) == targets_BL[:, :, None]
-    scale_BL1 = (gradient * weights_BL)[:, :, None]
-    return ((softmax_BLV - is_target_BLV) * scale_BL1).astype(logits_BLV.dtype), None, None
-
-
-cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
-
-
 class Output(NamedTuple):
     """What a decoder says of a batch."""
 
-    logits_BLV: jax.Array
+    x_BLE: jax.Array  # its last activations, and the kernel that makes logits of them
+    kernel_EV: jax.Array
     auxiliary: dict[str, jax.Array]  # losses of its own, by name: each a part of what is minimised
 
 

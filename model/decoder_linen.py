@@ -1,4 +1,4 @@
-"""The decoder in Flax Linen: turns tokens into logits. Twin of `decoder_nnx.py`: the same classes in the same order."""
+"""The decoder in Flax Linen: turns tokens into what gives logits. Twin of `decoder_nnx.py`, class by class."""
 
 from collections.abc import Callable
 
@@ -60,6 +60,20 @@ class TokenEmbedder(nn.Module):
         shape = (cfg.vocab_size, cfg.base_emb_dim)
         embedding_VE: jax.Array = self.param("embedding", init, shape, jnp.dtype(cfg.weight_dtype))
         return embedding_VE.astype(cfg.dtype)[tokens_BL]
+
+
+class LogitsKernel(nn.Module):
+    """The kernel that makes logits of the last activations; the loss applies it."""
+
+    config: TrainConfig
+
+    @nn.compact
+    def __call__(self) -> jax.Array:
+        cfg = self.config
+        init = linen_param(INITIALIZERS["logits_dense"], ("embed_vocab", "vocab"))
+        shape = (cfg.base_emb_dim, cfg.vocab_size)
+        kernel_EV: jax.Array = self.param("kernel", init, shape, jnp.dtype(cfg.weight_dtype))
+        return kernel_EV.astype(cfg.dtype)
 
 
 class Attention(nn.Module):
@@ -205,7 +219,7 @@ class DecoderLayer(nn.Module):
 
 
 class DecoderStack(nn.Module):
-    """All layers, group by group, the last norm and the projection to logits."""
+    """All layers, group by group, the last norm and the kernel of the logits."""
 
     config: TrainConfig
 
@@ -217,14 +231,11 @@ class DecoderStack(nn.Module):
             losses.append(of_group)
         x_BLE = RMSNorm(cfg, cfg.base_emb_dim, name="decoder_norm")(x_BLE)
         x_BLE = core.dropout(x_BLE, cfg, context.key, "decoder_norm")
-        shape, axes, init = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab"), INITIALIZERS["logits_dense"]
-        logits_BLV = Projection(cfg, plain, "BLE,EV->BLV", shape, axes, init, name="logits_dense")(x_BLE)
-        logits_BLV = constrain(logits_BLV, "activation_batch", "activation_length", "activation_vocab")
-        return core.Output(logits_BLV, core.add_losses(*losses))
+        return core.Output(x_BLE, LogitsKernel(cfg, name="logits_dense")(), core.add_losses(*losses))
 
 
 class Decoder(nn.Module):
-    """Tokens to logits. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to what gives logits. `key` holds seed and step; dropout folds in its layer and its site."""
 
     config: TrainConfig
 

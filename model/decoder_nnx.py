@@ -1,4 +1,4 @@
-"""The decoder in Flax NNX: turns tokens into logits. Twin of `decoder_linen.py`: the same classes in the same order."""
+"""The decoder in Flax NNX: turns tokens into what gives logits. Twin of `decoder_linen.py`, class by class."""
 
 from collections.abc import Callable
 
@@ -63,6 +63,19 @@ class TokenEmbedder(nnx.Module):
 
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         return self.embedding[...].astype(self.config.dtype)[tokens_BL]
+
+
+class LogitsKernel(nnx.Module):
+    """The kernel that makes logits of the last activations; the loss applies it."""
+
+    def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
+        self.config = cfg = config
+        shape = (cfg.base_emb_dim, cfg.vocab_size)
+        init, axes = INITIALIZERS["logits_dense"], ("embed_vocab", "vocab")
+        self.kernel = nnx_param(init, axes, shape, jnp.dtype(cfg.weight_dtype), rngs)
+
+    def __call__(self) -> jax.Array:
+        return self.kernel[...].astype(self.config.dtype)
 
 
 class Attention(nnx.Module):
@@ -214,15 +227,14 @@ class DecoderLayer(nnx.Module):
 
 
 class DecoderStack(nnx.Module):
-    """All layers, group by group, the last norm and the projection to logits."""
+    """All layers, group by group, the last norm and the kernel of the logits."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
         for group in core.layer_groups(cfg):
             STACKS[core.stack_name(cfg)].make(self, cfg, DecoderLayer, group, rngs)
         self.decoder_norm = RMSNorm(cfg, cfg.base_emb_dim, rngs=rngs)
-        shape, axes, init = (cfg.base_emb_dim, cfg.vocab_size), ("embed_vocab", "vocab"), INITIALIZERS["logits_dense"]
-        self.logits_dense = Projection(cfg, plain, "BLE,EV->BLV", shape, axes, init, rngs=rngs)
+        self.logits_dense = LogitsKernel(cfg, rngs=rngs)
 
     def __call__(self, x_BLE: jax.Array, context: core.Context) -> core.Output:
         cfg, losses = self.config, []
@@ -230,12 +242,11 @@ class DecoderStack(nnx.Module):
             x_BLE, of_group = STACKS[core.stack_name(cfg)].run(self, cfg, group, x_BLE, context)
             losses.append(of_group)
         x_BLE = core.dropout(self.decoder_norm(x_BLE), cfg, context.key, "decoder_norm")
-        logits_BLV = constrain(self.logits_dense(x_BLE), "activation_batch", "activation_length", "activation_vocab")
-        return core.Output(logits_BLV, core.add_losses(*losses))
+        return core.Output(x_BLE, self.logits_dense(), core.add_losses(*losses))
 
 
 class Decoder(nnx.Module):
-    """Tokens to logits. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to what gives logits. `key` holds seed and step; dropout folds in its layer and its site."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = config

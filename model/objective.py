@@ -12,7 +12,8 @@ import optax
 
 from configs.schema import TrainConfig
 from model.batch import Batch, split_batch, total_weights
-from model.core import Output, cross_entropy
+from model.core import Output
+from model.loss import cross_entropy
 from model.optimizer import make_schedule
 
 type Tree = Any
@@ -34,7 +35,8 @@ class Share(NamedTuple):
 
 def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Metrics]:
     """The loss that is minimised, and its parts."""
-    lm_loss = cross_entropy(output.logits_BLV, batch.targets, batch.weights.astype(jnp.float32) * share.weight)
+    weights = batch.weights.astype(jnp.float32) * share.weight
+    lm_loss = cross_entropy(output.x_BLE, output.kernel_EV, batch.targets, weights)
     auxiliary = {name: loss * share.part for name, loss in output.auxiliary.items()}
     return sum(auxiliary.values(), lm_loss), {"lm_loss": lm_loss} | auxiliary
 

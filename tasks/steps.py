@@ -46,6 +46,7 @@ from tasks.records import CheckpointDifference, CheckpointProof, ComparisonRecor
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import Died, Ended, StepCompleted, scrape_run
+from tasks.services.events import Comparing, Events
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
 from tasks.verify.arms import compare_arms
@@ -161,10 +162,14 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
+def compare_checkpoints_step(runs: CaseRuns, store: Store, events: Events) -> CheckpointDifference | None:
     """What the last step that both arms have holds on each side; read again only if it is not known of these saves."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
-    found = compare_arms(runs.runs, store, known=before.checkpoints if before else None)
+
+    def tell(_what: str, done: int, total: int) -> None:
+        events.put(Comparing(runs.case, done, total))
+
+    found = compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=tell)
     if found is not None:
         get_run_logger().info("step %s: %s", found.step, found.told)
     return found

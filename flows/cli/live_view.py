@@ -26,6 +26,7 @@ from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
 from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 from tasks.services.events import (
     Compared,
+    Comparing,
     Event,
     Extended,
     Launched,
@@ -38,6 +39,7 @@ from tasks.services.events import (
     Waits,
 )
 
+MIB = 2**20
 LONGEST_STAGE = 60  # characters of what a compile tells
 
 
@@ -108,6 +110,8 @@ class LiveView:
                 self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
             case Verified(plan, proofs):
                 self._verified(plan, proofs)
+            case Comparing(case, done, total):
+                self._comparing(case, done, total)
             case Extended(plans, why):
                 self._add_rows(plans, several=True)
                 if why:
@@ -185,6 +189,12 @@ class LiveView:
                 self._progress.stop_task(self._rows[plan.run_name])
             case _:
                 pass
+
+    def _comparing(self, case: str, done: int, total: int) -> None:
+        name = f"{case} checkpoints"
+        if name not in self._rows:
+            self._rows[name] = self._progress.add_task(escape(name), note="MiB of their values compared")
+        self._progress.update(self._rows[name], completed=done // MIB, total=total // MIB)
 
     def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         for proof in proofs:

@@ -55,6 +55,14 @@ class Verified(NamedTuple):
     proofs: Sequence[CheckpointProof]
 
 
+class Comparing(NamedTuple):
+    """The values of a case's checkpoints are being compared."""
+
+    case: str
+    done: int  # bytes
+    total: int
+
+
 class Extended(NamedTuple):
     """Further runs of a case that is not decided; without plans: why it stays so."""
 
@@ -77,7 +85,7 @@ class Compared(NamedTuple):
 
 
 type Event = (
-    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Extended | Troubled | Compared
+    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Extended | Troubled | Compared
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from etils import epath
 from tasks.records import CheckpointDifference, CheckpointProof, RunRecord
 from tasks.store import Store
 from tasks.verify.against import compare_checkpoints
+from tasks.verify.checkpoint import Progress
 from tasks.verify.layout import CheckpointError
 
 type Saved = tuple[RunRecord, CheckpointProof]
@@ -34,7 +35,11 @@ def find_common(runs: Sequence[RunRecord]) -> tuple[Saved, Saved] | None:
 
 
 def compare_arms(
-    runs: Sequence[RunRecord], store: Store, *, known: CheckpointDifference | None = None
+    runs: Sequence[RunRecord],
+    store: Store,
+    *,
+    known: CheckpointDifference | None = None,
+    on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
     """What the checkpoints of the last common step hold on each side; None where there is none.
 
@@ -51,7 +56,7 @@ def compare_arms(
     if known is not None and (known.path, known.other_path) == names and known.committed == committed:
         return known
     try:
-        return compare_checkpoints(*paths)
+        return compare_checkpoints(*paths, on_progress=on_progress)
     except CheckpointError as error:
         return CheckpointDifference(
             step=proofs[0].step, path=names[0], other_path=names[1], committed=committed, problem=str(error)

@@ -17,7 +17,7 @@ from tasks.records import ValueDifference
 from tasks.verify.index import ArraySpec
 from tasks.verify.values import array_spec, boxes, decoded_bytes, itemsize
 
-_BUDGET = 192 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
+_BUDGET = 64 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
 _WORKERS = 4
 _PIECE = 1 << 15  # elements that are compared at a time: they stay in the processor's cache
 

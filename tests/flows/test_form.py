@@ -9,11 +9,12 @@ from prefect.utilities.callables import parameter_schema
 from flows.compare import compare
 from flows.ingest import ingest
 from flows.nightly import nightly
+from flows.preflight import preflight
 from flows.reap import reap
 from tasks.services.run_form import show_name
 
 
-@pytest.mark.parametrize("flow", [compare, ingest, nightly, reap], ids=lambda flow: flow.name)
+@pytest.mark.parametrize("flow", [compare, ingest, nightly, preflight, reap], ids=lambda flow: flow.name)
 def test_every_parameter_has_its_description(flow: Flow[Any, Any]) -> None:
     shown = parameter_schema(flow).properties
     assert shown

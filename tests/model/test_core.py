@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from configs.schema import TrainConfig
@@ -42,28 +41,6 @@ def test_contract_has_the_gradients_that_jax_derives(
     derived = jax.grad(total(jnp.einsum), argnums=(0, 1))(*arguments)
     for mine, theirs in zip(ours, derived, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-
-
-def test_cross_entropy_and_its_gradient_are_optax_s() -> None:
-    logits_BLV = 3.0 * normal(2, 5, 7)
-    targets_BL = jax.random.randint(jax.random.key(1), (2, 5), 0, 7)
-    weights_BL = jnp.asarray([[0.25, 0.25, 0.25, 0.25, 0.0], [0.0] * 5])
-
-    def reference(logits_BLV: jax.Array) -> jax.Array:
-        return jnp.sum(optax.softmax_cross_entropy_with_integer_labels(logits_BLV, targets_BL) * weights_BL)
-
-    loss, gradient = jax.value_and_grad(core.cross_entropy)(logits_BLV, targets_BL, weights_BL)
-    loss_there, gradient_there = jax.value_and_grad(reference)(logits_BLV)
-    np.testing.assert_allclose(loss, loss_there, rtol=1e-6)
-    np.testing.assert_allclose(gradient, gradient_there, rtol=1e-5, atol=1e-7)
-
-
-def test_cross_entropy_of_equal_logits_is_the_log_of_the_vocabulary() -> None:
-    loss = core.cross_entropy(
-        jnp.zeros((2, 3, 50), jnp.bfloat16), jnp.zeros((2, 3), jnp.int32), jnp.full((2, 3), 1 / 6)
-    )
-    assert loss.dtype == jnp.float32
-    np.testing.assert_allclose(loss, np.log(50), rtol=1e-6)
 
 
 def test_rms_norm_divides_by_the_root_mean_square() -> None:

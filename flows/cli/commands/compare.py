@@ -6,7 +6,20 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, check_out
+from flows.cli.commands.options import (
+    DEFAULT_OUT,
+    Baseline,
+    Branch,
+    Case,
+    Fresh,
+    Json,
+    Model,
+    Out,
+    Repository,
+    Set,
+    With,
+    check_out,
+)
 
 
 def compare(
@@ -15,19 +28,19 @@ def compare(
     *,
     case: Case = None,
     target: str | None = None,
-    model: str | None = None,
+    model: Model = None,
     repeats: int | None = None,
     set_: Set = None,
-    branch: str | None = None,
-    baseline: str | None = None,
-    repository: str | None = None,
-    with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
+    branch: Branch = None,
+    baseline: Baseline = None,
+    repository: Repository = None,
+    with_: With = None,
     aa: Annotated[bool, Parameter(negative="")] = False,
     until_decided: Annotated[bool, Parameter(negative="")] = False,
     budget: str | None = None,
     max_repeats: int | None = None,
     out: Out = DEFAULT_OUT,
-    fresh: Annotated[bool, Parameter(negative="")] = False,
+    fresh: Fresh = False,
     take_over: Annotated[bool, Parameter(negative="")] = False,
     comment: str | None = None,
     json_: Json = False,
@@ -40,19 +53,8 @@ def compare(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     target
         Where to run (cpu, cpu-8, …); the comparison's own by default.
-    model
-        The model file; the target's own by default.
     repeats
         Runs per arm, interleaved.
-    branch
-        For main-vs-branch: the branch, tag or commit to judge; HEAD by default.
-    baseline
-        What to judge it against; main by default.
-    repository
-        A clone's folder or an address that has both; maxview's own checkout by default.
-    with_
-        ARM:PACKAGE, again for more: what one arm runs apart from the other, for example branch:jax==0.11.0;
-        branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.
     aa
         Both arms are meant to be the same commit: a control that measures the noise.
     until_decided
@@ -61,8 +63,6 @@ def compare(
         The time for that: 90s, 10m, 2h.
     max_repeats
         The runs per arm for that; 30 by default.
-    fresh
-        Train again even if equal runs have finished before.
     take_over
         Go on with runs in a bucket that another machine has claimed of whose flow this Prefect server knows nothing:
         that machine is gone for good.

@@ -12,6 +12,25 @@ Case = Annotated[
 Set = Annotated[list[str] | None, Parameter(name="--set", help="key=value for both arms, again for more.", negative="")]
 Json = Annotated[bool, Parameter(name="--json", help="Print the records as JSON on standard output.", negative="")]
 
+Fresh = Annotated[bool, Parameter(help="Do again what has finished before.", negative="")]
+With = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--with",
+        help="ARM:PACKAGE, again for more: what one arm runs apart from the other, for example branch:jax==0.11.0; "
+        "branch:project for what its pyproject.toml asks for; branch:/path/to/python for an environment that exists.",
+        negative="",
+    ),
+]
+Model = Annotated[str | None, Parameter(help="The model file; the target's own by default.")]
+Branch = Annotated[
+    str | None, Parameter(help="For main-vs-branch: the branch, tag or commit to judge; HEAD by default.")
+]
+Baseline = Annotated[str | None, Parameter(help="What to judge it against; main by default.")]
+Repository = Annotated[
+    str | None, Parameter(help="A clone's folder or an address that has both; maxview's own checkout by default.")
+]
+
 DEFAULT_OUT = "maxview-out"
 
 

@@ -1,12 +1,22 @@
 """`maxview preflight`: words to the flow `preflight`."""
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from flows.cli.commands.flow_runs import run_flow
-from flows.cli.commands.options import DEFAULT_OUT, Case, Json, Out, Set, check_out
+from flows.cli.commands.options import (
+    DEFAULT_OUT,
+    Baseline,
+    Branch,
+    Case,
+    Fresh,
+    Json,
+    Model,
+    Out,
+    Repository,
+    Set,
+    With,
+    check_out,
+)
 
 
 def preflight(
@@ -15,14 +25,14 @@ def preflight(
     *,
     case: Case = None,
     target: str = "v6e-32",
-    model: str | None = None,
+    model: Model = None,
     set_: Set = None,
-    branch: str | None = None,
-    baseline: str | None = None,
-    repository: str | None = None,
-    with_: Annotated[list[str] | None, Parameter(name="--with", negative="")] = None,
+    branch: Branch = None,
+    baseline: Baseline = None,
+    repository: Repository = None,
+    with_: With = None,
     out: Out = DEFAULT_OUT,
-    fresh: Annotated[bool, Parameter(negative="")] = False,
+    fresh: Fresh = False,
     json_: Json = False,
 ) -> int:
     """Compile both arms for a TPU slice, on a machine without one, and say what differs.
@@ -33,18 +43,6 @@ def preflight(
         A comparison: a file in configs/comparisons, for example linen-vs-nnx.
     target
         A target that names a topology: v5e-32, v5p-64, v6e-32, v7x-32.
-    model
-        The model file; the target's own by default.
-    branch
-        For main-vs-branch: the branch, tag or commit to judge; HEAD by default.
-    baseline
-        What to judge it against; main by default.
-    repository
-        A clone's folder or an address that has both; maxview's own checkout by default.
-    with_
-        ARM:PACKAGE, again for more, as `maxview compare` takes it.
-    fresh
-        Compile again even if equal compiles have finished before.
     """
     from configs.errors import ConfigError
     from tasks.preflight.read import find_missing_compilers

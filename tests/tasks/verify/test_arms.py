@@ -29,7 +29,10 @@ def test_the_last_step_that_both_have_is_compared(trees, tmp_path):
 def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
     folders = [Path(shutil.copytree(trees / name, tmp_path / name)) for name in ("linen", "nnx")]
     runs = [run(name, folder) for name, folder in zip("ab", folders, strict=True)]
-    found = compare_arms(runs, open_store(tmp_path))
+    told = []
+    found = compare_arms(runs, open_store(tmp_path), on_progress=lambda _, done, total: told.append((done, total)))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == told[-1][1] > 0  # every byte of both sides was counted
     for path in folders[1].rglob("d/*"):
         path.unlink()  # what is read again now is no whole checkpoint
     assert compare_arms(runs, open_store(tmp_path), known=found) is found
