@@ -167,7 +167,7 @@ def compare(
 
 
 def publish_case(result: ComparisonRecord, store: Store, events: Events) -> tuple[ComparisonRecord, PublishedPage]:
-    """A case's comparison with its page, told to whoever watches."""
+    """A case's comparison with its page, reported to whoever watches."""
     page = publish_step(result, store)
     events.put(Compared(result, page, str(flow_run.id)))
     return result, page

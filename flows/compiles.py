@@ -52,7 +52,7 @@ def find_refused(
 ) -> dict[str, ComparisonRecord]:
     """The cases that cannot run on the target's slice, as its compiler says, with the comparison that tells why.
 
-    None where the target is no slice, and where there is no compiler: then that is told, and the runs go on.
+    None where the target is no slice, and where there is no compiler: then that is reported, and the runs go on.
     """
     if load_target(target).topology is None:
         return {}
@@ -62,9 +62,9 @@ def find_refused(
     except ConfigError as error:
         plans, missing = [], list(error.problems)
     if missing:
-        told = f"preflight was left out: {'; '.join(missing)}"
-        get_run_logger().warning("%s", told)
-        events.put(Troubled(told))
+        message = f"preflight was left out: {'; '.join(missing)}"
+        get_run_logger().warning("%s", message)
+        events.put(Troubled(message))
         return {}
     events.put(Planned(plans))
     refused = {}

@@ -67,12 +67,12 @@ def run_in_turn(
 
 def waiting(plan: RunPlan, events: Events, jobs: Jobs) -> Callable[[str], None]:
     """What tells why a run has to wait, once, and ends the waiting if the flow is ended."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def wait(why: str) -> None:
         jobs.check()
-        if why not in told:
-            told.add(why)
+        if why not in reported:
+            reported.add(why)
             get_run_logger().info("%s", why)
             events.put(Waits(plan, why))
 

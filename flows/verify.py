@@ -43,6 +43,6 @@ def verify(
     futures = [prove_step.submit(one, deep, again_after_h) for one in wanted]
     proofs = [future.result() for future in futures]
     publish_proofs_step(proofs)
-    told = proofs_headline(proofs)
-    get_run_logger().info("%s", told)
-    return Failed(name="Damaged", message=told) if list_wrong(proofs) else Completed(name="Sound", message=told)
+    headline = proofs_headline(proofs)
+    get_run_logger().info("%s", headline)
+    return Failed(name="Damaged", message=headline) if list_wrong(proofs) else Completed(name="Sound", message=headline)

@@ -68,10 +68,10 @@ class Stages:
 
     def finish(self, error: BaseException | None) -> None:
         """Write `compile.json`, whole."""
-        told = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
+        stated = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
         arrays = sorted(self.arrays, key=lambda array: (-array["bytes_per_device"], array["path"]))
         facts = {"version": VERSION, "topology": self.topology, "devices": self.devices, "hbm_bytes": self.hbm_bytes}
-        record = facts | {"ok": error is None, "error": told} | self.record
+        record = facts | {"ok": error is None, "error": stated} | self.record
         record |= {"arrays": arrays, "software": installed(PACKAGES)}
         unfinished = self.out / f"{FILE}.tmp"
         unfinished.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

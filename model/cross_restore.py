@@ -98,8 +98,8 @@ def _continue_other(
     if record["state"] is None:
         return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
     names = (record["implementation"], dialect.name)
-    told = f"the {names[0]} checkpoint of step {first}, trained on for {known['steps']} steps by {names[1]},"
-    return known | _compare_states(digest(name_arrays(dialect, state)), record["state"], told)
+    done = f"the {names[0]} checkpoint of step {first}, trained on for {known['steps']} steps by {names[1]},"
+    return known | _compare_states(digest(name_arrays(dialect, state)), record["state"], done)
 
 
 def translate(writer: Dialect, state: Any, reader: Dialect, declared: DeclaredState) -> Any:
@@ -109,15 +109,15 @@ def translate(writer: Dialect, state: Any, reader: Dialect, declared: DeclaredSt
     return reader.from_tree(jax.tree.map(lambda _: arrays[next(names)], reader.to_tree(declared.arrays)))
 
 
-def _compare_states(here: dict[str, Any], there: dict[str, Any], told: str) -> dict[str, Any]:
-    """The verdict after all losses were equal; `told` says what was done."""
+def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:
+    """The verdict after all losses were equal; `done` says what was done."""
     if here["digest"] == there["digest"]:
         arrays = len(here["arrays"])
         return {
             "holds": True,
-            "evidence": f"{told} gives the same losses and the same bits in all {arrays} arrays",
+            "evidence": f"{done} gives the same losses and the same bits in all {arrays} arrays",
         }
     arrays = here["arrays"].keys() | there["arrays"].keys()
     differing = sorted(path for path in arrays if here["arrays"].get(path) != there["arrays"].get(path))
-    evidence = f"{told} gives the same losses, but {len(differing)} arrays differ at the end, first {differing[0]}"
+    evidence = f"{done} gives the same losses, but {len(differing)} arrays differ at the end, first {differing[0]}"
     return {"holds": False, "evidence": evidence}

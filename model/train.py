@@ -255,10 +255,10 @@ def prove_resume(run: Run, mesh: Mesh, record: dict[str, Any]) -> None:
         state, _ = run.program.run(state, source.next())
     whole, resumed = digest(name_arrays(run.dialect, state))["arrays"], record["state"]["arrays"]
     different = sorted(path for path in whole if whole[path] != resumed[path])
-    told = f"stopped after step {run.config.resume_after_step}, restored and trained on"
+    done = f"stopped after step {run.config.resume_after_step}, restored and trained on"
     if different:
-        raise ResumeChanges(f"{told}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
-    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", told, len(whole))
+        raise ResumeChanges(f"{done}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
+    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", done, len(whole))
 
 
 def refuse_non_finite(config: TrainConfig, step: int, loss: Number) -> None:

@@ -83,10 +83,10 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     logger = get_run_logger()
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
-    told = f"{plan.run_name}: steps of {steps}"
+    description = f"{plan.run_name}: steps of {steps}"
     if plan.compiles_for:
-        steps, told = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
-    artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=told))
+        steps, description = 1, f"{plan.run_name}: compiled for {plan.compiles_for}"
+    artifact = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=description))
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
@@ -171,7 +171,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store, events: Events) -> Ch
 
     found = compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=tell)
     if found is not None:
-        get_run_logger().info("step %s: %s", found.step, found.told)
+        get_run_logger().info("step %s: %s", found.step, found.summary)
     return found
 
 

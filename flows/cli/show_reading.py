@@ -66,11 +66,11 @@ def _show_run(console: Console, run: RunReading) -> None:
     if shown.height < run.steps.height:
         console.print(f"({run.steps.height - shown.height} steps between them not shown; --format json has all)")
     for event in run.checkpoints:
-        console.print(f"checkpoint {event.step}: {plain(event.told)}, line {event.line}", highlight=False)
+        console.print(f"checkpoint {event.step}: {plain(event.summary)}, line {event.line}", highlight=False)
     for restore in run.restores:
-        console.print(f"restored {plain(restore.told)}, line {restore.line}", highlight=False)
+        console.print(f"restored {plain(restore.summary)}, line {restore.line}", highlight=False)
     if run.error:
-        console.print(f"[red]died:[/] {plain(run.error.told)} (line {run.error.line})", highlight=False)
+        console.print(f"[red]died:[/] {plain(run.error.summary)} (line {run.error.line})", highlight=False)
         if run.error.why:
             console.print(f"      {plain(run.error.why)}", highlight=False)
     state = "complete" if coverage.complete else "truncated" if coverage.truncated else "no end in the log"

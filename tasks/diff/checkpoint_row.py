@@ -21,7 +21,7 @@ def checkpoint_row(arms: Arms, found: CheckpointDifference | None = None, floors
     """Whether each run's checkpoints are really there, and the same ones on both sides.
 
     `found`: what the arms' checkpoints of one step hold, side by side. Where a floor says that they train the same
-    bits, a difference is judged; else it is told, and other rows judge what was trained.
+    bits, a difference is judged; else it is reported, and other rows judge what was trained.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
@@ -37,7 +37,7 @@ def checkpoint_row(arms: Arms, found: CheckpointDifference | None = None, floors
 def _cell(arm: ArmRuns, saved: Saved) -> Cell:
     if not saved.announced:
         return Cell(text="" if arm.dead else "none")
-    return Cell(value=saved.counted, text=saved.told, source=saved.source)
+    return Cell(value=saved.counted, text=saved.summary, source=saved.source)
 
 
 def _judge(arms: Arms, saved: tuple[Saved, Saved]) -> tuple[Verdict, str]:
@@ -74,9 +74,9 @@ def are_proved(floors: Sequence[Floor]) -> bool:
 
 
 def _judge_content(found: CheckpointDifference, *, proved: bool, reason: str) -> tuple[Verdict, str]:
-    told = found.told
+    summary = found.summary
     if found.problem or found.equal:
-        return "same", f"{reason}; {told}"
+        return "same", f"{reason}; {summary}"
     if proved:
-        return "changed", f"{told}, though the arms are proved to train the same bits"
-    return "same", f"{reason}; {told}: told, not judged, as nothing proves that the arms train the same bits"
+        return "changed", f"{summary}, though the arms are proved to train the same bits"
+    return "same", f"{reason}; {summary}: reported, not judged, as nothing proves that the arms train the same bits"

@@ -24,7 +24,7 @@ def find_deaths(arms: Arms) -> Observations:
         when = f" {show_duration(after)} after its start" if after is not None else ""
         done = "before its first step" if reading.steps.is_empty() else f"after step {reading.steps['step'][-1]}"
         code = f" (exit code {reading.exit_code})" if reading.exit_code is not None else ""
-        cause = f": {error.told}" if error else ""
+        cause = f": {error.summary}" if error else ""
         also = f" ({len(dead)} of its {len(arm.runs)} runs did)" if len(dead) > 1 else ""
         shown = [(arm, *_cause(number, run.reading)) for number, run in dead]
         yield notice("died", f"{arm.label} died{when}, {done}{code}{cause}{also}", *shown)
@@ -34,7 +34,7 @@ def _cause(number: int, reading: RunReading) -> tuple[str, Source | None]:
     error = reading.error
     if error is None:
         return f"EXIT_CODE={reading.exit_code}", None
-    return error.told, Source(line=error.line, offset=error.offset, run=number)
+    return error.summary, Source(line=error.line, offset=error.offset, run=number)
 
 
 def death_row(arms: Arms) -> MetricDiff:

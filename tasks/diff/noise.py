@@ -74,8 +74,8 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    told = stated.weight + 2 * sizes.size * stated.weight / (stated.weight + 3)  # Student's t tells of its log scale
-    sure = scale * exp(-SURE / sqrt(told))
+    information = stated.weight + 2 * sizes.size * stated.weight / (stated.weight + 3)  # of t's log scale
+    sure = scale * exp(-SURE / sqrt(information))
     lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))  # the fit of the scale costs one
     return Noise(
         scale=max(min(scale, max(stated.equal_runs, sure)), FINEST),

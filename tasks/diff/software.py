@@ -94,8 +94,8 @@ def _plans(arms: Arms, declared: frozenset[str]) -> Observations:
     left, right = (arm.first.plan for arm in arms)
     if left is None or right is None or declared == ALL:
         return
-    told = {"jax", "jaxlib", SOURCE} | declared  # by the logs and by the commits
-    for key in sorted((left.versions.keys() | right.versions.keys()) - told):
+    shown = {"jax", "jaxlib", SOURCE} | declared  # by the logs and by the commits
+    for key in sorted((left.versions.keys() | right.versions.keys()) - shown):
         values = str(left.versions.get(key)), str(right.versions.get(key))
         yield from compare(arms, "package-version", values, f"different versions of {key} ({{}} and {{}})")
 

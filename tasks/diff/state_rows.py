@@ -40,8 +40,8 @@ def memory_row(arms: Arms, tolerance: Tolerance) -> MetricDiff:
 
 def program_gb(run: RunRecord) -> float | None:
     """What the step needs in GB by the trainer's own record of the compiler's forecast; None if it has none."""
-    told = run.program.get("memory_bytes")
-    sizes = [told.get(name) for name in (*SUMMANDS, "alias")] if isinstance(told, dict) else [None]
+    stated = run.program.get("memory_bytes")
+    sizes = [stated.get(name) for name in (*SUMMANDS, "alias")] if isinstance(stated, dict) else [None]
     known = [size for size in sizes if isinstance(size, int)]
     return (sum(known[:-1]) - known[-1]) / GB if len(known) == len(sizes) else None
 

@@ -14,7 +14,7 @@ from tasks.scrape.window import read_file
 
 STREAM = "-"
 PIECE = 1 << 20
-TOLD_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 TAIL = 64 << 10  # bytes of a stream in which its last line is looked for
 
 type Progress = Callable[[int, bytes], None]  # bytes so far, the last whole line
@@ -65,7 +65,7 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
     """Read what a stream holds until it ends or the user interrupts: then what came so far is the log.
 
-    A stream cannot be read twice, so a temporary file keeps it. `on_progress` is told every second what came.
+    A stream cannot be read twice, so a temporary file keeps it. `on_progress` hears every second what came.
     """
     with tempfile.NamedTemporaryFile() as file:
         try:
@@ -79,14 +79,14 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
 
 def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
     read = getattr(stream, "read1", stream.read)  # what there is, instead of waiting for more
-    tail, told = b"", -TOLD_EVERY_S
+    tail, reported = b"", -REPORT_EVERY_S
     while piece := read(PIECE):
         file.write(piece)
         tail = (tail + piece)[-TAIL:]
         now = time.monotonic()
-        if on_progress is not None and now - told >= TOLD_EVERY_S:
+        if on_progress is not None and now - reported >= REPORT_EVERY_S:
             on_progress(file.tell(), tail.rpartition(b"\n")[0].rpartition(b"\n")[2])
-            told = now
+            reported = now
 
 
 def scrape_folder(folder: Path) -> dict[Path, LogReading]:

@@ -47,8 +47,8 @@ class Scale(NamedTuple):
             (memory / self.memory if self.memory else 0.0, "of the memory"),
         ]
         most = max((value for value, _ in shares), key=abs)
-        told = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= LEAST_SHARE / 2]
-        return most, ", ".join(told) or "nothing that can be counted"
+        parts = [f"{100 * value:+.1f} % {what}" for value, what in shares if abs(value) >= LEAST_SHARE / 2]
+        return most, ", ".join(parts) or "nothing that can be counted"
 
 
 def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
@@ -163,7 +163,7 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
     share, cost = scale.share(memory=size)
     if abs(share) < LEAST_SHARE:
         return
-    told = [
+    sentences = [
         f"{side.analysis.work.aliases if side.analysis else '?'} outputs in place of an input, "
         f"{memory.alias / MIB:,.2f} of {memory.output / MIB:,.2f} MiB"
         for side, memory in zip(sides, memories, strict=True)
@@ -172,8 +172,8 @@ def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDi
     yield ProgramDifference(
         what="donation",
         where="outputs written in place of inputs",
-        baseline=told[0],
-        candidate=told[1],
+        baseline=sentences[0],
+        candidate=sentences[1],
         share=share,
         cost=f"{cost}: {size / MIB:+,.2f} MiB",
         baseline_source=Source(line=1, offset=0, run=1),  # the header lists them
@@ -206,15 +206,15 @@ def _compare_recomputing(
     cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
     memory = _temporary(sides[1]) - _temporary(sides[0])
     share, cost = scale.share(cycles=cycles[1] - cycles[0], memory=memory)
-    told = [
+    sentences = [
         f"recomputed {_describe_units(again[side])}" + (f"; kept {_describe_units(kept[side])}" if kept[side] else "")
         for side in (0, 1)
     ]
     return ProgramDifference(
         what="recomputing",
         where="what the backward pass computes again, or is kept for it",
-        baseline=told[0],
-        candidate=told[1],
+        baseline=sentences[0],
+        candidate=sentences[1],
         share=share,
         cost=f"{cost}: temporary memory {memory / MIB:+,.2f} MiB",
         baseline_source=_costliest(again[0] or kept[0]),

@@ -23,10 +23,10 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
     if program is not None:
         return Compiled(run=record, program=program, text=text.read_bytes() if text.is_file() else None)
     topology, error = find_topology(record.plan.compiles_for), record.reading.error
-    told = CompileError(type=error.type, message=error.message) if error else None
+    stated = CompileError(type=error.type, message=error.message) if error else None
     facts = topology.model_dump(include={"devices", "hbm_bytes"})
-    program = CompiledProgram(topology=topology.name, ok=False, error=told, **facts)
-    return Compiled(run=record, program=program, text=None, told=False)
+    program = CompiledProgram(topology=topology.name, ok=False, error=stated, **facts)
+    return Compiled(run=record, program=program, text=None, reported=False)
 
 
 def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:

@@ -77,7 +77,7 @@ class Compiled(Frozen):
     run: RunRecord
     program: CompiledProgram
     text: bytes | None  # the optimised program, packed with gzip; None: there is none
-    told: bool = True  # by the compile itself: else it was ended before it could say
+    reported: bool = True  # by the compile itself: else it was ended before it could say
 
 
 def compare_compiles(
@@ -89,7 +89,7 @@ def compare_compiles(
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
     arms = (left, right)
     sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
-    unfit = [one.run.arm for one in compiles if one.told and (not one.program.ok or _overflows(one.program))]
+    unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
     rows = list(_rows(sides, arms, rules))
     floors = list(_floors(sides))
@@ -131,8 +131,8 @@ def _deaths(compiles: tuple[Compiled, Compiled], arms: Arms, rules: VerdictRules
     for one, arm in zip(compiles, arms, strict=True):
         if one.program.ok:
             continue
-        error, told = arm.reading.error, one.program.error
-        why = f"{told.type}: {told.message.strip().partition(chr(10))[0]}" if told else "it does not say why"
+        error, stated = arm.reading.error, one.program.error
+        why = f"{stated.type}: {stated.message.strip().partition(chr(10))[0]}" if stated else "it does not say why"
         source = Source(line=error.line, offset=error.offset) if error else None
         yield Finding(
             kind="died",

@@ -106,7 +106,7 @@ def _deaths(record: ComparisonRecord) -> list[str]:
     for role, arm in _sides(record):
         if arm.has_died:
             error = arm.cause_of_death
-            cause = f"{error.told} (line {error.line} of its log)" if error else "no cause in its log"
+            cause = f"{error.summary} (line {error.line} of its log)" if error else "no cause in its log"
             blocks.append(f"✗ {role} **{_md(arm.label)}** died: {_md(cause)}")
     return blocks
 

@@ -76,9 +76,9 @@ def list_checkpoints(arm: ArmSummary) -> list[CheckpointLine]:
 
 def _key(event: CheckpointEvent | None, proof: CheckpointProof | None) -> tuple[int, int | None]:
     """(run, step) of a save."""
-    told = event or proof
-    assert told is not None  # pair_saves makes no empty pairs
-    return told.run, told.step
+    either = event or proof
+    assert either is not None  # pair_saves makes no empty pairs
+    return either.run, either.step
 
 
 def _line(event: CheckpointEvent | None, proof: CheckpointProof | None, level: Level | None) -> CheckpointLine:
@@ -101,7 +101,7 @@ def _restored_line(restore: Restore) -> CheckpointLine:
         step="?" if restore.step is None else str(restore.step),
         path=visible(restore.path or ""),
         state="committed",  # nothing else can be read back
-        log=visible(f"restored {restore.told}"),
+        log=visible(f"restored {restore.summary}"),
         proof="what this run went on from",
         source=Source(line=restore.line, offset=restore.offset, run=restore.run),
     )
@@ -120,7 +120,7 @@ def _state(event: CheckpointEvent | None, proof: CheckpointProof | None) -> Stat
 def _log_words(event: CheckpointEvent | None) -> str:
     if event is None:
         return "not mentioned"
-    parts = [event.told]
+    parts = [event.summary]
     parts += [f"{event.arrays} arrays"] if event.arrays is not None else []
     parts += [f"{event.blocking_s:.2f} s blocking"] if event.blocking_s is not None else []
     parts += [f"{event.background_s:.2f} s in the background"] if event.background_s is not None else []

@@ -92,10 +92,10 @@ def _config(left: RunRecord, right: RunRecord) -> tuple[Setting, ...]:
 def _environment(run: RunRecord) -> dict[str, str]:
     here = run.reading.environment.model_dump(exclude_none=True)
     mesh = here.pop("mesh", {})
-    told = {name.replace("_", " "): str(value) for name, value in here.items()}
+    values = {name.replace("_", " "): str(value) for name, value in here.items()}
     if mesh:
-        told["mesh"] = ", ".join(f"{axis} {size}" for axis, size in mesh.items())
-    return told | (run.plan.environment if run.plan else {})
+        values["mesh"] = ", ".join(f"{axis} {size}" for axis, size in mesh.items())
+    return values | (run.plan.environment if run.plan else {})
 
 
 def _parameters(run: RunRecord) -> dict[str, str]:

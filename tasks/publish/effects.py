@@ -32,12 +32,12 @@ def draw_effect(row: MetricDiff) -> EffectLine | None:
     ends = (
         None if row.effect_low is None or row.effect_high is None else (place(row.effect_low), place(row.effect_high))
     )
-    told = f"{100 * row.effect:+.2g} %"
+    text = f"{100 * row.effect:+.2g} %"
     if row.effect_low is not None and row.effect_high is not None:
-        told += f", from {100 * row.effect_low:+.2g} to {100 * row.effect_high:+.2g} %"
+        text += f", from {100 * row.effect_low:+.2g} to {100 * row.effect_high:+.2g} %"
     return EffectLine(
         low=min(ends) if ends else None,
         high=max(ends) if ends else None,
         point=place(row.effect),
-        words=f"{told}; the grey band is ±{100 * threshold:.2g} %, worse is right",
+        words=f"{text}; the grey band is ±{100 * threshold:.2g} %, worse is right",
     )

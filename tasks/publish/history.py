@@ -101,7 +101,7 @@ def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[s
             "unit": item.series.unit if event.line != "ratio" else "",
             "relative": event.change.relative,
             "besides": list(metrics)[1:],
-            "told": [(title_of(other.series.metric), show_event(told, other.series)) for other, told in moved],
+            "events": [(title_of(other.series.metric), show_event(event, other.series)) for other, event in moved],
             "commits": _commits_between(item, event, store),
         }
 
@@ -115,19 +115,19 @@ def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]
     later comparison names and the earlier did not."""
     side = "baseline" if event.line == "baseline" or event.cause == "baseline" else "candidate"
     before, after = (getattr(night, f"{side}_commit") for night in (event.before, event.after))
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "before": (before or "")[:9],
         "after": (after or "")[:9],
         "list": (),
         "same": before == after,
     }
     if before and after and before != after:
-        told["list"] = list_commits(CONFIG_ROOT.parent, before, after) or tuple(
+        shown["list"] = list_commits(CONFIG_ROOT.parent, before, after) or tuple(
             commit
             for commit in _named(item, event.after, side, store)
             if commit.sha not in {other.sha for other in _named(item, event.before, side, store)}
         )
-    return told
+    return shown
 
 
 def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Commit]:

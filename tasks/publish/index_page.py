@@ -91,8 +91,8 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     for item in index.comparisons:
         if item.comparison == comparison:
             newest.setdefault((item.case, *item.pair), item)
-    told = ("case", "id", "target", "baseline", "candidate", "verdict")
-    rows = [item.model_dump(include=set(told)) for _, item in sorted(newest.items())]
+    shown = ("case", "id", "target", "baseline", "candidate", "verdict")
+    rows = [item.model_dump(include=set(shown)) for _, item in sorted(newest.items())]
     text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 

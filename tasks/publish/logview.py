@@ -19,7 +19,7 @@ LINES_BEFORE_DEATH = 12
 MOST_FOLDS = 2_000
 LONGEST_CAUSE = 300  # characters
 LONGEST_TRACEBACK = 2_000  # lines
-LONGEST_KIND = 400  # characters by which lines are told apart
+LONGEST_KIND = 400  # characters by which lines are known apart
 MOST_KINDS = 20_000  # of lines: a log of more says something else in each
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -161,11 +161,11 @@ def read_log(
                 size = 0
         if texts:
             write_piece(only=not pieces)
-    told = folder / f"logs/{prefix}-letters.js"
+    filter_file = folder / f"logs/{prefix}-letters.js"
     if len(pieces) > 1:
-        replace_text(told, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
+        replace_text(filter_file, f'maxviewLetters("{prefix}",{json.dumps(filters)});\n')
     else:
-        told.unlink(missing_ok=True)
+        filter_file.unlink(missing_ok=True)
     for number in range(len(pieces) + 1, len(pieces) + 1_000_000):  # of a longer log that was shown here before
         old = folder / f"logs/{prefix}-{number}.js"
         if not old.exists():

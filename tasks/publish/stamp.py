@@ -20,7 +20,7 @@ def is_current(page: Path, record: bytes) -> bool:
 
 
 def make_stamp(record: bytes) -> str:
-    """What stands in a page, by which one that is out of date is told: of its record, and of all that draws it."""
+    """What stands in a page, that shows whether it is out of date: of its record, and of all that draws it."""
     return hashlib.sha256(_way().encode() + record).hexdigest()[:16]
 
 

@@ -88,7 +88,7 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         if error is None:
             line.append("its log names no cause", style="default")
         else:
-            line.append(visible(error.told), style="default")
+            line.append(visible(error.summary), style="default")
             line.append(f"  (line {error.line} of {_log_of(arm)})", style="dim")
         yield line
 

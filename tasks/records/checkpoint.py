@@ -45,7 +45,7 @@ class CheckpointEvent(Frozen):
     run: int = run_number()
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """How far it came, in words, as every surface tells it."""
         words = {
             "announced": "announced", "blocking_done": "blocking part done", "background_done": "background part done",
@@ -79,7 +79,7 @@ class Restore(Frozen):
 
     step: int | None  # None: parameters or a state from a path that names no step
     path: str | None = None
-    origin: str = ""  # "this run", "persistent", "local", "parameters", "state": where it was told to be, if told
+    origin: str = ""  # "this run", "persistent", "local", "parameters", "state": where the log says it is
     finished: bool = False  # the log shows its end, or training went on after it
     seconds: float | None = None
     line: int
@@ -88,7 +88,7 @@ class Restore(Frozen):
     run: int = run_number()
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was read back, in words, as every surface tells it."""
         what = f"step {self.step}" if self.step is not None else self.origin or "a checkpoint"
         where = f" from {self.path}" if self.path else ""

@@ -75,7 +75,7 @@ class CheckpointDifference(Frozen):
         return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """`step 9 holds the same bits on both sides (39 arrays)`; or how many differ, or why that is not known."""
         if self.problem:
             return f"not compared: {self.problem}"

@@ -48,7 +48,7 @@ class LogError(Frozen):
         return DEATH_WORDS[self.kind]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The class in words, the type and the message, as every surface tells it."""
         # pydantic's message counts what is wrong, and the next line says it
         said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""

@@ -14,13 +14,13 @@ def list_commits(folder: Path, without: str, sha: str) -> tuple[Commit, ...]:
     """The commits that lead to `sha` and not to `without`, the last first, at most MOST; none where git cannot tell:
     without a clone in the folder, without git, or if the clone lacks one of the two."""
     try:
-        told = run_git(
+        printed = run_git(
             ["log", f"--format={_LINE}{_END}", f"--max-count={MOST}", "--end-of-options", f"{without}..{sha}", "--"],
             folder=folder,
         )
     except GitError:
         return ()
-    lines = [line.strip("\n").split("\0") for line in told.split("\x01")]
+    lines = [line.strip("\n").split("\0") for line in printed.split("\x01")]
     return tuple(
         Commit(sha=name, time=time, author=author, subject=subject)
         for name, time, author, subject in (line for line in lines if len(line) == 4)

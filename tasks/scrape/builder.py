@@ -18,34 +18,34 @@ class RunBuilder:
     """Builds one run. `live`: its rows are asked for as they come."""
 
     def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
-        self.dialect, self.table, self.told = dialect, StepTable(dialect, live=live), dialect.told()
+        self.dialect, self.table, self.other_lines = dialect, StepTable(dialect, live=live), dialect.other_lines()
         self._begun = False
 
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
         """Take in the next window; what else than rows was found, by name, as it is found."""
         if not self._begun:
-            self.told.death.begin(window)
+            self.other_lines.death.begin(window)
             self._begun = True
         spans = self.table.add(window)
-        if self.told.death.ranks:
-            self.told.death.forget(self.table.last_offset)
+        if self.other_lines.death.ranks:
+            self.other_lines.death.forget(self.table.last_offset)
         for name, match in self.dialect.patterns.find(window, spans):
-            self.told.take(name, match, window, self.table)
+            self.other_lines.take(name, match, window, self.table)
             yield name, match
-        self.told.death.settle(window)
-        self.told.settle(window, self.table)
-        if self.told.death.ranks:  # a row came after it
-            self.told.death.forget(self.table.last_offset)
+        self.other_lines.death.settle(window)
+        self.other_lines.settle(window, self.table)
+        if self.other_lines.death.ranks:  # a row came after it
+            self.other_lines.death.forget(self.table.last_offset)
 
     def cause(self, window: Window) -> LogError | None:
         """What ended the run, as far as its log tells; `window`: what was taken in last."""
-        self.told.death.settle(window, last=True)
-        return self.told.cause(self.table)
+        self.other_lines.death.settle(window, last=True)
+        return self.other_lines.cause(self.table)
 
     def finish(self, name: str, span: tuple[int, int]) -> RunReading:
         """The reading of the log that filled the byte range `span` of its file."""
         table = self.table
-        records = self.told.records(table.frame(), table)
+        records = self.other_lines.records(table.frame(), table)
         steps = records["steps"]
         ended, cut = records.pop("is_ended"), records.pop("is_cut")
         unread = sorted((*table.unread, *records.pop("unread", ())), key=lambda line: line.offset)

@@ -119,8 +119,8 @@ def _document(text: Chunks) -> bytes | None:
     return data
 
 
-def _covered(run: RunReading, **told: object) -> RunReading:
-    return run.model_copy(update={"coverage": run.coverage.model_copy(update=told)})
+def _covered(run: RunReading, **update: object) -> RunReading:
+    return run.model_copy(update={"coverage": run.coverage.model_copy(update=update)})
 
 
 def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
@@ -143,12 +143,12 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 
 def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
     """The run with what was taken off; of entries that were left out nobody knows which run they are of."""
-    told, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
+    wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
     if count := len(found.lost):
         lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
-        run = _covered(run, unwrapped=(*told, lost), step_lines_seen=seen, complete=False)
+        run = _covered(run, unwrapped=(*wrappings, lost), step_lines_seen=seen, complete=False)
     else:
-        run = _covered(run, unwrapped=told)
+        run = _covered(run, unwrapped=wrappings)
     missing = seen - run.coverage.step_lines_parsed
     if not found.checked and missing >= max(RUINED_FROM, RUINED * seen):
         raise LogFormatError(
@@ -184,7 +184,7 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
                 continue
             deque(builder.take(replace(window, start=first, limit=cut, data=window.data[:cut], last=False)), maxlen=0)
             first = cut
-            if builder.told.ended_well:
+            if builder.other_lines.ended_well:
                 runs.append(builder.finish(f"{run_name} (run {len(runs) + 1})", (begin, window.base + cut)))
                 builder, begin = RunBuilder(dialect), window.base + cut
         deque(builder.take(replace(window, start=first)), maxlen=0)

@@ -48,8 +48,8 @@ def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> No
         ensure_automation(client, reap_automation(client.read_deployment_by_name(REAPER).id))
         if webhook:
             ensure_automation(client, notify_automation(ensure_webhook(webhook)))
-    told = ", notification" if webhook else " (MAXVIEW_WEBHOOK_URL adds a notification)"
-    say(f"automations: zombies, jobs of crashed runs{told}")
+    notified = ", notification" if webhook else " (MAXVIEW_WEBHOOK_URL adds a notification)"
+    say(f"automations: zombies, jobs of crashed runs{notified}")
 
 
 def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:

@@ -112,8 +112,8 @@ def _open_tree(found: FoundStep) -> _Tree:
     verification = Verification(found, manifest_path(folder), "none", deep=False, on_progress=None)
     proof = verification.run()
     if not proof.ok:
-        told = f"{_name_file(proof)}{proof.problems[0].message}" if proof.problems else "was removed meanwhile"
-        raise CheckpointError(f"{folder}: is no whole checkpoint: {told}")
+        reason = f"{_name_file(proof)}{proof.problems[0].message}" if proof.problems else "was removed meanwhile"
+        raise CheckpointError(f"{folder}: is no whole checkpoint: {reason}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
     # beside the training's state lie small items, such as the position in the data

@@ -64,12 +64,14 @@ def compare_arms(
 
 
 def find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
-    """Where a checkpoint that was proved lies now: as it was told, else in this store, or in the bucket behind it."""
-    told = epath.Path(proof.path)
-    if "://" in proof.path or told.exists() or run.plan is None or run.plan.files.checkpoints is None:
-        return told
+    """Where a proved checkpoint lies now: where it was saved, else in this store, or in the bucket behind it."""
+    place = epath.Path(proof.path)
+    if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
+        return place
     directory = store.run(run.plan.run_name)
-    here = epath.Path(Path(directory.path, run.plan.files.checkpoints, told.name))
+    here = epath.Path(Path(directory.path, run.plan.files.checkpoints, place.name))
     if here.exists() or directory.mirror is None:
         return here
-    return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{run.plan.files.checkpoints}/{told.name}"))
+    return epath.Path(
+        directory.mirror.files.url(f"runs/{directory.run_name}/{run.plan.files.checkpoints}/{place.name}")
+    )

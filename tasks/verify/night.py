@@ -68,7 +68,7 @@ def _steps_of_run(run: epath.Path) -> list[FoundStep]:
 
 
 def _is_since(step: FoundStep, since: datetime | None) -> bool:
-    """Also where nothing dates it: what is damaged is told."""
+    """Also where nothing dates it: what is damaged is reported."""
     if since is None:
         return True
     metadata = _read_metadata(step.path)

@@ -29,7 +29,7 @@ class Saved(Frozen):
         return None if self.invisible == self.announced else float(self.committed)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """`2 of 2 verified, 1 retired`; what the logs say where nothing was looked at."""
         if self.proved:
             retired = f", {self.retired} retired" if self.retired else ""
@@ -67,10 +67,10 @@ def _verified(run: RunRecord) -> set[int]:
 
 def _retired(run: RunRecord) -> set[int]:
     """What a checkpoint manager deleted after its commit, by the log's word or as the verification saw it."""
-    told = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
+    retired = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
     # saved again, or not deleted
     kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
-    return (told - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
+    return (retired - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
 
 
 def _good_steps(run: RunRecord) -> frozenset[int]:

@@ -19,7 +19,7 @@ from tasks.scrape.window import Patterns, Window
 type Match = re.Match[bytes]
 
 
-class Told:
+class OtherLines:
     """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records.
 
     This is all that a trainer needs whose log has rows, an end and deaths: "finished" is the trainer's word that it is
@@ -115,7 +115,7 @@ class Dialect:
     head: re.Pattern[bytes]  # whatever looks like a row begins so: what is counted as seen
     parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, one like it, is it the log's end)
     patterns: Patterns  # what else its logs say
-    told: Callable[[], Told]
+    other_lines: Callable[[], OtherLines]
     time: re.Pattern[bytes]  # a time, its group 1, in what stands before a row; the last counts
     known: frozenset[str] = frozenset()  # the columns that some version prints
     unfinished: frozenset[str] = frozenset()  # the columns behind which every version prints more

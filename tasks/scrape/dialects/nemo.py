@@ -2,7 +2,7 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import Dialect, Told, patterns
+from tasks.scrape.dialects.dialect import Dialect, OtherLines, patterns
 from tasks.scrape.prefixes import TIME, is_glued
 from tasks.scrape.table.rows import Field, Row, Value, shape_of
 
@@ -53,7 +53,7 @@ DIALECT = Dialect(
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,
     patterns=patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
-    told=Told,
+    other_lines=OtherLines,
     time=TIME,
     known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},
     body=re.compile(rb"\| reduced_train_loss: "),

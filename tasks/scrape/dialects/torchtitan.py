@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import CheckpointEvent, Parameters
-from tasks.scrape.dialects.dialect import Dialect, Match, Told, patterns
+from tasks.scrape.dialects.dialect import Dialect, Match, OtherLines, patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.rows import Field, Row, shape_of
 from tasks.scrape.table.steps import StepTable, gaps_between, usual_jump
@@ -125,7 +125,7 @@ ANCHORS = patterns(
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
 
-class TorchtitanTold(Told):
+class TorchtitanOtherLines(OtherLines):
     """What was found so far."""
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
@@ -234,7 +234,7 @@ DIALECT = Dialect(
     head=HEAD,
     parse=parse,
     patterns=ANCHORS,
-    told=TorchtitanTold,
+    other_lines=TorchtitanOtherLines,
     time=TIME,
     known=KNOWN,
     unfinished=UNFINISHED,

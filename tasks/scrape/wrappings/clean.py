@@ -15,7 +15,7 @@ _NOISE = (
 
 
 class Cleaner:
-    """Cleans a text that comes in pieces; `note` is told what was found."""
+    """Cleans a text that comes in pieces; `note` is given what was found."""
 
     def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
         self._note, self._rest = note, b""
@@ -34,7 +34,7 @@ class Cleaner:
 
 
 def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
-    """The text without colour codes; `note` is told what was found."""
+    """The text without colour codes; `note` is given what was found."""
     cleaner = Cleaner(note)
     for chunk in chunks:
         yield cleaner.feed(chunk)

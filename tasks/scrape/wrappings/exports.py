@@ -25,7 +25,7 @@ _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|\bloss: +-?\d\S* 
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
-type Lose = Callable[[str], None]  # told the text of an entry that is left out
+type Lose = Callable[[str], None]  # is given the text of an entry that is left out
 
 
 def count_steps(text: str) -> int:
@@ -133,7 +133,7 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """The rows of `Entries`; an object without text is left out, and told if it holds a step line. `goes_on`: which
+    """The rows of `Entries`; an object without text is left out, and reported if it holds a step line. `goes_on`: which
     part continues its line, "" for whatever is next, None for none."""
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")

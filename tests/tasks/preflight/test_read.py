@@ -29,7 +29,7 @@ def test_a_crash_of_the_compiler_is_the_cause(
     plan = make_plan("", compiles_for="v6e:4x8")
     directory.log.write_text(f"XPK Start: Sun Nov 22 10:05:01 UTC 2026\nlowering\n{said}\nEXIT_CODE={code}\n")
     found = read_compile(build_record(plan, directory, scrape_run(directory.log), []), Store(tmp_path / "out"))
-    assert (found.told, found.program.ok, found.program.devices) == (False, False, 32)
+    assert (found.reported, found.program.ok, found.program.devices) == (False, False, 32)
     assert found.program.error is not None
     assert cause in found.program.error.message
 

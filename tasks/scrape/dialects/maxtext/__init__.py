@@ -4,8 +4,8 @@ import re
 
 from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
+from tasks.scrape.dialects.maxtext.other_lines import MaxTextOtherLines
 from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, UNFINISHED, parse
-from tasks.scrape.dialects.maxtext.told import MaxTextTold
 
 DIALECT = Dialect(
     name="maxtext",
@@ -23,7 +23,7 @@ DIALECT = Dialect(
     head=HEAD,
     parse=parse,
     patterns=ANCHORS,
-    told=MaxTextTold,
+    other_lines=MaxTextOtherLines,
     # between the prefix and a step may stand `[Rampup Batch Size Phase], `
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),

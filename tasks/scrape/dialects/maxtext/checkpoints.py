@@ -180,7 +180,7 @@ class RestoreLog:
                 self._end(Restore(step=int(match[1]), path=f"{_text(match[2])}/{_text(match[1])}", **place))
 
     def _end(self, read: Restore) -> None:
-        """A reading is over: the last one of its step, or one that nothing told of before."""
+        """A reading is over: the last one of its step, or one that nothing announced."""
         indices = range(len(self.found) - 1, -1, -1)
         index = next((index for index in indices if self.found[index].step == read.step), None)
         if index is None:

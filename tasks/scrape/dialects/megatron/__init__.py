@@ -4,8 +4,8 @@ import re
 
 from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.dialects.megatron.anchors import ANCHORS
+from tasks.scrape.dialects.megatron.other_lines import MegatronOtherLines
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
-from tasks.scrape.dialects.megatron.told import MegatronTold
 from tasks.scrape.prefixes import TIME, is_glued
 
 DIALECT = Dialect(
@@ -22,7 +22,7 @@ DIALECT = Dialect(
     head=HEAD,
     parse=parse,
     patterns=ANCHORS,
-    told=MegatronTold,
+    other_lines=MegatronOtherLines,
     time=TIME,
     known=KNOWN,
     body=BODY,

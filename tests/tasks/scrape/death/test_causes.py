@@ -301,5 +301,5 @@ def test_what_pydantic_found_wrong_is_told(logs: Any) -> None:
         "  Value error, moe_mlp_dim must be positive for MoE models (num_experts > 1) [type=value_error]"
     )
     error = error_of(logs.framed(TRACEBACK.format(file="a.py", error=text), code=1))
-    assert error.told.startswith("wrong configuration: pydantic_core._pydantic_core.ValidationError: 1 validation")
-    assert "moe_mlp_dim must be positive" in error.told
+    assert error.summary.startswith("wrong configuration: pydantic_core._pydantic_core.ValidationError: 1 validation")
+    assert "moe_mlp_dim must be positive" in error.summary

@@ -167,7 +167,7 @@ def test_what_a_checkpoint_manager_deletes_was_committed_and_is_retired(logs: An
     lines = [text.replace("{n}", str(n)) for n in (0, 5) for text in SAVED]
     older, newer = read(logs, *lines, "Primary host(0), attempting deletion of step 0.", deleted).checkpoints
     assert (older.state, older.committed, older.retired_line) == ("committed", True, 7)
-    assert older.told == "committed, retired"
+    assert older.summary == "committed, retired"
     assert (newer.state, newer.retired_line) == ("committed", None)
     assert older.started is not None
     assert older.committed_at is not None

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.dialects.dialect import Match, Told
+from tasks.scrape.dialects.dialect import Match, OtherLines
 from tasks.scrape.dialects.megatron.validation import read_validation
 from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import iso_of
@@ -35,7 +35,7 @@ _FACTS = {
 }  # fmt: skip
 
 
-class MegatronTold(Told):
+class MegatronOtherLines(OtherLines):
     """What was found so far."""
 
     def __init__(self) -> None:
@@ -141,8 +141,8 @@ class MegatronTold(Told):
         if index == len(steps):
             self.checkpoints.append(CheckpointEvent(step=step, path=path, line=source.line, offset=source.offset))
         if name == "saved":
-            told = {"state": "committed", "committed": True, "committed_line": source.line}
-            self.checkpoints[index] = self.checkpoints[index].model_copy(update=told)
+            committed = {"state": "committed", "committed": True, "committed_line": source.line}
+            self.checkpoints[index] = self.checkpoints[index].model_copy(update=committed)
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         world = self.facts.get("world_size", {}).get("value")

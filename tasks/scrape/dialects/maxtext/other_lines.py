@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import LogError, RunFate
-from tasks.scrape.dialects.dialect import Match, Told
+from tasks.scrape.dialects.dialect import Match, OtherLines
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, find_date
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
@@ -21,7 +21,7 @@ PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the n
 DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
 
 
-class MaxTextTold(Told):
+class MaxTextOtherLines(OtherLines):
     """What was found so far."""
 
     ranks = False
