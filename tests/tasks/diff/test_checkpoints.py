@@ -209,7 +209,12 @@ def arrays(differing: int) -> tuple[ArrayDifference, ...]:
         ({"arrays": arrays(0)}, True, "same", "verified; step 9 holds the same bits on both sides (1 array)"),
         ({"arrays": arrays(0)}, False, "same", "verified; step 9 holds the same bits on both sides (1 array)"),
         ({"arrays": arrays(1)}, True, "changed", "1 array of step 9 differ, first params.w (largest difference 0.5)"),
-        ({"arrays": arrays(1)}, False, "same", "reported, not judged, as nothing proves that the arms train the same bits"),
+        (
+            {"arrays": arrays(1)},
+            False,
+            "same",
+            "reported, not judged, as nothing proves that the arms train the same bits",
+        ),
         ({"problem": "/b/9: is of another model"}, True, "same", "not compared: /b/9: is of another model"),
     ],
 )
