@@ -25,7 +25,7 @@ from configs.topologies import GIB, find_topology
 from tasks.launch.config import yaml_scalar
 from tasks.preflight.analyse import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
-from tasks.resolve.identify import Checkout
+from tasks.resolve.identify import TrainerSource
 from tasks.resolve.plans import find_unfit, resolve_config
 from tasks.trainers.compile import CONFIG, plan_compile
 from tasks.trainers.maxtext import find_maxtext
@@ -35,7 +35,7 @@ ARMS = ("linen", "nnx")
 LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # of a device of v6e-32
 CPU_SHARE = 0.6
 WORDS = ("attention=flash",)  # which is what MaxText takes by itself
-OURS = Checkout(commit=None, dirty=False, versions={})
+OURS = TrainerSource(commit=None, dirty=False, versions={})
 TIME_LIMIT_S = 3600
 
 
@@ -47,7 +47,7 @@ class Compiled(NamedTuple):
     collective_bytes: int
 
 
-def compile_step(config: TrainConfig, checkout: Checkout, topology: str, folder: Path) -> Compiled:
+def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, folder: Path) -> Compiled:
     """Raises ConfigError for what cannot be compiled there, and OSError where the compile leaves nothing."""
     command = plan_compile(config, checkout, find_topology(topology), folder)
     folder.mkdir(parents=True)
@@ -73,7 +73,7 @@ def config_of(case: str, arm: str, target: str, model: str | None, words: tuple[
 def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
     """Ours and MaxText's, case by case. Whether all targets are met."""
     maxtext = find_maxtext(maxtext_python.expanduser().absolute())
-    theirs = Checkout(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
+    theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
     topology, met = load_target("v6e-32").topology, True
     assert topology is not None  # it is named in the file
     for case in cases:

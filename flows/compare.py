@@ -41,7 +41,7 @@ from tasks.steps import (
     summarise_step,
 )
 from tasks.store import Store, open_store
-from tasks.verify.arms import have_common_step
+from tasks.verify.common_step import have_common_step
 
 
 def _choices(kind: Kind) -> dict[str, Any]:

@@ -49,8 +49,8 @@ from tasks.scrape import Died, Ended, StepCompleted, scrape_run
 from tasks.services.events import Comparing, Events
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
-from tasks.verify.arms import compare_arms
 from tasks.verify.checkpoint import verify_saved
+from tasks.verify.common_step import compare_arms
 from tasks.verify.night import Wanted, find_wanted, prove
 
 IO_RETRIES = 2

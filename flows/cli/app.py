@@ -8,6 +8,7 @@ from importlib.metadata import version
 import cyclopts
 from rich.console import Console
 
+from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
 from flows.cli.commands.flow_runs import FlowError
@@ -19,7 +20,6 @@ from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
-from flows.cli.commands.words import check_words
 from flows.cli.start import INTERRUPTED, say_interrupted
 
 app = cyclopts.App(

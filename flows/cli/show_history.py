@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tasks.history.describe import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
 from tasks.history.judge import Judged, judge
-from tasks.history.report import draw_trend, exit_status, show_event, suggest_next, to_json, values_of
 from tasks.history.series import find_series
 from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.history import write_history_page

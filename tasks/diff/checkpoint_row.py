@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
 from tasks.records import CheckpointDifference, Decision, Floor, MetricDiff, Verdict
 from tasks.verify.saved import Saved, read_saved
 

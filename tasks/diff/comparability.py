@@ -5,10 +5,10 @@ from itertools import chain
 
 from configs.findings import Effects
 from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
+from tasks.diff.metric_row import Arms
 from tasks.diff.noops import find_noops, find_variation
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
-from tasks.diff.rows import Arms
 from tasks.diff.software import find_surroundings
 from tasks.diff.trainers import find_code, find_writers
 from tasks.diff.work import find_work

@@ -5,8 +5,8 @@ import polars as pl
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide import show_duration
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
-from tasks.diff.rows import Arms, Cell, Metric, make_row
 from tasks.records import Decision, MetricDiff, RunReading, RunRecord, Source, seconds_between
 
 FAR_APART_S = 15 * 60

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.rows import Arms
+from tasks.diff.metric_row import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS
 from tasks.records import Decision, Floor, RunPlan
 from tasks.resolve.identify import SOURCE

@@ -6,7 +6,7 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.arms import place_of
 from tasks.diff.decide import decide_exact
-from tasks.diff.rows import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
+from tasks.diff.metric_row import Arms, Cell, Cells, Metric, make_row, missing_decision, not_judged
 from tasks.diff.software import declared_packages, is_declared
 from tasks.records import Decision, MetricDiff, RunReading, Source
 

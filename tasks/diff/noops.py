@@ -9,10 +9,10 @@ import polars as pl
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.parity_rows import LEAST_STEPS
-from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
 from tasks.ingest.steps import is_exact

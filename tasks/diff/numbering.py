@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 
 from tasks.diff.arms import ArmRuns
+from tasks.diff.metric_row import Arms
 from tasks.diff.parity import compare_metric
-from tasks.diff.rows import Arms
 
 
 def number_alike(arms: Arms) -> Arms:

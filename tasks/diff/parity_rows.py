@@ -13,8 +13,8 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import Block, compare_blocks, is_offset
 from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
 from tasks.diff.parity import MetricParity
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
 from tasks.records import Decision, MetricDiff, Verdict
 
 LOSS = Metric(

@@ -7,8 +7,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from configs.findings import FindingKind
 from tasks.diff.arms import ArmRuns, numbered, place_of
+from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, places_of
-from tasks.diff.rows import Arms
 from tasks.diff.settings import differences
 from tasks.records import Environment, RunRecord
 from tasks.resolve.identify import SOURCE

@@ -5,9 +5,9 @@ from itertools import chain
 from statistics import median
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.time_account import is_stall
 from tasks.diff.time_rows import TOO_FEW
-from tasks.diff.times import is_stall
 from tasks.records import MetricDiff, TimeAccount
 
 STALLS = Metric(

@@ -3,7 +3,7 @@
 from configs.comparison import Tolerance
 from tasks.diff.arms import ArmRuns
 from tasks.diff.decide import decide_exact
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
 from tasks.records import MetricDiff, RunRecord
 
 MEMORY = Metric(

@@ -2,8 +2,8 @@
 
 from tasks.diff.arms import place_of
 from tasks.diff.floors import TRAINERS
+from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, notice, show_each
-from tasks.diff.rows import Arms
 from tasks.diff.settings import config_of
 from tasks.diff.software import software_differs, trainers_differ
 from tasks.resolve.identify import SOURCE

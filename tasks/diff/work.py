@@ -7,8 +7,8 @@ import polars as pl
 
 from configs.findings import FindingKind
 from tasks.diff.arms import place_of
+from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
-from tasks.diff.rows import Arms
 from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software import software_differs
 from tasks.ingest.steps import RATE

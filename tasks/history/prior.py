@@ -10,7 +10,7 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.noise import LEAST_PAIRS, Past
 from tasks.diff.time_rows import QUICK
 from tasks.history.groups import noise_groups
-from tasks.history.rows import folder_name
+from tasks.history.record_rows import folder_name
 from tasks.history.table import load_history
 from tasks.store import Store
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from tasks.history.commits import find_commit_time
-from tasks.history.rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
+from tasks.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError
 from tasks.store.files import Entry, Files

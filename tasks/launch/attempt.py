@@ -7,15 +7,15 @@ from pathlib import Path
 from queue import Empty
 
 from configs.launch import Xpk
-from tasks.launch import look as looking
+from tasks.launch import poll_job as looking
+from tasks.launch.bucket_paths import fetch_own_files
 from tasks.launch.errors import LaunchError
 from tasks.launch.gather import GatheredLog
 from tasks.launch.jobset import JobView
 from tasks.launch.kube import NotAnswering, connect
 from tasks.launch.logs import read_exit_code
-from tasks.launch.look import look, look_patiently, wait_until_gone
-from tasks.launch.places import fetch_own_files
 from tasks.launch.podlog import LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.poll_job import look, look_patiently, wait_until_gone
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.supervised import READ_BYTES
 from tasks.records import JobCause, RunPlan, XpkHandle

@@ -9,17 +9,17 @@ from etils import epath
 
 from configs.launch import Xpk
 from tasks.launch import local
-from tasks.launch import look as looking
+from tasks.launch import poll_job as looking
 from tasks.launch.attempt import Attempt
 from tasks.launch.backend import Restarted
+from tasks.launch.bucket_paths import as_pods_see, find_uploaded
 from tasks.launch.config import config_text
 from tasks.launch.create import create_workload
 from tasks.launch.errors import LaunchError
 from tasks.launch.jobset import TAKEN_AWAY
 from tasks.launch.kube import NotAnswering, choose_context, connect
 from tasks.launch.logs import read_exit_code, set_aside
-from tasks.launch.look import attempts_of, look, wait_until_gone
-from tasks.launch.places import as_pods_see, find_uploaded
+from tasks.launch.poll_job import attempts_of, look, wait_until_gone
 from tasks.launch.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
 from tasks.store import RunDirectory

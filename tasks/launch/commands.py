@@ -15,7 +15,7 @@ from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
 from tasks.launch.replay import StoredLog, find_log
 from tasks.records import RunFiles
-from tasks.resolve.identify import Checkout
+from tasks.resolve.identify import TrainerSource
 from tasks.trainers.command import AnyCommand
 from tasks.trainers.compile import CompileCommand, plan_compile
 from tasks.trainers.maxtext import MaxText, plan_maxtext
@@ -37,7 +37,7 @@ class Command(Protocol):
         ...
 
     @property
-    def checkout(self) -> Checkout:
+    def checkout(self) -> TrainerSource:
         """What is known of the trainer before it runs."""
         ...
 
@@ -62,7 +62,7 @@ class Command(Protocol):
 class Plain(Frozen):
     """A command on this machine that needs no variables and leaves its files where our trainer does."""
 
-    checkout: Checkout
+    checkout: TrainerSource
     facts: dict[str, Any] = {}
     settings: Xpk | None = None
 
@@ -176,7 +176,7 @@ class PlayLog(Plain):
 
 def make_command(
     target: Target,
-    checkout: Checkout,
+    checkout: TrainerSource,
     config: TrainConfig,
     *,
     case: str,
@@ -213,7 +213,7 @@ def make_command(
     return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
 
 
-def make_compile(target: Target, checkout: Checkout, config: TrainConfig, *, arm: str) -> CompileHere:
+def make_compile(target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str) -> CompileHere:
     """The command that compiles an arm's step for the target's slice. Raises ConfigError."""
     if target.topology is None:
         raise ConfigError([f"{target.name} names no topology: only what TPU slices run is compiled ahead of time"])
@@ -229,7 +229,7 @@ def make_compile(target: Target, checkout: Checkout, config: TrainConfig, *, arm
 
 def _make_program(
     target: Target,
-    checkout: Checkout,
+    checkout: TrainerSource,
     program: AnyCommand,
     config: TrainConfig,
     *,

@@ -12,7 +12,7 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import decide_exact
-from tasks.diff.rows import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare import Side, compare_programs, same_text
 from tasks.records import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tasks.publish.chart import draw_changes, draw_loss, draw_times, to_data_uri
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import (
+from tasks.publish.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
     GROUPS,

@@ -11,8 +11,8 @@ from pygal.style import Style  # type: ignore[import-untyped]
 
 from tasks.publish.curves import thin_out
 from tasks.publish.text import shorten, visible
-from tasks.publish.times import average_parts
-from tasks.publish.words import VERDICTS, name_verdict
+from tasks.publish.time_bars import average_parts
+from tasks.publish.verdict_words import VERDICTS, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
 WIDTH = 760

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.rows import NOT_JUDGED, is_unfilled
+from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.nightly import MARKER
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import VERDICTS, WORST_FIRST, difference_text, name_verdict
+from tasks.publish.verdict_words import VERDICTS, WORST_FIRST, difference_text, name_verdict
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import safe_name
 

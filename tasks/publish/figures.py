@@ -10,7 +10,7 @@ from configs.schema import Frozen
 from tasks.publish.logs import Logs
 from tasks.publish.replacing import replace_text
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import name_side
+from tasks.publish.verdict_words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 
 TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}

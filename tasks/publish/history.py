@@ -11,8 +11,8 @@ from configs.read import CONFIG_ROOT
 from tasks.diff.maxview_rows import FINAL_LOSS
 from tasks.diff.state_rows import MEMORY
 from tasks.diff.time_rows import FIRST_STEP, STEP_TIME
+from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
-from tasks.history.report import show_event, show_time
 from tasks.history.series import Night
 from tasks.publish.index import HISTORY, PAGE, add_history
 from tasks.publish.index_page import link_home, update_index

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tasks.diff.rows import NOT_JUDGED
-from tasks.publish import words
+from tasks.diff.metric_row import NOT_JUDGED
+from tasks.publish import verdict_words
 from tasks.publish.index import (
     DATA,
     FIELDS,
@@ -32,7 +32,7 @@ from tasks.publish.index import (
     parse_index,
 )
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.publish.words import WORST_FIRST
+from tasks.publish.verdict_words import WORST_FIRST
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
@@ -143,7 +143,7 @@ def render_index(index: StoreIndex, store: Store) -> str:
     shown = sorted(pairs[:PAIRS], key=lambda pair: -len(cases[pair]))  # a pair of one case is not much of a matrix
     script, style = read_asset("index.js"), read_asset("page.css")
     page = (
-        make_environment(words=words, link=link, why=_why, format_moment=words.format_moment)
+        make_environment(words=verdict_words, link=link, why=_why, format_moment=verdict_words.format_moment)
         .get_template("index.html.j2")
         .render(
             index=index,

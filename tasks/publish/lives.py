@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from configs.schema import Frozen
-from tasks.publish.times import show_seconds
+from tasks.publish.time_bars import show_seconds
 from tasks.records import ArmSummary, CheckpointLife, ComparisonRecord, LifeSpan
 
 WIDTH = 1000.0  # of the line of time, in its own units

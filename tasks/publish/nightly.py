@@ -5,7 +5,7 @@ from typing import get_args
 
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.text import shorten, visible
-from tasks.publish.words import VERDICTS
+from tasks.publish.verdict_words import VERDICTS
 from tasks.records import Verdict
 from tasks.resolve.night import CellResult, NightRecord
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
-from tasks.publish import words
+from tasks.publish import verdict_words
 from tasks.publish.again import command_again
 from tasks.publish.arrays import count_roles, describe_counts, list_arrays
 from tasks.publish.chart import to_data_uri
@@ -22,7 +22,7 @@ from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
 from tasks.publish.replacing import replace_text
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.publish.times import draw_bars, list_parts, show_seconds
+from tasks.publish.time_bars import draw_bars, list_parts, show_seconds
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.resolve.commits import MOST
 
@@ -59,7 +59,7 @@ def write_page(
     figures = write_figures(record, known, logs, folder)
     style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
     marks = list_marks(record, known) if figures else []
-    lost = [row for row in record.rows if words.is_lost(record, row)]
+    lost = [row for row in record.rows if verdict_words.is_lost(record, row)]
     data = {
         "figures": figures,
         "marks": marks,
@@ -73,7 +73,7 @@ def write_page(
         .render(
             record=record,
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
-            facts=words.compare_facts(record),
+            facts=verdict_words.compare_facts(record),
             lost=lost,
             kept=[row for row in record.rows if row not in lost],
             logs=logs,
@@ -116,7 +116,7 @@ def _commits(record: ComparisonRecord) -> str:
 
 
 def _icon(record: ComparisonRecord) -> str:
-    word = words.VERDICTS[record.verdict]
+    word = verdict_words.VERDICTS[record.verdict]
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
         f'<rect width="32" height="32" rx="7" fill="{word.colour}"/><text x="16" y="24" font-size="22" fill="#fff" '
@@ -127,7 +127,7 @@ def _icon(record: ComparisonRecord) -> str:
 @cache
 def _environment() -> Environment:
     return make_environment(
-        words=words,
+        words=verdict_words,
         list_parts=list_parts,
         show_seconds=show_seconds,
         draw_effect=draw_effect,

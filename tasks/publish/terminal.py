@@ -10,12 +10,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from tasks.diff.rows import NOT_JUDGED
+from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.arrays import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
-from tasks.publish.times import describe_part, list_parts
-from tasks.publish.words import (
+from tasks.publish.time_bars import describe_part, list_parts
+from tasks.publish.verdict_words import (
     EFFECTS,
     GROUPS,
     VERDICTS,
@@ -26,7 +26,7 @@ from tasks.publish.words import (
     name_side,
     name_verdict,
 )
-from tasks.publish.words import threshold_text as words_of_threshold
+from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal

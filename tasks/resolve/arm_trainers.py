@@ -10,7 +10,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.commits import list_commits
-from tasks.resolve.identify import Checkout, read_checkout
+from tasks.resolve.identify import TrainerSource, read_trainer_source
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
 from tasks.trainers.place import place_command, place_maxtext
@@ -30,7 +30,7 @@ class ArmWishes(Frozen):
     aa: bool = False  # both arms are meant to be the same commit
 
 
-def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[str, Checkout]:
+def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[str, TrainerSource]:
     """The trainer of every arm, by the arm's name; checkouts and environments are made in the folder `cache`.
 
     Raises ConfigError with every problem, CheckoutError and SoftwareError.
@@ -75,7 +75,7 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
     return _with_commits(made) if len(refs) == len(arms) else made
 
 
-def _with_commits(trainers: Mapping[str, Checkout]) -> dict[str, Checkout]:
+def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
     """The trainers of two refs, each with its commits that the other lacks; of a remote address nothing is known."""
     found = {}
     for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
@@ -142,7 +142,7 @@ def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
 
 def _make_trainer(
     comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
-) -> Checkout:
+) -> TrainerSource:
     """The trainer of one arm; `repository` is the one that was named, where its ref is."""
     if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
@@ -163,7 +163,7 @@ def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
     return folder
 
 
-def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> Checkout:
+def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None) -> TrainerSource:
     python: Mapping[str, str] = {}
     software: tuple[str, ...] = ()
     if arm.packages:
@@ -174,7 +174,7 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
         software = (f"python {arm.python}",)
     elif arm.image:
         software = (f"image {arm.image}",)
-    found = read_checkout(folder, **python, sha=ref.sha if ref is not None else None)
+    found = read_trainer_source(folder, **python, sha=ref.sha if ref is not None else None)
     unmet = unmet_requirements(folder, found.versions) if ref is not None and not software else []
     if unmet:
         name = ref.name if ref is not None else arm.name

@@ -40,7 +40,7 @@ def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
     return words + end
 
 
-class Checkout(Frozen):
+class TrainerSource(Frozen):
     """The trainer of an arm: its source, and the Python that runs it. Without a folder it is the one installed here."""
 
     commit: str | None
@@ -62,11 +62,11 @@ class Checkout(Frozen):
         return "maxtext" if self.maxtext else "command" if self.command else "maxview"
 
 
-def read_checkout(root: Path, python: str = sys.executable, *, sha: str | None = None) -> Checkout:
+def read_trainer_source(root: Path, python: str = sys.executable, *, sha: str | None = None) -> TrainerSource:
     """The commit, the versions and the source digest of the trainer in the folder `root`, run by `python`.
 
     sha: the commit, where the folder holds exactly its files.
     """
     commit, dirty = (sha, False) if sha else trainer_commit(root)
     versions = versions_of(python) | {SOURCE: source_digest(root)[:12]}
-    return Checkout(commit=commit, dirty=dirty, versions=versions, python=python)
+    return TrainerSource(commit=commit, dirty=dirty, versions=versions, python=python)

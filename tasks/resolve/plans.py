@@ -33,7 +33,7 @@ from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.launch.commands import Command, CompileHere, make_command, make_compile
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
-from tasks.resolve.identify import Checkout, hash_identity, name_run
+from tasks.resolve.identify import TrainerSource, hash_identity, name_run
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
@@ -198,7 +198,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
 
 
 def plan_compiling(
-    target: Target, checkout: Checkout, config: TrainConfig, *, case: str, arm: str, repeat: int
+    target: Target, checkout: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int
 ) -> Command:
     """The command that compiles what a run of the target would train. Raises ConfigError."""
     return make_compile(target, checkout, config, arm=arm)
@@ -281,7 +281,7 @@ def plan_run(
 
 
 def fit_config(
-    resolved: ResolvedConfig, checkout: Checkout, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
+    resolved: ResolvedConfig, checkout: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
 ) -> ResolvedConfig:
     """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
 

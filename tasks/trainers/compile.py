@@ -5,7 +5,7 @@ from pathlib import Path
 from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology
-from tasks.resolve.identify import Checkout
+from tasks.resolve.identify import TrainerSource
 from tasks.trainers.maxtext import MaxText, translate, write_words
 
 # a file of the trainer's package, which MaxText's own Python runs
@@ -23,7 +23,7 @@ class CompileCommand(Frozen):
     folder: str | None = None  # None: as installed here
 
 
-def plan_compile(config: TrainConfig, checkout: Checkout, topology: Topology, directory: Path) -> CompileCommand:
+def plan_compile(config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path) -> CompileCommand:
     """The command that leaves `compile.json` and both texts in `directory`.
 
     Our own trainer reads its config there, from `config.yml`. Raises ConfigError for a program of anybody's, which

@@ -9,7 +9,7 @@ from configs.command import CommandTemplate
 from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
-from tasks.resolve.identify import SOURCE, Checkout, versions_of
+from tasks.resolve.identify import SOURCE, TrainerSource, versions_of
 from tasks.resolve.software import make_environment, make_maxtext_environment
 from tasks.trainers.command import AnyCommand, digest_program, find_folder
 from tasks.trainers.maxtext import find_maxtext
@@ -19,7 +19,7 @@ PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 
 def place_maxtext(
     arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> Checkout:
+) -> TrainerSource:
     """The MaxText of an arm, in the environment that it names or that is built for it in the folder `cache`.
 
     checkout: the clean checkout of its ref, whose source then runs in that environment. Raises ConfigError and
@@ -36,7 +36,7 @@ def place_maxtext(
     maxtext = find_maxtext(Path(python).expanduser().absolute(), checkout)
     if arm.image:
         software = (f"image {arm.image}",)
-    return Checkout(
+    return TrainerSource(
         commit=None,
         dirty=False,
         versions=maxtext.versions | {SOURCE: maxtext.digest},
@@ -47,7 +47,7 @@ def place_maxtext(
     )
 
 
-def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> Checkout:
+def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> TrainerSource:
     """The program of an arm that anybody wrote, with the Python that stands for `{python}`: by default maxview's own.
 
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
@@ -68,7 +68,7 @@ def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Pa
     versions = versions_of(python) if "python" in template.names else {}
     # of a commit the checkout has no git to ask, and whoever looked it up knows it
     commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
-    return Checkout(
+    return TrainerSource(
         commit=commit,
         dirty=dirty,
         versions=versions | {SOURCE: digest_program(folder, template)},

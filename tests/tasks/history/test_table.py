@@ -15,7 +15,7 @@ from tasks.history import (
     noise_groups,
     rebuild_history,
 )
-from tasks.history.rows import history_rows
+from tasks.history.record_rows import history_rows
 from tasks.history.series import find_series
 from tasks.history.table import read_runs
 from tasks.publish.site import publish_comparison

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from configs.verdict_rules import load_verdict_rules
-from tasks.history.rows import history_rows
+from tasks.history.record_rows import history_rows
 from tasks.preflight.verdict import Compiled, compare_compiles
 from tasks.publish.artifacts import summary_markdown
 from tasks.publish.page import write_page

@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, apply_wishes, place_arms
 from tasks.resolve.checkout import CheckoutError
-from tasks.resolve.identify import SOURCE, Checkout, versions_of
+from tasks.resolve.identify import SOURCE, TrainerSource, versions_of
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
 
@@ -23,8 +23,8 @@ SPEC = load_comparison("main-vs-branch")
 
 
 @pytest.fixture
-def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, Checkout]]:
-    def run(**wishes: Any) -> dict[str, Checkout]:
+def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSource]]:
+    def run(**wishes: Any) -> dict[str, TrainerSource]:
         asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | wishes
         return place_arms(SPEC, ArmWishes(**asked), tmp_path / "cache")
 
@@ -80,7 +80,7 @@ def test_a_branch_that_moved_is_another_run(plans_of: Callable[..., list[RunPlan
     assert after[1] != before[1]
 
 
-def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, Checkout]], run_git: Git) -> None:
+def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, TrainerSource]], run_git: Git) -> None:
     run_git("branch", "other-name", "main")
     sha = run_git("rev-parse", "main")
     with pytest.raises(ConfigError, match=f"'main' and 'other-name' are the same commit, {sha}.*--aa"):
@@ -88,7 +88,7 @@ def test_a_commit_is_not_compared_with_itself(place: Callable[..., dict[str, Che
 
 
 def test_a_control_is_declared_and_needs_one_commit(
-    place: Callable[..., dict[str, Checkout]], plans_of: Callable[..., list[RunPlan]]
+    place: Callable[..., dict[str, TrainerSource]], plans_of: Callable[..., list[RunPlan]]
 ) -> None:
     plans = plans_of(branch="main", aa=True)
     assert [plan.aa for plan in plans] == [True, True]
@@ -100,7 +100,7 @@ def test_a_control_is_declared_and_needs_one_commit(
         place(branch="main", aa=True, software=(f"branch:{sys.executable}",))
 
 
-def test_every_problem_is_told_at_once(place: Callable[..., dict[str, Checkout]]) -> None:
+def test_every_problem_is_told_at_once(place: Callable[..., dict[str, TrainerSource]]) -> None:
     with pytest.raises(ConfigError) as caught:
         place(baseline="mian", branch="no/such", software=("brnch:jax==1", "branch:not a requirement", "branch"))
     assert len(caught.value.problems) == 5
@@ -120,7 +120,9 @@ def test_options_of_refs_are_for_refs(tmp_path: Path) -> None:
     assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
 
 
-def test_one_commit_on_two_pythons_is_a_comparison(place: Callable[..., dict[str, Checkout]], tmp_path: Path) -> None:
+def test_one_commit_on_two_pythons_is_a_comparison(
+    place: Callable[..., dict[str, TrainerSource]], tmp_path: Path
+) -> None:
     other = tmp_path / "python"
     other.symlink_to(sys.executable)
     checkouts = place(branch="main", software=(f"branch:{other}",))
@@ -129,7 +131,7 @@ def test_one_commit_on_two_pythons_is_a_comparison(place: Callable[..., dict[str
     assert checkouts["baseline"].software == ()
 
 
-def test_a_path_that_is_no_python(place: Callable[..., dict[str, Checkout]], tmp_path: Path) -> None:
+def test_a_path_that_is_no_python(place: Callable[..., dict[str, TrainerSource]], tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("#!/bin/sh\necho hello\n")
     (tmp_path / "tool").chmod(0o755)
     for path in (tmp_path / "tool", tmp_path / "missing"):
@@ -146,7 +148,7 @@ def test_another_python_tells_its_own_versions(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_moved_its_pins_asks_for_its_own_packages(
-    place: Callable[..., dict[str, Checkout]], repository: Path, run_git: Git
+    place: Callable[..., dict[str, TrainerSource]], repository: Path, run_git: Git
 ) -> None:
     run_git("checkout", "-q", "feat/x")
     (repository / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["jax>=99", "numpy>=1", "zzz"]\n')
@@ -162,7 +164,7 @@ def test_requirements_are_met_or_told(tmp_path: Path) -> None:
     assert unmet_requirements(tmp_path / "none", {"jax": "0.12"}) == []
 
 
-def test_a_repository_without_a_trainer(place: Callable[..., dict[str, Checkout]], run_git: Git) -> None:
+def test_a_repository_without_a_trainer(place: Callable[..., dict[str, TrainerSource]], run_git: Git) -> None:
     run_git("checkout", "-q", "feat/x")
     run_git("rm", "-q", "model/__init__.py")
     run_git("commit", "-q", "-m", "no package")

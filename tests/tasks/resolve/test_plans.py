@@ -18,7 +18,14 @@ from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
 from tasks.launch.commands import TrainHere
 from tasks.records import RunPlan
-from tasks.resolve.identify import NAME_LENGTH, Checkout, name_run, read_checkout, source_digest, trainer_commit
+from tasks.resolve.identify import (
+    NAME_LENGTH,
+    TrainerSource,
+    name_run,
+    read_trainer_source,
+    source_digest,
+    trainer_commit,
+)
 from tasks.resolve.plans import Request, find_arm, find_unfit, plan_run, resolve, resolve_config
 
 OUT = Path("/somewhere/out")
@@ -137,7 +144,7 @@ def test_every_run_of_a_request_has_its_own_identity_and_name() -> None:
     assert len({plan.identity for plan in plans}) == len(work)
 
 
-CHECKOUT = Checkout(commit="c0ffee", dirty=False, versions={"jax": "1"})
+CHECKOUT = TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "1"})
 CHANGED: dict[str, object] = {
     # another valid value for every key that may change a result
     "hardware": "tpu", "pure_nnx": True, "steps": 21, "base_emb_dim": 32, "base_num_query_heads": None,
@@ -199,8 +206,8 @@ def test_what_else_decides_the_identity_and_what_does_not() -> None:
     different = [
         identity_of(repeat=1),
         identity_of(fresh="again"),
-        identity_of(checkout=Checkout(commit="c0ffee", dirty=False, versions={"jax": "2"})),
-        identity_of(checkout=Checkout(commit="c0ffee", dirty=False, versions={"jax": "1", "trainer source": "x"})),
+        identity_of(checkout=TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "2"})),
+        identity_of(checkout=TrainerSource(commit="c0ffee", dirty=False, versions={"jax": "1", "trainer source": "x"})),
         identity_of(target=target.model_copy(update={"environment": {"XLA_FLAGS": "--other"}})),
         identity_of(target=target.model_copy(update={"devices": 2})),
         identity_of(target=target.model_copy(update={"name": "other"})),
@@ -210,7 +217,9 @@ def test_what_else_decides_the_identity_and_what_does_not() -> None:
         identity_of(out=Path("/other")),
         identity_of(arm="other name"),
         identity_of(case="other name"),
-        identity_of(checkout=Checkout(commit="another", dirty=True, versions={"jax": "1"})),  # the source is the same
+        identity_of(
+            checkout=TrainerSource(commit="another", dirty=True, versions={"jax": "1"})
+        ),  # the source is the same
         identity_of(target=target.model_copy(update={"time_limit_s": 1})),
     ]
     assert {base} == set(same)
@@ -375,5 +384,5 @@ def test_the_source_digest_sees_every_change_of_the_trainer_and_no_other(checkou
 
 
 def test_the_checkout_names_the_versions_that_a_run_imports() -> None:
-    versions = read_checkout(CONFIG_ROOT.parent).versions
+    versions = read_trainer_source(CONFIG_ROOT.parent).versions
     assert {"python", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "trainer source"} <= set(versions)

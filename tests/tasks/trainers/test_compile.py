@@ -9,7 +9,7 @@ from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
-from tasks.resolve.identify import Checkout
+from tasks.resolve.identify import TrainerSource
 from tasks.resolve.plans import resolve_config
 from tasks.trainers.command import AnyCommand
 from tasks.trainers.compile import name_in_maxtext, plan_compile
@@ -24,8 +24,8 @@ def config() -> TrainConfig:
     return resolve_config(comparison, target, case="01_base", arm="linen").config
 
 
-def checkout(**trainer: object) -> Checkout:
-    return Checkout.model_validate(
+def checkout(**trainer: object) -> TrainerSource:
+    return TrainerSource.model_validate(
         {"commit": None, "dirty": False, "versions": {}, "python": "/venv/bin/python"} | trainer
     )
 

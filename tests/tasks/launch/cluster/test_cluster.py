@@ -316,7 +316,7 @@ def test_an_api_server_that_fails_for_good(
 ) -> None:
     plan = make_plan(HANGS)
     handle = job.launch_or_attach(plan, directory)
-    monkeypatch.setattr("tasks.launch.look.PATIENCE_S", 1.0)
+    monkeypatch.setattr("tasks.launch.poll_job.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
         list(job.follow(plan, directory, handle, poll_s=0.05))

@@ -53,12 +53,12 @@ time.sleep(600 if attempt == 1 else 0)
 
 FLOW = """
 import os, sys
-from tasks.launch import job, look
+from tasks.launch import job, poll_job
 from tasks.launch.owners import own
 from tasks.records import RunPlan
 from tasks.store import open_store
 from tasks.launch.one_flow_per_run import turn_of
-look.LOOK_EVERY_S = 0.3
+poll_job.LOOK_EVERY_S = 0.3
 plan = RunPlan.model_validate_json(sys.stdin.read())
 store = open_store(sys.argv[1])
 directory = store.run(plan.run_name)

@@ -16,13 +16,13 @@ from configs.launch import Xpk
 from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
+from tasks.launch.bucket_paths import as_pods_see
 from tasks.launch.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.launch.config import config_text
-from tasks.launch.places import as_pods_see
 from tasks.launch.watch import watch
 from tasks.launch.workload import shell_line
 from tasks.records import RunPlan
-from tasks.resolve.identify import Checkout
+from tasks.resolve.identify import TrainerSource
 from tasks.resolve.plans import resolve_config
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
@@ -63,7 +63,7 @@ def make_maxtext_plan(make_plan: Callable[..., RunPlan], source: Path) -> Callab
         )
         assert isinstance(plan.xpk, Xpk)
         command = TrainMaxTextInPod(
-            checkout=Checkout.model_validate({"python": sys.executable, **UNKNOWN}),
+            checkout=TrainerSource.model_validate({"python": sys.executable, **UNKNOWN}),
             settings=plan.xpk,
             maxtext=find_maxtext(Path(sys.executable), source),
             config=resolved.config,

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from tasks.diff.levels import LEAST_STEPS
-from tasks.diff.rows import Arms
+from tasks.diff.metric_row import Arms
 from tasks.ingest.steps import step_table
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
 

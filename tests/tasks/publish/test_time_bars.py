@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tasks.publish.chart import draw_times
-from tasks.publish.times import average_parts, describe_part, list_parts
+from tasks.publish.time_bars import average_parts, describe_part, list_parts
 from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
 
 

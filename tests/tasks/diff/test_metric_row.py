@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from tasks.diff import exit_status
-from tasks.diff.rows import show_difference
+from tasks.diff.metric_row import show_difference
 from tasks.records import ComparisonRecord, DeviceMemory, Environment, Memory, MetricDiff, Parameters, RunRecord, Source
 from tasks.resolve.identify import SOURCE
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.diff.times import account_run
+from tasks.diff.time_account import account_run
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount, Wait
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)

@@ -17,7 +17,7 @@ from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
-from tasks.diff.times import account_run, is_stall
+from tasks.diff.time_account import account_run, is_stall
 from tasks.ingest.steps import cpu_seconds, timed_steps
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.publish.words import short_reason
+from tasks.publish.verdict_words import short_reason
 from tasks.records import MetricDiff
 
 
