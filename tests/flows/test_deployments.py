@@ -18,6 +18,8 @@ import pytest
 from tasks.publish.index import parse_index
 from tasks.publish.nightly import CHANGED_EVENT
 
+pytestmark = pytest.mark.long  # a server, a pool and a worker as `maxview up` starts them
+
 
 def test_the_command_works_as_it_is_written(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "--watch", "-p", "branch=feat/x"]
@@ -38,7 +40,6 @@ def test_the_command_works_as_it_is_written(stack: Any) -> None:
     assert rows["final_loss"]["verdict"] == "regressed"
 
 
-@pytest.mark.long
 def test_up_again_changes_nothing_that_is_right(stack: Any) -> None:
     before = (stack.pid("server"), stack.pid("worker"))
     said = stack.up().stderr
@@ -60,7 +61,6 @@ def test_nothing_is_told_without_the_password_and_it_is_kept_nowhere(stack: Any)
             assert stack.password.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.long
 def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     # many more such names are tried in tests/tasks/resolve/test_refs.py
     state = stack.ended(stack.run("compare/main-vs-branch", branch="$(touch owned) <img src=x>"))
@@ -74,7 +74,6 @@ def test_a_name_that_is_none_ends_the_run_with_a_reason(stack: Any) -> None:
     assert set(stack.out.glob("runs/*")) == before  # told before anything is trained
 
 
-@pytest.mark.long
 def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     words = ["deployment", "run", "compare/main-vs-branch", "-p"]
     refused = stack.command(*words, "branch=1234567", module="prefect")
@@ -88,7 +87,6 @@ def test_a_number_as_a_branch_needs_quotes(stack: Any) -> None:
     assert "/nowhere" in stack.ended(run[1])["message"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["cancelled", "killed"])
 def test_a_run_has_no_secret_of_its_worker_and_leaves_no_job(stack: Any, how: str) -> None:
     steps = {"cancelled": "steps=21", "killed": "steps=22"}[how]  # runs of their own
@@ -126,7 +124,6 @@ def flow_run_of(process: psutil.Process) -> str | None:
         return None
 
 
-@pytest.mark.long
 def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> None:
     config = stack.folder / "night.yml"
     config.write_text(
@@ -176,7 +173,6 @@ def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> 
     assert len(stack.messages) == 1
 
 
-@pytest.mark.long
 def test_down_in_mid_run_ends_every_job_and_says_so(stack: Any, pods: Any) -> None:
     """Of two runs, one has its job on this machine and one on a cluster."""
     wanted = {"branch": "slow", "repository": str(stack.repository), "repeats": 1, "overrides": ["steps=23"]}

@@ -258,6 +258,7 @@ def environment(clean_environment: dict[str, str], tmp_path: Path) -> dict[str, 
     return clean_environment | {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PREFECT_HOME": str(tmp_path)}
 
 
+@pytest.mark.long
 def test_an_embedded_server_rests_and_ends_when_nobody_has_used_it(environment: dict[str, str]) -> None:
     first, server = use_server(2.0, environment)
     second, again = use_server(2.0, environment)

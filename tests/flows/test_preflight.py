@@ -18,6 +18,8 @@ PLACE = {  # of a cluster that nothing is ever sent to
     "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/t:1",
 }  # fmt: skip
 
+pytestmark = pytest.mark.long  # whole command lines
+
 
 @pytest.fixture
 def compiler(tmp_path: Path) -> Path:
@@ -48,7 +50,6 @@ def refuse(compiler: Path, arm: str) -> None:
     (folder / "compile.json").write_text(json.dumps(record))
 
 
-@pytest.mark.long
 def test_a_lost_donation_is_first_and_leads_to_its_line(maxview: Maxview, compiler: Path, tmp_path: Path) -> None:
     leave(compiler, linen="none", nnx="no-donation")
     words = ("preflight", "linen-vs-nnx", "--out", "o", "--json")

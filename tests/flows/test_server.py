@@ -56,6 +56,7 @@ def closed_port() -> Iterator[int]:
         yield held.getsockname()[1]
 
 
+@pytest.mark.long
 def test_the_embedded_server_needs_no_settings(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path
 ) -> None:

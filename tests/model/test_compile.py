@@ -33,6 +33,7 @@ def read(folder: Path) -> CompiledProgram:
     return CompiledProgram.model_validate_json((folder / FILE).read_text())
 
 
+@pytest.mark.long
 def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, dialect = make_mesh(config), make_dialect(config)

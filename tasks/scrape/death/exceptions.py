@@ -93,7 +93,8 @@ def marks_of(data: bytes, position: int, limit: int) -> list[Mark]:
 
 def lines_below(data: bytes, position: int, limit: int, mark: Mark) -> Iterator[tuple[int, bytes]]:
     """(where it begins, the line without its mark and its line break) of the writer's lines below a position's."""
-    for begin, line in _lines(data, position, limit):
+    lines = _lines(data, position, limit) if mark.pattern else _lines_with(data, position, limit, mark.name.rstrip())
+    for begin, line in lines:
         end = mark.end(line)
         if end is not None:
             yield begin + end, line[end:]
@@ -113,6 +114,17 @@ def _lines(data: bytes, position: int, limit: int, most: int = -1) -> Iterator[t
     """(begin, line without its break) of the lines below a position's, up to one that `limit` cuts."""
     begin = data.find(b"\n", position, limit) + 1
     return _all_lines(data, begin, limit, most) if begin else iter(())
+
+
+def _lines_with(data: bytes, position: int, limit: int, start: bytes) -> Iterator[tuple[int, bytes]]:
+    """Those that begin so; between them may stand those of a thousand other ranks."""
+    start = b"\n" + start
+    before = data.find(start, position, limit)
+    while before >= 0:
+        end = data.find(b"\n", before + 1, limit)
+        stop = limit if end < 0 else end
+        yield before + 1, data[before + 1 : stop].rstrip(b"\r")
+        before = data.find(start, stop, limit)
 
 
 def _all_lines(data: bytes, begin: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
