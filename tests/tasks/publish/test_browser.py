@@ -377,7 +377,7 @@ def test_what_only_one_log_says_leads_to_its_line(
     logs_002[record_002.candidate.name] = [*branch, (branch[-1][0] + 100, "a warning that nobody else gives 17")]
     assert main
     page = visit(write_page(record_002, tmp_path, log_lines=logs_002).as_uri()).page
-    page.click("#d-lines > summary")
+    page.press("#d-lines > summary", "Enter")  # a click may meet a page that still grows
     row = page.locator("#d-lines tbody tr")
     playwright.expect(row).to_have_count(1)
     row.locator("a").click()
