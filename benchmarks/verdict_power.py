@@ -1,6 +1,6 @@
 """Turns drawn logs of equal and of changed runs into how often the verdict is right, beside the rules of others.
 
-    nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet]
+    nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet | --real LOGS]
 
 Every regime draws a pool of runs as a log prints them (milliseconds, and Tokens/s to three decimals). Every trial
 chooses the runs of both arms from it, puts a change into the candidate, and asks `tasks.diff` for the word of the step
@@ -9,7 +9,8 @@ same steps: Mann–Whitney at 1 % with our least effect, asv's rule (a factor of
 rustc-perf (the fence of what the history's pairs differed by), and Welch's t at 1 %. Losses follow: what is said of
 curves that nothing but chance tells apart, and of 1e-3 added from a step on. Last, whole comparisons of trainings that
 tell the parts of their steps: one program around which the host's loop takes longer, beside a program that does.
-`--real`: runs of `benchmarks.noise_collect`, drawn again in blocks of their own steps.
+`--real`: runs of `benchmarks.noise_collect`, or a folder of logs of MaxText in the order of their names, drawn again in
+blocks of their own steps.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME, Circumstances, deci
 from tasks.history.prior import difference_of
 from tasks.ingest.step_seconds import refine_seconds
 from tasks.records import STEP_SCHEMA, Decision, Environment, RunReading, RunRecord
+from tasks.scrape.read import scrape_run
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -112,8 +114,7 @@ def draw_seeds(rng: Rng, runs: int, steps: int) -> Values:
 
 def draw_again(path: Path) -> Draw:
     """Real runs as they followed one another, over and over, each with blocks of its own steps drawn again."""
-    table = pl.read_parquet(path).sort("run", "step")
-    clock = table[STEP_TIME.name].to_numpy().reshape(table["run"].n_unique(), -1)[:, 1:]
+    clock = np.stack(list(read_logs(path) if path.is_dir() else read_table(path)))
 
     def draw(rng: Rng, runs: int, steps: int) -> Values:
         starts = rng.integers(0, clock.shape[1], (runs, -(-steps // BLOCK), 1))
@@ -121,6 +122,20 @@ def draw_again(path: Path) -> Draw:
         return np.take_along_axis(clock[np.arange(runs) % len(clock)], index, axis=1)
 
     return draw
+
+
+def read_table(path: Path) -> Iterator[Values]:
+    """The seconds of each run's steps but the first, by `benchmarks.noise_collect`."""
+    for run in pl.read_parquet(path).sort("run", "step").partition_by("run", maintain_order=True):
+        yield run[STEP_TIME.name].to_numpy()[1:]
+
+
+def read_logs(folder: Path) -> Iterator[Values]:
+    """The same of a folder of logs, all of one length, in all the digits that they print."""
+    for path in sorted(folder.glob("*.log")):
+        steps = scrape_run(path).steps
+        rate = steps["tokens_per_s_per_device"].to_numpy()
+        yield refine_seconds(steps["seconds"].to_numpy(), rate)[0][1:]
 
 
 REGIMES: dict[str, Draw] = {
