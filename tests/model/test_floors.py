@@ -56,6 +56,26 @@ OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
     ("12_pipeline", 8, BF16 | {"base_num_decoder_layers": 16, "dropout_rate": 0.1, "num_layers_per_pipeline_stage": 2}),
     ("16_f32_exact", 1, SCAN),
 ]
+# of the case 01_base, on eight devices
+QUICK_CHANGES: list[dict[str, Any]] = [
+    {"remat_policy": "none"},
+    {"optimizer_memory_host_offload": True},
+    {"quantization": "int8", "scan_layers": False},
+    {"gradient_accumulation_steps": 2, "shardy": False},
+    MOE | {"num_experts_per_tok": 2, "ici_expert_parallelism": 4, "ici_fsdp_parallelism": 2},
+    MLA | {"attention_type": "mla", "q_lora_rank": 0, "ici_tensor_parallelism": 2},
+    {"ici_data_parallelism": 2, "ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2, "dropout_rate": 0.1},
+    {"ici_context_parallelism": 4},
+]
+OTHER_CHANGES: list[dict[str, Any]] = [
+    {"remat_policy": "minimal"},
+    {"remat_policy": "save_dot_except_mlp", "scan_layers": False},
+    {"remat_policy": "qkv_proj_offloaded"},
+    MOE | {"num_experts_per_tok": 2, "capacity_factor": 1.25, "shared_experts": 1, "scan_layers": False},
+    {"param_scan_axis": 0},
+    {"weight_dtype": "bfloat16"},
+    {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},
+]
 PARAMS = [*CASES, *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES)]
 STEPS, MIDDLE = 4, 2
 
@@ -156,6 +176,7 @@ def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
         assert bits(name_arrays(reader.dialect, state)) == bits(writer.final)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("setting", OTHER_SETTINGS, ids=name_case)
 def test_same_lowered_program_in_other_settings_of_a_case(
     setting: tuple[str, int, dict[str, Any]], mini_config: MiniConfig
@@ -174,23 +195,7 @@ def lower(config: TrainConfig, devices: int = 8) -> str:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"remat_policy": "none"},
-        {"remat_policy": "minimal"},
-        {"remat_policy": "save_dot_except_mlp", "scan_layers": False},
-        {"remat_policy": "qkv_proj_offloaded"},
-        {"optimizer_memory_host_offload": True},
-        {"quantization": "int8", "scan_layers": False},
-        {"gradient_accumulation_steps": 2, "shardy": False},
-        MOE | {"num_experts_per_tok": 2, "ici_expert_parallelism": 4, "ici_fsdp_parallelism": 2},
-        MOE | {"num_experts_per_tok": 2, "capacity_factor": 1.25, "shared_experts": 1, "scan_layers": False},
-        MLA | {"attention_type": "mla", "q_lora_rank": 0, "ici_tensor_parallelism": 2},
-        {"param_scan_axis": 0},
-        {"weight_dtype": "bfloat16"},
-        {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},
-        {"ici_data_parallelism": 2, "ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2, "dropout_rate": 0.1},
-        {"ici_context_parallelism": 4},
-    ],
+    [*QUICK_CHANGES, *(pytest.param(changes, marks=pytest.mark.long) for changes in OTHER_CHANGES)],
     ids=lambda changes: ",".join(f"{key}={value}" for key, value in changes.items()),
 )
 def test_same_lowered_program_for_other_settings(changes: dict[str, Any], mini_config: MiniConfig) -> None:

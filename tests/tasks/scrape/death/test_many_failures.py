@@ -52,7 +52,7 @@ def kept(text: bytes) -> Iterator[int]:
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_the_first_is_the_cause_and_not_all_are_kept(kind: str) -> None:
-    text = ROW % 1 + b"".join(fail(kind, MOST + 2000))
+    text = ROW % 1 + b"".join(fail(kind, MOST + 200))
     error = read(text).error
     assert error is not None
     assert 2 <= error.line <= 5  # in the first of them
@@ -61,7 +61,7 @@ def test_the_first_is_the_cause_and_not_all_are_kept(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_what_rows_follow_ended_nothing_and_is_not_kept(kind: str) -> None:
-    text = b"".join(row for n, each in enumerate(fail(kind, 6_000)) for row in (ROW % (n + 1), each)) + ROW % 6_001
+    text = b"".join(row for n, each in enumerate(fail(kind, 3_000)) for row in (ROW % (n + 1), each)) + ROW % 3_001
     assert read(text).error is None
     assert max(kept(text)) < 1500  # in the part of a window in which a traceback may go on behind a row
 
