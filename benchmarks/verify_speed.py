@@ -1,17 +1,19 @@
 """Measures how fast each level of verification is, beside Orbax restoring and crc32c reading the same checkpoint.
 
-    uv run python -m benchmarks.verify_speed [--megabytes 512] [--folder /tmp] [--repeats 3]
+    uv run python -m benchmarks.verify_speed [--megabytes 512] [--arrays 16] [--folder /tmp] [--repeats 3] [--cold]
 
 Every figure is the best of the repeats, all from one run; the pages of the files are in memory unless --cold is given,
-which asks the kernel to drop them before each measurement.
+which asks the kernel to drop them before each measurement. The memory is that of a process that does nothing but
+record the content, and how much of it its imports had taken before.
 """
 
 import argparse
 import importlib.metadata
 import os
 import platform
-import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,22 +24,39 @@ import psutil
 
 from tasks.verify.checkpoint import verify_checkpoint
 
-SHAPE = (1024, 8192)  # 32 MiB of float32
+COLUMNS = 8192
+RECORD = """
+import sys
+from pathlib import Path
+from tasks.verify.checkpoint import verify_checkpoint
+
+def peak():  # of this program alone: what the C library calls ru_maxrss begins with that of the parent
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+before = peak()
+assert verify_checkpoint(Path(sys.argv[1]), manifest=Path(sys.argv[2]), mode="record").ok
+print(peak(), before)
+"""
+
+type Shapes = dict[str, tuple[int, int]]
 
 
-def layer_names(megabytes: int) -> list[str]:
-    return [f"layer_{i}" for i in range(max(1, megabytes // 32))]
+def choose_shapes(megabytes: int, arrays: int) -> Shapes:
+    """Equal arrays of float32, so large together."""
+    rows = max(1, megabytes * 2**20 // 4 // COLUMNS // arrays)
+    return {f"layer_{number}": (rows, COLUMNS) for number in range(arrays)}
 
 
-def save(folder: Path, megabytes: int) -> float:
+def save(folder: Path, shapes: Shapes) -> float:
     """Saves step 0 as MaxText does: float32 noise, which does not compress; returns seconds."""
     import jax
     import jax.numpy as jnp
     import orbax.checkpoint as ocp
 
     tree = {
-        name: {"kernel": jax.random.normal(jax.random.key(i), SHAPE, jnp.float32)}
-        for i, name in enumerate(layer_names(megabytes))
+        name: {"kernel": jax.random.normal(jax.random.key(i), shape, jnp.float32)}
+        for i, (name, shape) in enumerate(shapes.items())
     }
     jax.block_until_ready(tree)
     handler = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)
@@ -48,13 +67,13 @@ def save(folder: Path, megabytes: int) -> float:
     return time.perf_counter() - started
 
 
-def restore(folder: Path, megabytes: int) -> None:
+def restore(folder: Path, shapes: Shapes) -> None:
     """What there is to compare with: Orbax reading every value."""
     import jax
     import orbax.checkpoint as ocp
 
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    tree = {name: {"kernel": jax.ShapeDtypeStruct(SHAPE, "float32", sharding=here)} for name in layer_names(megabytes)}
+    tree = {name: {"kernel": jax.ShapeDtypeStruct(shape, "float32", sharding=here)} for name, shape in shapes.items()}
     restore_args = ocp.checkpoint_utils.construct_restore_args(tree)
     handler = ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)
     with ocp.CheckpointManager(folder, item_names=("items",), item_handlers={"items": handler}) as manager:
@@ -95,6 +114,7 @@ def best_of(repeats: int, work: Callable[[], object], before: Callable[[], None]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=512)
+    parser.add_argument("--arrays", type=int, default=16)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cold", action="store_true")
@@ -102,8 +122,9 @@ def main() -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     work = Path(tempfile.mkdtemp(prefix="verify_speed.", dir=given.folder))
     try:
-        run, step = work / "run", work / "run" / "checkpoints" / "0"
-        save_s = save(step.parent, given.megabytes)
+        step = work / "run" / "checkpoints" / "0"
+        shapes = choose_shapes(given.megabytes, given.arrays)
+        save_s = save(step.parent, shapes)
         size = sum(path.stat().st_size for path in step.rglob("*") if path.is_file())
         manifest = work / "manifest.json"
 
@@ -121,11 +142,12 @@ def main() -> None:
             ("check (crc32c of every file)", lambda: check(mode="check")),
             ("peer: crc32c alone, one thread", lambda: crc32c_alone(step)),
             ("deep (every value decoded)", lambda: check(deep=True)),
-            ("peer: Orbax restore", lambda: restore(step.parent, given.megabytes)),
+            ("peer: Orbax restore", lambda: restore(step.parent, shapes)),
         ]
         versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in ("orbax-checkpoint", "tensorstore", "jax"))
         print(
-            f"{size / 1e9:.3f} GB in {run.name}/checkpoints/0, {platform.machine()}, {os.cpu_count()} cores, ", end=""
+            f"{size / 1e9:.3f} GB in {given.arrays} arrays, {platform.machine()}, {os.cpu_count()} cores, ",
+            end="",
         )
         print(f"{psutil.virtual_memory().total / 2**30:.0f} GiB, load {os.getloadavg()[0]:.1f}, {versions}")
         print(f"google-crc32c {importlib.metadata.version('google-crc32c')} ({google_crc32c.implementation}), ", end="")
@@ -137,7 +159,9 @@ def main() -> None:
             # the first level reads no payload, so bytes per second would say nothing
             rate = "–" if action is check else f"{size / 1e9 / seconds:.2f}"
             print(f"{name:34}{seconds:10.3f}{rate:>9}", flush=True)
-        print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+        argv = [sys.executable, "-c", RECORD, str(step), str(work / "again.json")]
+        peak, before = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+        print(f"peak memory of a process that records: {peak} MiB, of which {before} MiB are its imports")
     finally:
         shutil.rmtree(work)
 
