@@ -1,7 +1,9 @@
 """`maxview compare` as its user meets it: real trainers, a real Prefect server, real checkpoints."""
 
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import time
@@ -202,7 +204,7 @@ def test_control_c_leaves_nothing_running(
 
 
 @pytest.mark.long
-def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, tmp_path: Path) -> None:
+def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server: str) -> None:
     # an absurd learning rate makes the loss infinite or NaN, in both arms
     words = ("--set", "learning_rate=1e30", "--set", "warmup_steps_fraction=0.0")
     result = maxview("compare", "linen-vs-nnx", *SMALL, *words, "--out", "o", "--json")
@@ -212,6 +214,10 @@ def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, tmp_path: Path
         assert comparison[side]["exit_code"] == 1
         assert comparison[side]["cause_of_death"]["line"] > 1
     assert "died" in comparison["headline"]
+    wanted = {"logs": {"level": {"ge_": logging.ERROR}}}
+    errors = [line["message"] for line in httpx.post(f"{prefect_server}/logs/filter", json=wanted, timeout=60).json()]
+    died = {arm for message in errors for arm in re.findall(r"^01_base-(\w+)-\S+: died: NonFiniteLoss: step ", message)}
+    assert died == {"linen", "nnx"}, errors
 
 
 @pytest.mark.long
