@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from configs.schema import Frozen
-from tasks.records import LogError
+from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, LogEvent, StepCompleted
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
@@ -13,50 +12,6 @@ from tasks.scrape.wrappings.lines import LiveText
 
 UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
 LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
-
-
-class StepCompleted(Frozen):
-    """A step line; seconds and loss are None where the line has none. `text` is the line without its prefix."""
-
-    step: int
-    seconds: float | None
-    loss: float | None
-    text: str
-    line: int
-    offset: int
-
-
-class CheckpointStarted(Frozen):
-    """A save began. It may never be committed."""
-
-    step: int
-    path: str | None
-    line: int
-    offset: int
-
-
-class CheckpointCommitted(Frozen):
-    """The log shows that a checkpoint is complete."""
-
-    step: int
-    path: str
-    line: int
-    offset: int
-
-
-class Died(Frozen):
-    """The run ended badly, and its log says why."""
-
-    error: LogError
-
-
-class Ended(Frozen):
-    exit_code: int
-    line: int
-    offset: int
-
-
-type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died | Ended
 
 
 class LogFollower:
