@@ -8,7 +8,7 @@ from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import CONTEXT, Window
-from tasks.scrape.wrappings.lines import LiveText
+from tasks.scrape.wrappings.clean import Cleaner
 
 UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
 LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
@@ -17,7 +17,7 @@ LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
 class LogFollower:
     """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half.
 
-    Lines and offsets are those of the text without what is taken off it (see `LiveText`), as in a reading.
+    Lines and offsets are those of the text without colour codes, as in a reading.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LogFollower:
         self._done = self._looked = 0  # before these positions everything was reported, and no dialect was found
         self._saving: set[int] = set()  # steps whose save was announced
         self._ended = False
-        self._live = LiveText()
+        self._live = Cleaner()
         self._builder: RunBuilder | None = None
 
     def feed(self, data: bytes) -> list[LogEvent]:
@@ -62,8 +62,7 @@ class LogFollower:
         return [event for _, events in found for event in events]
 
     def _event(self, name: str, match: Match, window: Window) -> list[LogEvent]:
-        source = window.source(match.start())
-        place = {"line": source.line, "offset": source.offset}
+        place = window.place(match.start())
         match name:
             case "save_path" | "save_announced":
                 step = int(match[2] if name == "save_path" else match[1])
