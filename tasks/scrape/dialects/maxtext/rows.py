@@ -92,7 +92,7 @@ def _read(found: re.Match[bytes]) -> Field | None:
     value: Value
     if key == "total_weights":  # a count, however it is printed
         whole = text.removesuffix(b".0")
-        if not whole.isdigit() or int(whole) >= 1 << 63:
+        if not re.fullmatch(rb"0|[1-9]\d*", whole) or int(whole) >= 1 << 63:
             return None
         value, shape, end = int(whole), ("whole", 0), found.start(2) + len(whole)
     elif shape[0] == "word":
