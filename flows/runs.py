@@ -14,8 +14,7 @@ from tasks.launch.cross_restore import find_partner
 from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned
 from tasks.launch.replay import holds_checkpoints
-from tasks.records import CheckpointProof, RunHandle, RunPlan, RunRecord
-from tasks.scrape import CheckpointCommitted
+from tasks.records import CheckpointCommitted, CheckpointProof, RunHandle, RunPlan, RunRecord
 from tasks.services.cleanup import is_running
 from tasks.services.events import Events, Launched, Logged, Reused, Stopping, Verified, Waits
 from tasks.services.flow_runs import goes_on, life_of

@@ -42,10 +42,20 @@ from tasks.publish.nightly import CHANGED_EVENT, comment_markdown, night_headlin
 from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
-from tasks.records import CheckpointDifference, CheckpointProof, ComparisonRecord, RunHandle, RunPlan, RunRecord
+from tasks.records import (
+    CheckpointDifference,
+    CheckpointProof,
+    ComparisonRecord,
+    Died,
+    Ended,
+    RunHandle,
+    RunPlan,
+    RunRecord,
+    StepCompleted,
+)
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
-from tasks.scrape import Died, Ended, StepCompleted, scrape_run
+from tasks.scrape import scrape_run
 from tasks.services.events import Comparing, Events
 from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store

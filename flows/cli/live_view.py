@@ -22,8 +22,17 @@ from tasks.launch.backend import Restarted
 from tasks.launch.watch import LogLine, ProcessGone
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import plain, visible
-from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
-from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
+from tasks.records import (
+    CheckpointCommitted,
+    CheckpointProof,
+    CheckpointStarted,
+    ComparisonRecord,
+    Died,
+    Ended,
+    RunHandle,
+    RunPlan,
+    StepCompleted,
+)
 from tasks.services.events import (
     Compared,
     Comparing,

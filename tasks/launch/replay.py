@@ -10,8 +10,8 @@ from configs.errors import ConfigError
 from configs.launch import Replay
 from configs.schema import Frozen
 from tasks.launch import play
-from tasks.records import RunPlan, RunReading
-from tasks.scrape import CheckpointCommitted, CheckpointStarted, LogFollower, LogFormatError, scrape
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunPlan, RunReading
+from tasks.scrape import LogFollower, LogFormatError, scrape
 
 CHUNK = 1 << 22
 

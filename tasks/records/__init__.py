@@ -13,6 +13,14 @@ from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
 from tasks.records.levels import LEVELS, Level, LevelMeaning, highest, reached
+from tasks.records.log_events import (
+    CheckpointCommitted,
+    CheckpointStarted,
+    Died,
+    Ended,
+    LogEvent,
+    StepCompleted,
+)
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
 from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
 from tasks.records.program_work import (
@@ -39,10 +47,12 @@ __all__ = [
     "ArrayRole",
     "BackendName",
     "Better",
+    "CheckpointCommitted",
     "CheckpointDifference",
     "CheckpointEvent",
     "CheckpointLife",
     "CheckpointProof",
+    "CheckpointStarted",
     "CheckpointState",
     "CollectiveSum",
     "Commit",
@@ -54,6 +64,8 @@ __all__ = [
     "DeathKind",
     "Decision",
     "DeviceMemory",
+    "Died",
+    "Ended",
     "Environment",
     "Evidence",
     "Finding",
@@ -70,6 +82,7 @@ __all__ = [
     "LifeSpan",
     "LocalHandle",
     "LogError",
+    "LogEvent",
     "LogReading",
     "Memory",
     "MetricDiff",
@@ -90,6 +103,7 @@ __all__ = [
     "RunRecord",
     "Source",
     "Stall",
+    "StepCompleted",
     "TimeAccount",
     "TimePart",
     "UnreadLine",

@@ -145,7 +145,7 @@ def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 class LogReading(Frozen):
-    """A log file: its dialect and the runs in it. `page` holds the rows of the MaxView table around it, if any."""
+    """A log file: its dialect and the runs in it. `page`: the `case` of the MaxView page around it, if any."""
 
     format: str
     runs: tuple[RunReading, ...]

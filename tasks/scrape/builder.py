@@ -9,7 +9,7 @@ import numpy as np
 from tasks.records import Coverage, LogError, RunReading
 from tasks.scrape.dialects.dialect import Dialect, Match
 from tasks.scrape.table.steps import StepTable, gaps_between
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, find_all
 
 UNREAD_SHOWN = 20
 
@@ -19,17 +19,13 @@ class RunBuilder:
 
     def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
         self.dialect, self.table, self.other_lines = dialect, StepTable(dialect, live=live), dialect.other_lines()
-        self._begun = False
 
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
         """Take in the next window; what else than rows was found, by name, as it is found."""
-        if not self._begun:
-            self.other_lines.death.begin(window)
-            self._begun = True
         spans = self.table.add(window)
         if self.other_lines.death.ranks:
             self.other_lines.death.forget(self.table.last_offset)
-        for name, match in self.dialect.patterns.find(window, spans):
+        for name, match in find_all(self.dialect.patterns, window, spans):
             self.other_lines.take(name, match, window, self.table)
             yield name, match
         self.other_lines.death.settle(window)

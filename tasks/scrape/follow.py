@@ -2,67 +2,22 @@
 
 from typing import Any
 
-from configs.schema import Frozen
-from tasks.records import LogError
+from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, LogEvent, StepCompleted
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import CONTEXT, Window
-from tasks.scrape.wrappings.lines import LiveText
+from tasks.scrape.wrappings.clean import Cleaner
 
 UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
 LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
 
 
-class StepCompleted(Frozen):
-    """A step line; seconds and loss are None where the line has none. `text` is the line without its prefix."""
-
-    step: int
-    seconds: float | None
-    loss: float | None
-    text: str
-    line: int
-    offset: int
-
-
-class CheckpointStarted(Frozen):
-    """A save began. It may never be committed."""
-
-    step: int
-    path: str | None
-    line: int
-    offset: int
-
-
-class CheckpointCommitted(Frozen):
-    """The log shows that a checkpoint is complete."""
-
-    step: int
-    path: str
-    line: int
-    offset: int
-
-
-class Died(Frozen):
-    """The run ended badly, and its log says why."""
-
-    error: LogError
-
-
-class Ended(Frozen):
-    exit_code: int
-    line: int
-    offset: int
-
-
-type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died | Ended
-
-
 class LogFollower:
     """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half.
 
-    Lines and offsets are those of the text without what is taken off it (see `LiveText`), as in a reading.
+    Lines and offsets are those of the text without colour codes, as in a reading.
     """
 
     def __init__(self) -> None:
@@ -70,7 +25,7 @@ class LogFollower:
         self._done = self._looked = 0  # before these positions everything was reported, and no dialect was found
         self._saving: set[int] = set()  # steps whose save was announced
         self._ended = False
-        self._live = LiveText()
+        self._live = Cleaner()
         self._builder: RunBuilder | None = None
 
     def feed(self, data: bytes) -> list[LogEvent]:
@@ -107,8 +62,7 @@ class LogFollower:
         return [event for _, events in found for event in events]
 
     def _event(self, name: str, match: Match, window: Window) -> list[LogEvent]:
-        source = window.source(match.start())
-        place = {"line": source.line, "offset": source.offset}
+        place = window.place(match.start())
         match name:
             case "save_path" | "save_announced":
                 step = int(match[2] if name == "save_path" else match[1])

@@ -16,7 +16,8 @@ NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
 )
-_PREFIX_OF_TEXT = re.compile(rb".*[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?[^\n]*\Z", re.DOTALL)
+
+
 # longer than any prefix with its thread, file name and phase
 LOOK_BACK = 200
 
@@ -24,21 +25,17 @@ LOOK_BACK = 200
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
     """The time (`MMDD hh:mm:ss.ffffff`) and the source (`file.py:line`) of the last logger's prefix before a position,
     on the same line and not far from it."""
-    match = _PREFIX_OF_TEXT.match(window.data, max(0, position - LOOK_BACK), position)
-    return (match[1].decode(), match[2].decode()) if match else (None, None)
+    found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
+    return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
 
 def parse_date(text: str) -> datetime | None:
-    """A date as `date` prints it in an XPK pod (`Sat Apr 18 00:54:24 UTC 2026`); None if it is in another form."""
-    words = text.split()
-    if len(words) == 7:  # 12-hour clock: Sat Apr 18 00:54:24 AM UTC 2026
-        zone, form, joined = words[5], "%a %b %d %I:%M:%S %p %Y", " ".join([*words[:5], words[6]])
-    elif len(words) == 6:
-        zone, form, joined = words[4], "%a %b %d %H:%M:%S %Y", " ".join([*words[:4], words[5]])
-    else:
-        return None
+    """A date as `date` prints it in an XPK pod (`Sat Apr 18 00:54:24 UTC 2026`, or `… 12:54:24 AM UTC 2026`); None if
+    it is in another form."""
+    *words, zone, year = text.split()
+    clock = "%I:%M:%S %p" if words[-1:] in (["AM"], ["PM"]) else "%H:%M:%S"
     try:
-        moment = datetime.strptime(joined, form)
+        moment = datetime.strptime(" ".join([*words, year]), f"%a %b %d {clock} %Y")
     except ValueError:
         return None
     return moment.replace(tzinfo=UTC) if zone in ("UTC", "GMT") else moment
@@ -46,11 +43,17 @@ def parse_date(text: str) -> datetime | None:
 
 def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
     """`0418 00:55:39.221671` as ISO 8601, in the year that is nearest to `first_day`; None without a year."""
-    if raw is None or first_day is None:
-        return None
-    apart = int(raw[:2]) - first_day.month  # no run takes half a year, but some see a new one
-    year = first_day.year + (apart < -6) - (apart > 6)
-    return f"{year}-{raw[:2]}-{raw[2:4]}T{raw[5:]}"
+    return pl.select(iso_in_year(pl.lit(raw, pl.String), first_day)).item()  # type: ignore[no-any-return]
+
+
+def iso_in_year(raw: pl.Expr, first_day: datetime | None) -> pl.Expr:
+    """The column of `iso_time`."""
+    if first_day is None:
+        return pl.lit(None, pl.String)
+    # no run takes half a year, but some see a new one
+    apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
+    year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
+    return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5))
 
 
 DATE = rb"\d{4}-?\d\d-?\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
@@ -63,30 +66,28 @@ _PART = (
     rb"(?: - (?=[ \[i])|:? ?)|%s - [\w.]+ - [A-Z]+ - |\d{1,6}: |[A-Za-z][\w.-]*\d: (?=\S)|: (?=\s*\S)|"
     rb"[\w.-]{1,60}/\d{1,6} (?= )" % (DATE, DATE)
 )
-_LAUNCHED = re.compile(rb"(?:%s)*" % _PART)
+_LAUNCHED = re.compile(rb"\A(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
 # a number alone is a rank only before a blank: `grep -n` puts none there
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 LINE_WITHIN = 400
 
 
-def line_before(data: bytes, position: int) -> bytes:
+def line_before(data: bytes, position: int, within: int = LINE_WITHIN) -> bytes:
     """What stands before a position on its line, as far as it is looked for."""
-    first = max(0, position - LINE_WITHIN)
+    first = max(0, position - within)
     return data[max(first, data.rfind(b"\n", first, position) + 1) : position]
 
 
 def is_glued(before: bytes) -> bool:
     """Whether what follows this text on its line was written behind another record."""
-    found = _LAUNCHED.match(before)
-    rest = before[found.end() :] if found else before
+    rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(rest) and not rest[-1:].isspace()
 
 
 def is_plain(before: bytes) -> bool:
     """Whether a row has nothing before it on its line but what a launcher or a logger puts there."""
-    found = _LAUNCHED.match(before)
-    rest = before[found.end() :] if found else before
+    rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(PREFIX.match(before)) or not re.search(rb"\w", re.sub(DATE, b"", rest))
 
 
@@ -98,13 +99,10 @@ def time_before(window: Window, position: int) -> str | None:
 
 def iso_of(date: bytes) -> str:
     """`20250528 09:03:28` and `2025-05-28 09:03:28,123` as ISO 8601."""
-    text = date.decode().replace(",", ".")
-    if text[4] != "-":
-        text = f"{text[:4]}-{text[4:6]}-{text[6:]}"
-    return text[:10] + "T" + text[11:]
+    return pl.select(iso_dates(pl.lit(date.decode()))).item()  # type: ignore[no-any-return]
 
 
-def iso_times() -> pl.Expr:
-    """The column of `time` as `iso_of` makes it."""
-    plain = pl.col("time").str.replace(",", ".", literal=True).str.replace(r"^(\d{4})(\d\d)(\d\d)", "$1-$2-$3")
-    return (plain.str.slice(0, 10) + "T" + plain.str.slice(11)).alias("time")
+def iso_dates(dates: pl.Expr) -> pl.Expr:
+    """The column of `iso_of`."""
+    plain = dates.str.replace(",", ".", literal=True).str.replace(r"^(\d{4})(\d\d)(\d\d)", "$1-$2-$3")
+    return plain.str.slice(0, 10) + "T" + plain.str.slice(11)

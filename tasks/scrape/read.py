@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from tasks.records import LogReading, RunReading
@@ -16,10 +15,9 @@ from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Dialect
 from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
+from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split_excerpts
 from tasks.scrape.wrappings.exports import count_steps
-from tasks.scrape.wrappings.guide import is_guide, split_excerpts
-from tasks.scrape.wrappings.page import is_page, read_page
-from tasks.scrape.wrappings.unpack import GZIP, HEAD, UTF16, ZSTD, head_of, unpack
+from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 
 # what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
 # fill what a crash, or a log that was cut under its writer, left empty
@@ -69,13 +67,13 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
     _check_text(head_of(text), name)
     document, page = _document(text), None
     if document is not None and is_page(document):
-        found = read_page(document, name)
-        page = found.facts
+        logs, case = read_page(document, name)
+        page = {"case": case}
         runs = [
             _read_part(document, log.span, log.name, name).model_copy(
                 update={"branch": log.branch, "commit": log.commit}
             )
-            for log in found.logs
+            for log in logs
         ]
     elif document is not None and is_guide(document):
         runs = [
@@ -144,11 +142,11 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
     """The run with what was taken off; of entries that were left out nobody knows which run they are of."""
     wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
+    update: dict[str, object] = {"unwrapped": wrappings}
     if count := len(found.lost):
         lost = f"{count} damaged {'entry' if count == 1 else 'entries'} left out"
-        run = _covered(run, unwrapped=(*wrappings, lost), step_lines_seen=seen, complete=False)
-    else:
-        run = _covered(run, unwrapped=wrappings)
+        update = {"unwrapped": (*wrappings, lost), "step_lines_seen": seen, "complete": False}
+    run = _covered(run, **update)
     missing = seen - run.coverage.step_lines_parsed
     if not found.checked and missing >= max(RUINED_FROM, RUINED * seen):
         raise LogFormatError(
@@ -193,21 +191,17 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
 
 
 def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
-    """The dialect of a log, from the first chunk that shows one."""
-    first, lines = next(chunks, b""), 0
-    dialect = recognise(first[:HEAD])
-    if dialect is not None and dialect.row in first[:HEAD]:
-        return dialect
-    for chunk in chain([first + next(chunks, b"")], chunks):
-        head = chunk[:HEAD]
-        dialect = recognise(head)
-        if dialect is None or dialect.row not in head:  # what stands before the rows may be another's
-            dialect = recognise(chunk)
-        if dialect is not None:
+    """The dialect of a log: that of its first rows; without any, the first of which it shows a mark."""
+    shown, lines = None, 1
+    for chunk in chunks:
+        dialect = recognise(chunk)
+        if dialect is not None and dialect.row in chunk:
             return dialect
-        lines += chunk.count(b"\n")
+        shown, lines = shown or dialect, lines + chunk.count(b"\n")
+    if shown is not None:
+        return shown
     raise LogFormatError(
-        f"{name}: there is no training log in it: none of its {lines + 1} lines is one that a known trainer prints "
+        f"{name}: there is no training log in it: none of its {lines} lines is one that a known trainer prints "
         f"({'; '.join(f'{dialect.name}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
         "trainer's standard output and error"
     )

@@ -5,8 +5,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from re import _constants, _parser  # type: ignore[attr-defined]  # how Python itself takes a pattern apart
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +42,14 @@ class Window:
     def breaks(self) -> NDArray[np.int64]:
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
-    def is_last_line(self, position: int) -> bool:
-        """Whether no line break stands behind a position in `data`."""
-        return self.data.find(b"\n", position) < 0
-
     def source(self, position: int) -> Source:
         """Line and offset in the file of a position in `data`."""
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
+
+    def place(self, position: int) -> dict[str, int]:
+        """The same as the fields of a record."""
+        source = self.source(position)
+        return {"line": source.line, "offset": source.offset}
 
     def unread(self, position: int) -> UnreadLine:
         """What begins at a position in `data`, for the receipt."""
@@ -54,30 +57,49 @@ class Window:
         return UnreadLine(line=source.line, offset=source.offset, text=text.decode("utf-8", "replace"))
 
 
-class Patterns:
-    """What is looked for in windows, by name. `hints`: texts of which one stands in each match of a name, found a
-    hundred times faster."""
+def find_all(
+    patterns: Mapping[str, re.Pattern[bytes]], window: Window, spans: Sequence[tuple[int, int]]
+) -> list[tuple[str, re.Match[bytes]]]:
+    """(name, match) of all that starts in these stretches and before the window's limit, ascending."""
+    text = b"\n".join([window.data[begin:end] for begin, end in spans])
+    hits = [
+        (match.start(), name, match)
+        for name, pattern in patterns.items()
+        if may_match(pattern, text)
+        for begin, end in spans
+        for match in pattern.finditer(window.data, begin, end)
+        if match.start() < window.limit
+    ]
+    hits.sort(key=lambda hit: hit[:2])
+    return [(name, match) for _, name, match in hits]
 
-    def __init__(self, patterns: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]]) -> None:
-        self._of = {name: re.compile(pattern) for name, pattern in patterns.items()}
-        self._hints = hints
 
-    def __getitem__(self, name: str) -> re.Pattern[bytes]:
-        return self._of[name]
+def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
+    """Whether one of the texts stands there that every match holds: they are found a hundred times faster."""
+    needed = _needed_by(pattern)
+    return not needed or any(each in text for each in needed)
 
-    def find(self, window: Window, spans: Sequence[tuple[int, int]]) -> list[tuple[str, re.Match[bytes]]]:
-        """(name, match) of all that starts in these stretches and before the window's limit, ascending."""
-        text = b"\n".join([window.data[begin:end] for begin, end in spans])
-        hits = [
-            (match.start(), name, match)
-            for name, pattern in self._of.items()
-            if name not in self._hints or any(hint in text for hint in self._hints[name])
-            for begin, end in spans
-            for match in pattern.finditer(window.data, begin, end)
-            if match.start() < window.limit
-        ]
-        hits.sort(key=lambda hit: hit[:2])
-        return [(name, match) for _, name, match in hits]
+
+@cache
+def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
+    return _needed_in(_parser.parse(pattern.pattern))
+
+
+def _needed_in(parsed: Any) -> frozenset[bytes]:
+    """Texts of which each match of a parsed pattern holds one, as long as can be; none if it may do without."""
+    found, run = [frozenset[bytes]()], b""
+    for operation, argument in (*parsed, (None, None)):
+        if operation is _constants.LITERAL:
+            run += bytes([argument])
+            continue
+        found, run = [*found, frozenset([run])], b""
+        if operation is _constants.SUBPATTERN and not argument[1] & re.IGNORECASE:
+            found.append(_needed_in(argument[-1]))
+        elif operation is _constants.BRANCH:
+            branches = [_needed_in(branch) for branch in argument[1]]
+            found += [frozenset().union(*branches)] if all(branches) else []
+    best = max(found, key=lambda texts: min(map(len, texts), default=0))
+    return best if all(best) else frozenset()
 
 
 def read_file(path: Path) -> Iterator[bytes]:

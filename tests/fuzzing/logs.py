@@ -9,7 +9,8 @@ from tests.fuzzing.judge import judge, read
 from tests.fuzzing.specs import SPECS, Numbers, Spec, Written
 
 __all__ = [
-    "SPECS", "Example", "draw_example", "make_example", "repeat_piece", "try_example", "write_log", "write_two",
+    "SPECS", "Example", "damage", "draw_example", "judge", "make_example", "repeat_piece", "try_example", "write_log",
+    "write_two",
 ]  # fmt: skip
 REPEATED = 900_000  # bytes
 

@@ -23,7 +23,7 @@ from tasks.publish.site import publish_comparison
 from tasks.publish.terminal import render_terminal
 from tasks.records import ComparisonRecord
 from tasks.scrape import LogFormatError, scrape
-from tasks.scrape.wrappings.unpack import unzstd
+from tasks.scrape.wrappings.unpack import unpack
 from tasks.store import open_store
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here")
@@ -165,7 +165,7 @@ def test_a_small_archive_becomes_large_piece_by_piece() -> None:
     are unpacked at a time, beside 1 MB that waits."""
     packed = zstandard.compress(bytes(100_000_000))
     assert len(packed) < 8 << 10
-    pieces = [len(text) for text in unzstd([packed], "log")]
+    pieces = [len(text) for text in unpack(lambda: iter([packed]), "log")[1]()]
     assert sum(pieces) == 100_000_000
     assert max(pieces) <= 512 // 4 * (128 << 10) + (1 << 20)
 

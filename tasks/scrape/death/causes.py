@@ -22,148 +22,140 @@ class Cause:
     """One class, what its errors look like (`Type: message`, the lines below it), and where such a text is seen."""
 
     kind: DeathKind
-    pattern: re.Pattern[str]
+    pattern: str
     source: str
-    only_on: str | None = None  # the backend on which it means this
-    only_before_steps: bool = False
-
-
-def cause(kind: DeathKind, pattern: str, source: str, *, on: str | None = None, early: bool = False) -> Cause:
-    """A row, with its pattern compiled; `on` and `early` say where alone it counts."""
-    return Cause(kind, re.compile(pattern, re.MULTILINE), source, on, early)
+    on: str | None = None  # the backend on which alone it means this
+    early: bool = False  # it means this only before the first step
 
 
 CAUSES: tuple[Cause, ...] = (
     # on a CPU backend the device's memory is the host's
-    cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", XLA, on="cpu"),
+    Cause("host_oom", r"RESOURCE_EXHAUSTED: .*[Oo]ut of memory|[Oo]ut of memory allocating \d+", XLA, on="cpu"),
     # XLA for TPU, at compile time: "Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm."
-    cause("device_oom", r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
+    Cause("device_oom", r"[Rr]an out of memory in memory space \w+|Exceeded \w+ capacity by",
         "https://github.com/LargeWorldModel/LWM/issues/60"),
     # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
-    cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{JAX}/issues"),
+    Cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{JAX}/issues"),
     # of 2026 with a code; before it starts, of what can never fit
-    cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
-    cause("device_oom", r"unlikely to have enough memory\. Requires", f"{JAX}/issues/7822"),
+    Cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
+    Cause("device_oom", r"unlikely to have enough memory\. Requires", f"{JAX}/issues/7822"),
     # XLA for TPU, while it runs
-    cause("device_oom",
+    Cause("device_oom",
         r"[Aa]ttempting to (?:allocate|reserve) [\d.]+\w* *(?:at the \w+ of memory)?\. That was not possible",
         "https://github.com/google-deepmind/gemma/issues/85"),
     # pinned host memory is the host's, whatever the backend
-    cause("host_oom", r"(?i)(?:failed|unable) to allocate .{0,80}(?:pinned|host) memory", f"{JAX}/issues/23599"),
+    Cause("host_oom", r"(?i)(?:failed|unable) to allocate .{0,80}(?:pinned|host) memory", f"{JAX}/issues/23599"),
     # XLA for GPU; older JAX spells the status in words
-    cause("device_oom",
+    Cause("device_oom",
         r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}: )?(?:[Oo]ut of memory|[Ff]ailed to allocate|"
         r"Error (?:allocating|loading)|Allocation (?:failure|type)|Attempting|XLA:TPU|TPU)|"
         r"Out of memory while trying to allocate", f"{JAX}/issues/13428"),
-    cause("device_oom",
+    Cause("device_oom",
         r"CUDA_ERROR_OUT_OF_MEMORY|(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP) (?:driver )?error: out of memory|"
         r"torch\.(?:cuda\.)?OutOfMemoryError|"
         r"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED", "https://github.com/NovaSky-AI/SkyRL/issues/624"),
-    cause("device_oom", r"Cuda failure (?:\d+ )?'out of memory'",
+    Cause("device_oom", r"Cuda failure (?:\d+ )?'out of memory'",
         "https://github.com/NVIDIA/nccl/blob/master/src/include/checks.h"),
-    cause("device_oom", r"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
+    Cause("device_oom", r"UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
         "https://github.com/oneapi-src/unified-runtime/blob/main/include/ur_api.h"),
-    cause("host_oom", r"\AMemoryError|_ArrayMemoryError|std::bad_alloc|[Cc]annot allocate memory|\[Errno 12\]|"
+    Cause("host_oom", r"\AMemoryError|_ArrayMemoryError|std::bad_alloc|[Cc]annot allocate memory|\[Errno 12\]|"
         r"can't allocate memory: |DefaultCPUAllocator: not enough memory", f"{PYTHON}/exceptions.html#MemoryError"),
     # what killed it, out of the kernel's and the kubelet's mouth
-    cause("host_oom",
+    Cause("host_oom",
         r"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|[Oo]om_kill event|low on resource: memory|"
         r"MemoryPressure|worker .{0,60}killed by signal: Killed|might be out of shared memory|"
         r"insufficient shared memory|workers are out of shared memory|: Out Of Memory\b|"
         r"killed due to (?:the node running low on memory|memory pressure)|NODE_OUT_OF_MEMORY",
         f"{KUBERNETES}/issues/112927"),
     # the kubelet, where it evicts for the disk
-    cause("storage", r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds",
+    Cause("storage", r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds",
         f"{KUBERNETES}/blob/master/pkg/kubelet/eviction/helpers.go"),
-    cause("preempted", r"in response to imminent node shutdown",
+    Cause("preempted", r"in response to imminent node shutdown",
         "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"),
     # MaxText stops in good order; "Job is preempted." until 2026-06
-    cause("preempted", r"Job is preempted|Job received termination signal \(SIGTERM\)", f"{MAXTEXT}/pull/4124"),
-    cause("preempted",
+    Cause("preempted", r"Job is preempted|Job received termination signal \(SIGTERM\)", f"{MAXTEXT}/pull/4124"),
+    Cause("preempted",
         r"Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|PreemptionByScheduler",
         "https://github.com/kubernetes-sigs/kueue/issues/7350"),
-    cause("preempted",
+    Cause("preempted",
         r"DeletionByTaintManager|TaintManagerEviction|DisruptionTarget|EvictionByEvictionAPI|TerminationByKubelet|"
         r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
         "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"),
-    cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
-    cause("preempted", r"SIGTERM caught at", f"{XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
-    cause("preempted",
+    Cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
+    Cause("preempted", r"SIGTERM caught at", f"{XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
+    Cause("preempted",
         r"(?i:(?:instance|node|VM|worker|TPU|pod|job|task|workload)\b.{0,60}\b(?:was|been|got) (?:preempted|evicted))|"
         r"(?i:\bmaintenance event)|(?i:\bpreemption (?:notice|signal|event))|DUE TO PREEMPTION",
         "https://cloud.google.com/tpu/docs/maintenance-events"),
-    cause("not_implemented", r"\A(?:\w+\.)*NotImplementedError|\bUNIMPLEMENTED: |\bUnimplemented: ",
+    Cause("not_implemented", r"\A(?:\w+\.)*NotImplementedError|\bUNIMPLEMENTED: |\bUnimplemented: ",
         f"{PYTHON}/exceptions.html#NotImplementedError"),
-    cause("not_implemented", r"Mosaic failed to compile TPU kernel: (?i:not implemented)", f"{JAX}/issues/29520"),
-    cause("nan", r"due to (?:NaN|Inf) loss", f"{MAXTEXT}/blob/main/src/maxtext/common/metric_logger.py"),
-    cause("nan",
+    Cause("not_implemented", r"Mosaic failed to compile TPU kernel: (?i:not implemented)", f"{JAX}/issues/29520"),
+    Cause("nan", r"due to (?:NaN|Inf) loss", f"{MAXTEXT}/blob/main/src/maxtext/common/metric_logger.py"),
+    Cause("nan",
         r"\A(?:\w+\.)*FloatingPointError|invalid value \((?:nan|inf)\)|(?i:\bloss (?:is|was|became) (?:nan|inf))|"
         r"found (?:NaN|Inf) in|Unexpected result (?:nan|inf)|(?i:\bnan (?:detected|found) in)", f"{JAX}/issues/25701"),
     # fp16 whose gradients overflow at every scale
-    cause("nan", r"loss scale already at minimum",
+    Cause("nan", r"loss scale already at minimum",
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py"),
     # Orbax, and JAX's own trees: the checkpoint is of another model
-    cause("shape_mismatch", r"tree structures do not match|Dict key mismatch|Custom node type mismatch",
+    Cause("shape_mismatch", r"tree structures do not match|Dict key mismatch|Custom node type mismatch",
         f"{MAXTEXT}/pull/4099"),
-    cause("shape_mismatch",
+    Cause("shape_mismatch",
         r"IndivisibleError|(?:not|be) (?:evenly )?divisible by|does not evenly divide|axis sizes that are not",
         f"{JAX}/issues/27808"),
-    cause("shape_mismatch",
+    Cause("shape_mismatch",
         r"ScopeParamShapeError|[Ii]ncompatible shapes|[Ss]hape mismatch|[Mm]ismatched? (?:shapes?|sharding)|"
         r"[Ss]hapes? .{0,80}(?:must|do(?:es)?(?: not|n't)|not) (?:match|be equal|agree)|dot_general requires|"
         r"cannot reshape array of size|[Rr]equested shape: .{0,200}not compatible|got shapes? ",
         "https://github.com/google/orbax/issues/648"),
-    cause("shape_mismatch", r"size mismatch for |shapes cannot be multiplied|size of tensor a \(",
+    Cause("shape_mismatch", r"size mismatch for |shapes cannot be multiplied|size of tensor a \(",
         "https://github.com/pytorch/pytorch/blob/main/torch/nn/modules/module.py"),
-    cause("shape_mismatch",
+    Cause("shape_mismatch",
         r"does not match the product of the \S* ?parallelism|[Nn]umber of devices .{0,80}(?:match|product|mesh)",
         f"{MAXTEXT}/issues/30"),
-    cause("shape_mismatch",
+    Cause("shape_mismatch",
         r"ShardingTypeError|[Ss]harding .{0,200}(?:incompatible|implies|mismatch)|Received incompatible devices|"
         r"PartitionSpec .{0,200}(?:rank|axis|axes)", f"{JAX}/issues/15788"),
-    cause("storage", r"google\.(?:api_core|cloud|auth)\.|\Abotocore\.exceptions\.|"
+    Cause("storage", r"google\.(?:api_core|cloud|auth)\.|\Abotocore\.exceptions\.|"
         r"Error executing an HTTP request: HTTP response code|\Agcsfs\.|storage\.googleapis\.com|"
         r"No such (?:object|bucket)|"
         r"does not have storage\.\w+\.\w+ access", "https://github.com/pangeo-data/pangeo/issues/176"),
-    cause("storage",
+    Cause("storage",
         r"\A(?:\w+\.)*(?:FileNotFoundError|FileExistsError|PermissionError|IsADirectoryError|NotADirectoryError|"
         r"BlockingIOError)\b|\[Errno (?:2|5|13|17|20|21|28|30|107|116|121|122)\]|No space left on device|"
         r"Stale file handle|Read-only file system|Transport endpoint is not connected|Input/output error|"
         r"Disk quota exceeded", f"{PYTHON}/exceptions.html#os-exceptions"),
-    cause("storage", r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
+    Cause("storage", r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
         r"(?i:checkpoint .{0,80}(?:not found|does not exist|is corrupt))|[Ff]ound incomplete checkpoint",
         "https://github.com/google/orbax/issues/924"),
     # what should have been read is not there, or is no longer whole: TensorFlow, the Hub, PyTorch, safetensors
-    cause("storage",
+    Cause("storage",
         r"\A(?:\w+\.)*(?:errors_impl\.(?:NotFoundError|PermissionDeniedError|DataLossError)|DatasetNotFoundError|"
         r"RepositoryNotFoundError|GatedRepoError|SafetensorError)\b|PytorchStreamReader failed",
         "https://github.com/tensorflow/tensorflow/issues/37132"),
-    cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
-    cause("timeout", r"DEADLINE_EXCEEDED|Deadline Exceeded|[Bb]arrier timed out",
+    Cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
+    Cause("timeout", r"DEADLINE_EXCEEDED|Deadline Exceeded|[Bb]arrier timed out",
         "https://github.com/AI-Hypercomputer/gpu-recipes/issues/2"),
-    cause("timeout", r"(?i:heartbeat timeout)|stopped sending heartbeats", f"{JAX}/issues/23599"),
-    cause("timeout", r"\A(?:\w+\.)*\w*Timeout\w*\b|longer than (?:the )?specified deadline|"
+    Cause("timeout", r"(?i:heartbeat timeout)|stopped sending heartbeats", f"{JAX}/issues/23599"),
+    Cause("timeout", r"\A(?:\w+\.)*\w*Timeout\w*\b|longer than (?:the )?specified deadline|"
         r"DUE TO TIME LIMIT|ActiveDeadlineExceeded|DeadlineExceeded|(?i:\btimed out\b)|"
         r"[Ww]atchdog caught collective operation timeout|(?i:exceeded the (?:\w+ )?(?:deadline|time limit))",
         f"{PYTHON}/exceptions.html#TimeoutError"),
-    # SLURM says why where it was not a person
-    cause("timeout", r"CANCELLED AT \S+ DUE TO TIME LIMIT",
-        "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c"),
-    cause("killed", r"CANCELLED AT \S+", "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c"),
-    cause("killed",
+    Cause("killed", r"CANCELLED AT \S+", "https://github.com/SchedMD/slurm/blob/master/src/slurmd/slurmstepd/req.c"),
+    Cause("killed",
         r"\AKeyboardInterrupt|\A(?:SIGKILL|SIGTERM|SIGINT|SIGHUP)\b|\A(?:Killed|Terminated)\b|SIGTERM received by PID|"
         r"A worker died or was killed while executing|"
         r"\bgot signal: (?:2|9|15)\b|died with <Signals\.SIG(?:KILL|TERM|INT): |exit(?:ed with)? code -(?:9|15)\b",
         "https://github.com/pytorch/xla/issues/3947"),
-    cause("configuration",
+    Cause("configuration",
         r"\A(?:\w+\.)*(?:ValidationError|UnrecognizedFlagError|IllegalFlagValueError|ConfigError|ConfigurationError|"
         r"ConfigAttributeError|MissingMandatoryValue|ArgumentError|ParserError|ScannerError)\b|"
         r"FATAL Flags parsing error|unrecognized arguments", "https://errors.pydantic.dev/latest/v/value_error"),
     # the last frame before the error is that of the code which reads the settings
-    cause("configuration",
+    Cause("configuration",
         r"^in (?:pyconfig\w*|types|arguments|config\w*)\.py$|(?i:isn't in (?:the )?config|passed at the command line)",
         f"{MAXTEXT}/blob/main/src/maxtext/configs/pyconfig.py"),
-    cause("configuration",
+    Cause("configuration",
         r"\A(?:ValueError|AssertionError|KeyError|TypeError|RuntimeError): .*(?i:\bmust\b|\bshould be\b|\binvalid\b|"
         r"needs? to be|\bunsupported\b|\bnot supported\b|only supported|unknown|unrecogni[sz]ed|"
         r"\bnot (?:allowed|valid|in)\b|\bcannot be (?:used|set|combined)\b|\bplease (?:set|use|specify)\b|"
@@ -193,11 +185,8 @@ def classify(text: str, *, backend: str | None = None, before_steps: bool = Fals
     """
     text = _GUESSES.sub("", text)
     for cause in CAUSES:
-        if cause.only_on is not None and (backend or "").lower() != cause.only_on:
-            continue
-        if cause.only_before_steps and not before_steps:
-            continue
-        if cause.pattern.search(text):
+        counts = (before_steps or not cause.early) and cause.on in (None, (backend or "").lower())
+        if counts and re.search(cause.pattern, text, re.MULTILINE):
             return cause.kind
     return "other"
 

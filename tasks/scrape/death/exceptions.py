@@ -9,6 +9,7 @@ other ranks, which have theirs, may stand between), or but for its numbers, whic
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP
@@ -44,96 +45,51 @@ _WEAK = (
     (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
     (re.compile(rb"exception was never retrieved\n(?:future: [^\n]*\n)?\s*\Z"), "in a task that nobody waited for"),
     (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
+    (re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z"), "logged"),
 )
 # the interpreter's clean-up complains in the same form
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
-_LOGGED_AS = re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z")
 LOOK_BACK = 600
 LONGEST_MARK = 200  # bytes before the header on its line
 MARKED_WITHIN = 40  # below the header, in which a mark comes again, whoever else writes between them
 _NUMBER = re.compile(rb" *\d+")
 
 
-@dataclass(frozen=True)
-class Mark:
-    """What each line of one writer begins with; `name` is the same for all of them."""
-
-    name: bytes
-    pattern: re.Pattern[bytes] | None = None  # None: `name` itself
-
-    def end(self, line: bytes) -> int | None:
-        """Where the mark ends that a line begins with; None if it has none."""
-        if self.pattern is not None:
-            found = self.pattern.match(line)
-            return found.end() if found else None
-        if line.startswith(self.name):
-            return len(self.name)
-        return len(line) if line == self.name.rstrip() else None  # an empty line lost its blanks
+NO_MARK = b""
+_IN_GROUP = rb"[ \t]*\| ?"  # before the lines of a group of exceptions and of those in it
 
 
-NO_MARK = Mark(b"")
-_IN_GROUP = Mark(b"", re.compile(rb"[ \t]*\| ?"))  # before the lines of a group of exceptions and of those in it
-
-
-def marks_of(data: bytes, position: int, limit: int) -> list[Mark]:
-    """What the lines of the traceback whose header is at a position may begin with; the likeliest first."""
+def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
+    """Patterns of what the lines of the traceback whose header is at a position may begin with; the likeliest first."""
     begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
     before = data[begin:position]
     if not before or (begin == 0 and position > LONGEST_MARK):
         return [NO_MARK]
-    lines = [line for _, line in _lines(data, position, limit, MARKED_WITHIN)]
     if begin and _MARGIN.fullmatch(before):
         return [_IN_GROUP]
-    found = [Mark(before)] if any(line.startswith(before) for line in lines) else []
-    text = b" *\\d+".join(re.escape(piece) for piece in _NUMBER.split(before))
-    if _NUMBER.search(before) and lines and re.match(text, lines[0]):
-        found.append(Mark(text, re.compile(text)))
+    found, plain = [], before.rstrip()
+    if any(line.startswith(before) for _, line in islice(lines_below(data, position, limit, NO_MARK), MARKED_WITHIN)):
+        blanks = re.escape(before[len(plain) :])  # which an empty line lost
+        found.append(re.escape(plain) + (rb"(?:%s|(?=\r?(?:\n|\Z)))" % blanks if blanks else b""))
+    text = rb" *\d+".join(re.escape(piece) for piece in _NUMBER.split(before))
+    if _NUMBER.search(before) and re.compile(rb"[^\n]*\n" + text).match(data, position, limit):
+        found.append(text)
     return [*found, NO_MARK]
 
 
-def lines_below(data: bytes, position: int, limit: int, mark: Mark) -> Iterator[tuple[int, bytes]]:
-    """(where it begins, the line without its mark and its line break) of the writer's lines below a position's."""
-    lines = _lines(data, position, limit) if mark.pattern else _lines_with(data, position, limit, mark.name.rstrip())
-    for begin, line in lines:
-        end = mark.end(line)
-        if end is not None:
-            yield begin + end, line[end:]
+def lines_below(data: bytes, position: int, limit: int, mark: bytes) -> Iterator[tuple[int, bytes]]:
+    """(where it begins, the line without its mark and its line break) of the writer's lines below a position's; between
+    them may stand those of a thousand other ranks. The last one may be cut by `limit`."""
+    for line in re.compile(rb"\n%s([^\n]*)" % mark).finditer(data, position, limit):
+        yield line.start(1), line[1].rstrip(b"\r")
 
 
-def lines_above(data: bytes, position: int, first: int, mark: Mark) -> bytes:
+def lines_above(data: bytes, position: int, first: int, mark: bytes) -> bytes:
     """What the writer put before the header at a position, from `first` on, with line breaks and without marks."""
-    before = data[first:position]
-    if not mark.name:
-        return before
-    *lines, _ = before.split(b"\n")
-    ends = [mark.end(line) for line in lines]
-    return b"".join(line[end:] + b"\n" for line, end in zip(lines, ends, strict=True) if end is not None)
-
-
-def _lines(data: bytes, position: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
-    """(begin, line without its break) of the lines below a position's, up to one that `limit` cuts."""
-    begin = data.find(b"\n", position, limit) + 1
-    return _all_lines(data, begin, limit, most) if begin else iter(())
-
-
-def _lines_with(data: bytes, position: int, limit: int, start: bytes) -> Iterator[tuple[int, bytes]]:
-    """Those that begin so; between them may stand those of a thousand other ranks."""
-    start = b"\n" + start
-    before = data.find(start, position, limit)
-    while before >= 0:
-        end = data.find(b"\n", before + 1, limit)
-        stop = limit if end < 0 else end
-        yield before + 1, data[before + 1 : stop].rstrip(b"\r")
-        before = data.find(start, stop, limit)
-
-
-def _all_lines(data: bytes, begin: int, limit: int, most: int = -1) -> Iterator[tuple[int, bytes]]:
-    """(begin, line without its break) of the lines from where one begins, up to one that `limit` cuts."""
-    while begin < limit and most != 0:
-        end = data.find(b"\n", begin, limit)
-        stop = limit if end < 0 else end
-        yield begin, data[begin:stop].rstrip(b"\r")
-        begin, most = (end + 1 if end >= 0 else limit), most - 1
+    if not mark:
+        return data[first:position]
+    lines = re.compile(rb"(?m)^%s([^\n]*\n)" % mark).finditer(data[first:position])
+    return b"".join(line[1] for line in lines)
 
 
 @dataclass(frozen=True)
@@ -146,18 +102,15 @@ class Raised:
     end: int
     detail: str = ""  # the lines below the message
     file: str = ""  # where it was raised, without folders
-    mark: bytes = b""  # what its writer's lines begin with
+    mark: bytes = NO_MARK  # a pattern of what its writer's lines begin with
     before: bytes = b""  # what its writer put before the traceback
     grouped: bool = False  # it is one of a group of exceptions
 
     @property
     def text(self) -> str:
         """What its class is found by."""
-        return "\n".join(part for part in (self.head, self.detail, self.file and f"in {self.file}") if part)
-
-    @property
-    def head(self) -> str:
-        return f"{self.type}: {self.message}" if self.message else self.type
+        head = f"{self.type}: {self.message}" if self.message else self.type
+        return "\n".join(part for part in (head, self.detail, self.file and f"in {self.file}") if part)
 
 
 def read_exception(data: bytes, position: int) -> Raised | None:
@@ -167,27 +120,19 @@ def read_exception(data: bytes, position: int) -> Raised | None:
     """
     limit = min(len(data), position + OVERLAP)
     marks = marks_of(data, position, limit)
-    before = lines_above(data, position, max(0, position - LOOK_BACK), marks[0])
+    in_group = _IN_GROUP in marks
+    before = lines_above(data, position, max(0, position - LOOK_BACK), NO_MARK if in_group else marks[0])
     if _IGNORED.search(before):
         return None
     if data.startswith(b":", position + len(_HEADER)):
-        raised = _read_lines(data, position, limit, marks) or _read_joined(data, position)
+        marks = marks if _HEADER_LINE.match(data, position) else []
+        read = (_read_last(lines_below(data, position, limit, mark), mark) for mark in marks)
+        raised = next(filter(None, read), None) or _read_joined(data, position)
     else:
         raised = _read_notebook(data, position)
-    return raised and replace(
-        raised, before=before, grouped=_IN_GROUP in marks and not data.startswith(b"Group", position - 6)
-    )
-
-
-def read_headless(data: bytes) -> Raised | None:
-    """The exception of the traceback in whose frames a text begins: of some logs only the last lines are kept."""
-    header = data.find(_HEADER, 0, OVERLAP)
-    end = min(len(data), OVERLAP) if header < 0 else header
-    begin = len(data) - len(data.lstrip(b"\r\n"))
-    if begin >= end or not data[begin : begin + 1].isspace() or not _FRAME.search(data, begin, end):
-        return None
-    raised = _read_last(_all_lines(data, begin, end), b"")
-    return raised if raised is not None and raised.file else None
+    if raised is None or not in_group:
+        return raised and replace(raised, before=before)
+    return replace(raised, before=before, mark=NO_MARK, grouped=not data.startswith(b"Group", position - 6))
 
 
 def is_chained(raised: Raised) -> bool:
@@ -202,21 +147,12 @@ def weakness(raised: Raised) -> str:
             return words
     # a record that starts right before it, on its own line: somebody logged the traceback's text
     records = list(PREFIX.finditer(raised.before))
-    if records and not raised.before[records[-1].end() :].strip():
-        return "logged"
-    return "logged" if _LOGGED_AS.search(raised.before) else ""
+    return "logged" if records and not raised.before[records[-1].end() :].strip() else ""
 
 
 def is_followed(data: bytes, raised: Raised, position: int) -> bool:
     """Whether the program went on to log after the traceback at a position."""
     return PREFIX.search(data, raised.end, min(len(data), position + OVERLAP)) is not None
-
-
-def _read_lines(data: bytes, position: int, limit: int, marks: list[Mark]) -> Raised | None:
-    if _HEADER_LINE.match(data, position) is None:
-        return None
-    read = (_read_last(lines_below(data, position, limit, mark), mark.name) for mark in marks)
-    return next((raised for raised in read if raised is not None), None)
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
@@ -239,14 +175,12 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
     """The lines that a message of several lines goes on with."""
     below: list[bytes] = []
     size = 0
-    for _, text in lines:
+    for _, text in islice(lines, LINES_BELOW):
         line = text.rstrip()
         size += len(text)
         if not line or PREFIX.match(line) or _STOP.search(line) or _BELOW.match(line) or size > BYTES_BELOW:
             break
         below.append(line)
-        if len(below) == LINES_BELOW:
-            break
     return b"\n".join(below)
 
 

@@ -18,18 +18,20 @@ An exception that may follow of an eviction (a connection that broke, a time-out
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
-from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, read_headless, weakness
-from tasks.scrape.death.signs import NOTED, SIGNALS, event_name, signal_name
+from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, weakness
+from tasks.scrape.death.signs import NOTED, signal_name
 from tasks.scrape.window import OVERLAP, Window
 
 MOST, FIRST = 4000, 2000  # how many are kept, and how many of them are the first
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # ends that were to be expected
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
-_JOINTS = (b"During handling of the above exception", b"The above exception was the direct cause")
+# `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`: what happened, without whom to and why
+_NAME_ENDS = re.compile(r"[:;(*]| in session")
+_JOINT = rb"(?:During handling of the above exception|The above exception was the direct cause)"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class DeathLog:
             case "exited" if int(first) > 128:
                 self._note("signal", signal_name(str(int(first) - 128)), whole, match.start(), window)
             case "event":
-                self._note("event", event_name(whole), whole, match.start(), window)
+                self._note("event", _NAME_ENDS.split(whole, maxsplit=1)[0].strip(), whole, match.start(), window)
             case "raised":
                 self._note("raised", first, _text(match[2]), match.start(1), window)
             case "start":
@@ -103,12 +105,6 @@ class DeathLog:
                 self._backend = self._backend or first
             case "process":
                 self._processes.add(match[1])
-
-    def begin(self, window: Window) -> None:
-        """Read the traceback in whose frames the log begins."""
-        raised = read_headless(window.data)
-        if raised is not None:
-            self._keep(_of(raised, window))
 
     def forget(self, offset: int) -> None:
         """Forget what stands before the row at an offset, behind which the lines of a traceback may go on."""
@@ -132,12 +128,14 @@ class DeathLog:
             weak = weak or before.weak
         if weak == "logged" and not self.ranks and not is_followed(window.data, raised, position):
             weak = ""  # it was the last that the program did
-        self._keep(replace(_of(raised, window), weak=weak, chained=chained))
+        source = window.source(raised.position)
+        said = raised.type, raised.message, raised.text
+        self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark))
 
     def _is_joined(self, raised: Raised, before: Found, position: int, window: Window) -> bool:
         """Whether the words between two exceptions of a chain stand there; other ranks' lines may stand between."""
         begin = max(0, before.source.offset - window.base) if raised.mark else position
-        return any(window.data.find(raised.mark + words, begin, position) >= 0 for words in _JOINTS)
+        return re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
 
     def _before(self, offset: int, mark: bytes) -> Found | None:
         return next((one for one in reversed(self.found)
@@ -219,9 +217,9 @@ class DeathLog:
         of = {form: [one for one in late if one.form == form] for form in ("signal", "event", "raised", "exit")}
         code, signals = self.exit_code, of["signal"]
         if code is not None and code >= 128 and self._exit is not None:
-            name = SIGNALS.get(code - 128, f"signal {code - 128}")
+            name = signal_name(str(code - 128))
             hint = ": kill -9, or out of memory" if name == "SIGKILL" else ""
-            message = f"ended by signal {code - 128} ({name}){hint}" if code - 128 in SIGNALS else f"ended by {name}"
+            message = f"ended by signal {code - 128} ({name}){hint}"
             signals = [
                 Found("signal", name, message, f"{name}: {message}", signals[0].source if signals else self._exit)
             ]
@@ -275,11 +273,6 @@ def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
         if one.form == "fatal":
             del latest[one.mark]
     return sorted(chains, key=lambda chain: chain[-1].source.offset)
-
-
-def _of(raised: Raised, window: Window) -> Found:
-    source = window.source(raised.position)
-    return Found("traceback", raised.type, raised.message, raised.text, source, raised.detail, mark=raised.mark)
 
 
 def _text(data: bytes | None) -> str:

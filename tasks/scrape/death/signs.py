@@ -1,6 +1,5 @@
 """What in a log may have ended its run: patterns of the lines in which programs and machines die, and their names."""
 
-import re
 import signal
 from contextlib import suppress
 
@@ -66,26 +65,6 @@ RANK_DEATHS = {
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# what begins in many ways is slow to search for, and cannot be there without one of these
-DEATH_HINTS: dict[str, tuple[bytes, ...]] = {
-    "fatal_cpp": (b"terminate called", b"LLVM ERROR"),
-    "usage": (b": error: ", b"FATAL Flags"),
-    "signal": (
-        b"*** SIG", b"Killed", b"Terminated", b"Aborted", b"Segmentation fault", b"Bus error", b"from signal ",
-        b"on signal ", b" by signal ",
-    ),
-    "exited": (b" code ",),
-    "watchdog": (b"atchdog ", b"Some NCCL"),
-    "raised": (b"Error", b"Exception"),
-    "slurm": (b"] error: ", b"slurmstepd: "),
-    "event": (
-        b"SIGTERM caught", b"Preempt", b" preempted", b" evicted", b"Evict", b"Taint", b"OOMKilled", b"Killed process",
-        b"Kill process", b"local storage usage", b"imminent node", b"specified deadline",
-        b"illed due to ", b"A worker died",
-        b"oom-kill", b"low on resource", b"SLICE_FAIL", b"aintenance ", b"reemption n", b"reemption s", b"reemption e",
-        b"DUE TO ", b"TerminationBy", b": Out Of Memory",
-    ),
-}  # fmt: skip
 # what of these is noted, beside its message
 NOTED = {
     "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
@@ -93,16 +72,8 @@ NOTED = {
     "fatal_python": ("fatal", "Fatal Python error"), "watchdog": ("fatal", "NCCL"), "memory_fault": ("fatal", "GPU"),
     "slurm": ("fatal", "slurmstepd"), "slurm_exit": ("exit", "srun"),
 }  # fmt: skip
-SIGNALS = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV",
-           15: "SIGTERM"}  # fmt: skip
 _SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Segmentation fault": "SIGSEGV",
          "Bus error": "SIGBUS"}  # fmt: skip
-_NAME_ENDS = re.compile(r"[:;(*]| in session")
-
-
-def event_name(text: str) -> str:
-    """What happened, without whom to and why: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …` by its first word."""
-    return _NAME_ENDS.split(text, maxsplit=1)[0].strip()
 
 
 def signal_name(said: str) -> str:

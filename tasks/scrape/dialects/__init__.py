@@ -3,6 +3,7 @@ stand in an XPK frame."""
 
 from tasks.scrape.dialects import maxtext, megatron, nemo, torchtitan
 from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.window import may_match
 
 DIALECTS: tuple[Dialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
 
@@ -10,6 +11,6 @@ DIALECTS: tuple[Dialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIAL
 def recognise(text: bytes) -> Dialect | None:
     """The dialect of a piece of text; None if it shows no marks of any."""
     for dialect in DIALECTS:
-        if any(hint in text for hint in dialect.hints) and dialect.marks.search(text):
+        if may_match(dialect.marks, text) and dialect.marks.search(text):
             return dialect
     return None

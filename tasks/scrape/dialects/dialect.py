@@ -9,12 +9,13 @@ import polars as pl
 
 from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
 from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.signs import DEATH_HINTS, DEATHS, RANK_DEATHS
-from tasks.scrape.prefixes import iso_times
+from tasks.scrape.death.signs import DEATHS, RANK_DEATHS
+from tasks.scrape.dialects.schedule import ScheduleLog
+from tasks.scrape.prefixes import PREFIX, iso_dates
 from tasks.scrape.table.rows import Row
 from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.steps import StepTable
-from tasks.scrape.window import Patterns, Window
+from tasks.scrape.window import Window
 
 type Match = re.Match[bytes]
 
@@ -30,7 +31,7 @@ class OtherLines:
 
     def __init__(self) -> None:
         self.death = DeathLog(self.ranks)
-        self.exit_code: int | None = None
+        self.schedule = ScheduleLog()
         self.finished_at: int | None = None  # the offset of the trainer's word that it is done
         self.is_cut = False  # the text ends in the middle of a line
         self.started: str | None = None
@@ -43,21 +44,21 @@ class OtherLines:
     @property
     def ended_well(self) -> bool:
         """Whether the log showed a good end, behind which another run may begin."""
-        return self.exit_code == 0 or (self.exit_code is None and self.finished_at is not None)
+        return self.death.exit_code == 0 or (self.death.exit_code is None and self.finished_at is not None)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         """Note what was found, under its name in the dialect's patterns."""
-        del table
         self.death.take(name, match, window)
-        if name == "exit_code":
-            self.exit_code = int(match[1])
-        elif name == "finished":
+        if name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
+        elif name == "operation":
+            step = table.step_before(window.base + match.start())
+            if not self.schedule.take(match.start(), window, step):
+                self.refuse(match, window)
 
     def refuse(self, match: Match, window: Window) -> None:
         """Note a record that cannot be believed."""
         self.unread.append(window.unread(match.start()))
-        self.is_cut |= window.last and window.is_last_line(match.start())
 
     def note_fact(self, key: str, value: Any, source: Source) -> None:
         """Keep what a log says once, with its place."""
@@ -71,7 +72,9 @@ class OtherLines:
     def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
         """What ended the run, as far as is known; `last_step`: the offset of the last row that counts."""
         last_step = table.last_offset if last_step is None else last_step
-        return self.death.cause(last_step=last_step, finished=self.finished_at)
+        # a logger and its program's errors come through one stream
+        ordered = self.ranks or PREFIX.search(table.before) is not None
+        return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
         """The steps that took far longer than their neighbours, and why."""
@@ -84,23 +87,23 @@ class OtherLines:
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
         "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
-        steps = steps.with_columns(iso_times())
+        steps = steps.with_columns(time=iso_dates(pl.col("time")))
         error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
-        over = self.exit_code is not None or self.finished_at is not None or error is not None
+        over = self.death.exit_code is not None or self.finished_at is not None or error is not None
         ended = over or (steps.height > 0 and steps["step"][-1] == table.total)
         return {
-            "steps": steps, "exit_code": self.exit_code, "started": self.started, "error": error,
+            "steps": steps, "exit_code": self.death.exit_code, "started": self.started, "error": error,
             "evals": tuple(self.evals), "environment": self.environment, "parameters": self.parameters,
             "checkpoints": tuple(self.checkpoints), "stalls": self.stalls(steps), "facts": self.facts,
-            "unread": tuple(self.unread), "is_ended": ended, "is_cut": not ended and (self.is_cut or table.cut),
+            "schedule": tuple(self.schedule.events),
+            "unread": tuple(self.unread), "is_ended": ended, "is_cut": not ended and self.is_cut,
         }  # fmt: skip
 
 
-def patterns(own: Mapping[str, bytes], hints: Mapping[str, tuple[bytes, ...]] | None = None) -> Patterns:
-    """What a dialect of many ranks looks for: its own patterns, and those of deaths. `hints`: texts of which one stands
-    in each match, of those that are slow to search for."""
+def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
+    """What a dialect of many ranks looks for: its own patterns, and those of deaths."""
     end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
-    return Patterns({**own, **end, **DEATHS, **RANK_DEATHS}, {**(hints or {}), **DEATH_HINTS})
+    return {name: re.compile(pattern) for name, pattern in {**own, **end, **DEATHS, **RANK_DEATHS}.items()}
 
 
 @dataclass(frozen=True)
@@ -110,11 +113,10 @@ class Dialect:
     name: str
     example: str  # of its rows, for people
     marks: re.Pattern[bytes]  # what only its logs contain
-    hints: tuple[bytes, ...]  # one of these stands in every mark: they are found a hundred times faster
     row: bytes  # stands in each row: where it is in a text, what another trainer printed before counts less
     head: re.Pattern[bytes]  # whatever looks like a row begins so: what is counted as seen
     parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, one like it, is it the log's end)
-    patterns: Patterns  # what else its logs say
+    patterns: Mapping[str, re.Pattern[bytes]]  # what else its logs say
     other_lines: Callable[[], OtherLines]
     time: re.Pattern[bytes]  # a time, its group 1, in what stands before a row; the last counts
     known: frozenset[str] = frozenset()  # the columns that some version prints

@@ -30,25 +30,18 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         value: Value = int(text) if whole else float(text)
         kind = "whole" if whole else "open" if shape_of(text)[0] == "open" else "free"
         fields[_NAMED.get(key, key)] = Field(_NAMED.get(key, key), value, found.start(2), found.end(2), (kind, 0), key)
-    ended_early = like is not None and len(fields) < len(like.fields) - 1 and _starts_like(fields, like)
-    if line[end:].strip() or "loss" not in fields or ended_early or (is_end and end == len(line)):
-        return None
     step = fields.get("step")
     first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
     number = int(step.value) if step else int(head[1])
-    return Row(number, (first, *fields.values()), position, end, certain=False, excused=True)
-
-
-def _starts_like(fields: dict[str, Field], like: Row) -> bool:
-    keys = tuple(one.column for one in like.fields[1:])
-    return keys[: len(fields)] == tuple(fields)
+    row = Row(number, (first, *fields.values()), position, end, certain=False, excused=True)
+    is_whole = "loss" in fields and not line[end:].strip() and not row.ends_early(like)
+    return row if is_whole and not (is_end and end == len(line)) else None
 
 
 DIALECT = Dialect(
     name="nemo",
     example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
     marks=_HEAD,
-    hints=(b"Training epoch ",),
     row=b"reduced_train_loss: ",
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,

@@ -25,12 +25,12 @@ class ScheduleLog:
         match = _EVENT.match(window.data, position)
         if match is None or (window.last and match.end() == len(window.data)):
             return False
-        source = window.source(position)
+        place = window.place(position)
         if is_glued(line_before(window.data, position)):
-            self.glued.add(source.line)
+            self.glued.add(place["line"])
         self.events.append({
             "rank": int(match[1]), "direction": match[2].decode(), "event": match[3].decode(), "tensor": int(match[4]),
-            "after_iteration": step_before, "line": source.line, "offset": source.offset,
+            "after_iteration": step_before, **place,
         })  # fmt: skip
         return True
 

@@ -16,7 +16,6 @@ from tasks.scrape.window import Window
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-VALIDATE = re.compile(rb"validate step: +(\d{1,15})(?=  [a-z])")
 # what stands in every row: without a step before it, it is a row that lost one
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
@@ -26,6 +25,7 @@ _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
 )
 _MEMORY = re.compile(rb"((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
+_MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
 # {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}
@@ -41,31 +41,20 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     head = _STEP.match(line, position)
     if head is None or (len(head[2]) < 2 and not head[1] and line.startswith(b"step", position)):
         return None
-    width = len(head[1]) + len(head[2])
-    fields, end = (
-        [Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "step")],
-        head.end(),
-    )
+    step = shape_of(head[2], len(head[1]) + len(head[2]))
+    fields, end = [Field("step", int(head[2]), head.start(2), head.end(2), step, "step")], head.end()
     keys: set[str] = {"step"}
-    sure = False  # whether the last field says itself that it is whole
     while (found := _FIELD.match(line, end)) and (key := found[1].decode("utf-8", "replace")) not in keys:
-        keys.add(key)
-        end = found.end()
-        if found[3] in (b"N/A", b"--"):
-            sure = True
-            continue
-        read = _read(key, found)
+        read = [] if found[3] in _MISSING else _read(key, found)
         if read is None:
             return None
+        keys.add(key)
         fields += read
-        sure = key == "memory" or found[3].endswith((b"%", b"s"))
-    row = Row(head and int(head[2]), tuple(fields), position, end, certain=sure)
-    if "loss" not in keys or line[end:].strip():
+        end = found.end()
+    sure = line.endswith((b"%", b"s", b")", *_MISSING), 0, end)  # the last field says itself that it is whole
+    row = Row(int(head[2]), tuple(fields), position, end, certain=sure)
+    if "loss" not in keys or line[end:].strip() or (line.startswith(b"step", position) and row.ends_early(like)):
         return None
-    if like is not None and line.startswith(b"step", position):
-        before = like.columns
-        if before != row.columns and before[: len(row.columns)] == row.columns:
-            return None  # it ends early
     if is_end and end == len(line) and not sure:  # as many decimals as before
         last = fields[-1]
         if like is None or not any(one.key == last.key and one.shape == last.shape for one in like.fields):
@@ -86,29 +75,25 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
     if number is None or (number[2] == b"s" and key in _DECIMALS):
         return None
     digits, width = number[1].replace(b",", b""), len(found[2]) + len(number[1])
-    kind, decimals = shape_of(digits)
-    value = float(digits)
-    if kind == "open":
-        return [Field(_NAMED.get(key, key), value, at, at + len(number[1]), (kind, 0), key)]
-    if kind == "whole" and (key in _DECIMALS or b"," in number[1]):
-        kind, decimals = "fixed", 0
-    if decimals not in _DECIMALS.get(key, (decimals,)) or (kind == "exponent" and key in _DECIMALS):
+    value, shape = float(digits), shape_of(digits)
+    kind, decimals = shape
+    if kind != "open" and math.isinf(value):  # an exponent that damage has made
         return None
-    if math.isinf(value):  # an exponent that damage has made
-        return None
-    if key in _THOUSANDS:
-        if b"," not in number[1] and value >= 1000:
+    if kind != "open" and key in _DECIMALS:
+        lacks_comma = key in _THOUSANDS and value >= 1000 and b"," not in number[1]
+        if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma:
             return None
-        kind = "thousands"
-    shape = (kind, width if kind == "whole" and width > len(digits) else decimals)
-    if kind not in ("fixed", "thousands") or (key not in _DECIMALS and kind == "fixed"):
-        shape = ("free", 0) if kind != "whole" else shape
+        shape = ("thousands" if key in _THOUSANDS else "fixed"), decimals
+    elif kind == "whole" and b"," not in number[1]:
+        shape = shape_of(digits, width)
+    elif kind != "open":
+        shape = "free", 0
     return [Field(_NAMED.get(key, key), value, at, at + len(number[1]), shape, key)]
 
 
 ANCHORS = patterns(
     {
-        "validate": VALIDATE.pattern,
+        "validate": rb"validate step: +\d{1,15}(?=  [a-z])",
         "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
         "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
         "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
@@ -120,7 +105,6 @@ ANCHORS = patterns(
         "begun": rb"Training starts at step:? (\d+)",
         "finished": rb"Training completed\b",
     },
-    {"capacity": (b"capacity: ",)},
 )
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
@@ -131,7 +115,6 @@ class TorchtitanOtherLines(OtherLines):
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
         source = window.source(match.start())
-        place = {"line": source.line, "offset": source.offset}
         match name:
             case "validate":
                 self._validate(match, window, table)
@@ -150,7 +133,7 @@ class TorchtitanOtherLines(OtherLines):
             case "saving":
                 step = int(match[1]) if match[1] else table.step_before(source.offset) or 0
                 if not self.checkpoints or self.checkpoints[-1].step != step:  # of the last step it says more
-                    self.checkpoints.append(CheckpointEvent(step=step, **place))
+                    self.checkpoints.append(CheckpointEvent(step=step, **window.place(match.start())))
             case "saved" if self.checkpoints:
                 # with asynchronous saves this line ends the staging only: it is no commit
                 self._update_last(blocking_s=float(match[1]))
@@ -167,15 +150,14 @@ class TorchtitanOtherLines(OtherLines):
         self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)
 
     def _validate(self, match: Match, window: Window, table: StepTable) -> None:
-        source = window.source(match.start())
         stop = window.data.find(b"\n", match.start()) + 1 or len(window.data)
         line = window.data[match.start() : stop]
         row = parse(line, 0, None, window.last and stop == len(window.data))
         if row is None:
             self.refuse(match, window)
             return
-        place = {"time": time_before(window, match.start()), "line": source.line, "offset": source.offset}
-        self.evals.append({**{one.column: one.value for one in row.fields}, **place})
+        values = {one.column: one.value for one in row.fields}
+        self.evals.append({**values, "time": time_before(window, match.start()), **window.place(match.start())})
 
     def settle(self, window: Window, table: StepTable) -> None:
         """When the log begins, and whether its text ends in the middle of a line."""
@@ -229,7 +211,6 @@ DIALECT = Dialect(
     name="torchtitan",
     example="'step:  1  loss:  8.1309  grad_norm: …'",
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
-    hints=(b"  loss: ", b"[titan] 20"),
     row=b"  loss: ",
     head=HEAD,
     parse=parse,

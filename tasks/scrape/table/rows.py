@@ -65,6 +65,11 @@ class Row:
     def columns(self) -> tuple[str, ...]:
         return tuple(one.column for one in self.fields)
 
+    def ends_early(self, like: "Row | None") -> bool:
+        """Whether a row like it goes on where this one ends."""
+        count = len(self.fields)
+        return like is not None and len(like.fields) > count and like.columns[:count] == self.columns
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:

@@ -36,7 +36,6 @@ class StepTable:
         self.seen = self.parsed = 0
         self.unread: list[UnreadLine] = []
         self.glued: list[int] = []  # the lines of rows that share theirs
-        self.cut = False  # the last row was cut off by the end of the text
         self.total: int | None = None  # steps that the run will make
         self.before = b""  # what stands before the first row that has something before it
         self.last_step: int | None = None
@@ -45,7 +44,8 @@ class StepTable:
         self.forms = Forms(dialect.known, dialect.unfinished)
         self._until = -1  # where the last row ends
         self._usual: Row | None = None
-        self._layouts: dict[Any, Layout | None] = {}
+        self._layouts: list[Layout] = []
+        self._came: Counter[Any] = Counter()  # rows of each form that a layout may be learnt from
         self._frames: list[pl.DataFrame] = []
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)  # of the current window
         self._step_before: int | None = None  # the last of the windows before
@@ -98,41 +98,33 @@ class StepTable:
         """All rows in the order of the log, in the columns of `STEP_SCHEMA` with the other keys before the places."""
         frames, self._frames = self._frames, []
         frame = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=STEP_SCHEMA)
-        odd = self.forms.odd(frame)
-        if odd:
+        if frames and (odd := self.forms.odd(frame)):
             frame = frame.filter(~pl.col("offset").is_in([line.offset for line in odd]))
             gone = [key for key in frame.columns if key not in STEP_SCHEMA and frame[key].null_count() == frame.height]
             frame = frame.drop(gone)
             self.parsed -= len(odd)
-            self.unread = sorted([*self.unread, *odd], key=lambda line: line.offset)
-        frame = arrange(frame.drop("_width", strict=False))
+            self.unread += odd
+        frame = arrange(frame.drop("_form", "_width", strict=False))
         self._frames = [frame]
         return frame
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
         """Where the line of a row's head begins, or its record; and the layout that the row has, if it is known."""
         begin = max(data.rfind(b"\n", max(0, position - BEFORE), position) + 1, position - BEFORE, 0)
-        for _ in range(2):
-            for layout in self._layouts.values():
-                if layout and (match := layout.pattern.match(data, begin)) and match.start(2) == position:
-                    return begin, layout, match
-            if self.dialect.record is None:
-                break
-            # of a line that holds several records, the last one's
-            last = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
-            if last == begin:
-                break
-            begin = last
+        if self.dialect.record is not None:  # of a line that holds several records, the last one's
+            begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
+        for layout in self._layouts:
+            if (match := layout.pattern.match(data, begin)) and match.start(2) == position:
+                return begin, layout, match
         return begin, None, None
 
     def _take(self, window: Window, position: int, first: int, line: bytes, row: Row) -> None:
         before, source = line[: row.begin], window.source(position)
-        if self._usual is None or not _lacks(row.columns, self._usual.columns):
+        if self._usual is None or not set(row.columns) < set(self._usual.columns):
             self._usual = row
         self.before = self.before or before
         self.seen += 1
         self.total = row.total or self.total
-        self.forms.add(row, [row.step], [window.unread(position)])
         is_glued = self.dialect.glued or (lambda _: first > 0 and not window.data[first - 1 : first].isspace())
         rest, record = line[row.end :], self.dialect.record
         # a record right behind it that is no row itself, or whatever follows where only that can be
@@ -142,7 +134,7 @@ class StepTable:
         times = self.dialect.time.findall(before)
         place: dict[str, Any] = {
             "time": times[-1].decode() if times else None, "line": source.line, "offset": source.offset,
-            "_text": line[row.begin : row.end].decode("utf-8", "replace"),
+            "_form": self.forms.number_of(row), "_text": line[row.begin : row.end].decode("utf-8", "replace"),
         }  # fmt: skip
         if self.dialect.rank is not None:
             place["_rank"] = self._rank_of(before)
@@ -154,27 +146,21 @@ class StepTable:
 
     def _learn(self, line: bytes, row: Row) -> None:
         """Know the layout of a row whose form came often."""
-        if (
-            self._live
-            or len(self._layouts) >= LAYOUTS
-            or row.form in self._layouts
-            or self.forms.count(row) < LEARNT_FROM
-        ):
+        self._came[row.form] += 1
+        if self._live or len(self._layouts) >= LAYOUTS or self._came[row.form] != LEARNT_FROM:
             return
         is_record = self.dialect.record is not None and self.dialect.record.match(line)
-        self._layouts[row.form] = layout_of(line, row, self.dialect.time, rb"(?<!\S)" if is_record else rb"^")
+        layout = layout_of(line, row, self.dialect.time, rb"(?<!\S)" if is_record else rb"^")
+        self._layouts += [layout] if layout else []
 
     def _keep(self, window: Window, alike: dict[Layout, list[re.Match[bytes]]]) -> None:
         """Put the rows of a window into the table: those that the grammar read, and those that are like others."""
         frames = [frame_of(self.single)] if self.single else []
         for layout, found in alike.items():
-            heads = [match.start(2) for match in found]
             frame = self._with_places(window, read_layout(layout, found), layout, found)
             self.seen += len(found)
             self.total = layout.row.total or self.total
-            places = [window.unread(head) for head in heads[:20]] if self.forms.is_rare(layout.row) else []
-            self.forms.add(layout.row, frame["step"].head(2000).to_list(), places)
-            frames.append(frame)
+            frames.append(frame.with_columns(_form=pl.lit(self.forms.number_of(layout.row), pl.Int64)))
         self._step_before = self.last_step
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)
         if not frames:
@@ -206,7 +192,6 @@ class StepTable:
     def _refuse(self, window: Window, position: int) -> None:
         self.seen += 1
         self.unread.append(window.unread(position))
-        self.cut |= window.last and window.is_last_line(position)
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
         """Count the rows that lost their head, one a line."""
@@ -236,12 +221,6 @@ def arrange(frame: pl.DataFrame) -> pl.DataFrame:
     named = [key for key in STEP_SCHEMA if key not in _PLACES]
     frame = frame.with_columns(*missing).select(*named, *other, *_PLACES)
     return frame.with_columns(pl.col(key).cast(kind, strict=False) for key, kind in STEP_SCHEMA.items())
-
-
-def _lacks(keys: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether the keys are some of the others, but not all, in their order."""
-    rest = iter(others)
-    return len(keys) < len(others) and all(key in rest for key in keys)
 
 
 def usual_jump(steps: Sequence[int]) -> int | None:

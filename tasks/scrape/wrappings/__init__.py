@@ -9,7 +9,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from tasks.scrape.window import Chunks, LogFormatError
+import zstandard
+
+from tasks.scrape.window import Chunks
 from tasks.scrape.wrappings.clean import clean
 from tasks.scrape.wrappings.exports import MARKS, Entries, count_steps, read_csv, read_json, read_notebook
 from tasks.scrape.wrappings.lines import (
@@ -24,7 +26,7 @@ from tasks.scrape.wrappings.lines import (
     whole_lines,
     written_lines,
 )
-from tasks.scrape.wrappings.unpack import ZSTD, has_checksum, head_of, piped, unpack
+from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
 
@@ -52,8 +54,11 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     """Unwrap a file that `raw` reads from its start as often as called. Raises LogFormatError for damaged archives."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
-    found = Unwrapped(wrappings=dict.fromkeys(labels), checked=not packed.startswith(ZSTD) or has_checksum(packed))
-    for wrapping, through in recodings(head_of(chunks)):
+    head = head_of(chunks)  # what is no archive, for all its first bytes, is refused here
+    # the zstd tool adds a checksum to what it packs, and most libraries do not
+    checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
+    found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
+    for wrapping, through in recodings(head):
         found.note(wrapping)
         chunks = piped(chunks, through)
     with ExitStack() as stack:
@@ -67,33 +72,23 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if first.startswith(b"{") and _NOTEBOOK.match(first) and b'"cell_type"' in head:
         found.note("notebook")
-        try:
-            return {cell: partial(iter, [text]) for cell, text in read_notebook(chunks()).items()}
-        except LogFormatError as error:
-            raise LogFormatError(f"{name}: {error}") from error
+        return {cell: partial(iter, [text]) for cell, text in read_notebook(chunks(), name).items()}
     header = first.split(b"\n", 1)[0]
-    for kind, fits, read in (
-        (
-            "JSON",
-            first.lstrip(b"[ \t\r\n").startswith(b"{") and first[:1] in (b"{", b"[") and MARKS.search(head),
-            read_json,
-        ),
-        (
-            "CSV",
-            b"timestamp" in header and re.search(rb"textPayload|jsonPayload\.", header) and b"," in header,
-            read_csv,
-        ),
-    ):
-        if fits:
-            found.note(f"{kind} export")
-            entries = stack.enter_context(closing(Entries(read(chunks(), found.lose), found.lose)))
-            return {source: partial(entries.text, source) for source in entries.sources}
+    read = None
+    if re.match(rb"\[?[ \t\r\n\[]*\{", first) and MARKS.search(head):
+        kind, read = "JSON", read_json
+    elif b"timestamp" in header and b"," in header and re.search(rb"textPayload|jsonPayload\.", header):
+        kind, read = "CSV", read_csv
+    if read is not None:
+        found.note(f"{kind} export")
+        entries = stack.enter_context(closing(Entries(read(chunks(), found.lose), found.lose)))
+        return {source: partial(entries.text, source) for source in entries.sources}
     if starts_most_lines(POD, head):
         found.note("kubectl prefixes")
         return _pods(chunks, found)
     if starts_most_lines(CRI, head):
         found.note("container runtime's prefixes")
-        return {"": piped(piped(chunks, whole_lines), written_lines)}
+        return {"": piped(chunks, written_lines)}
     if starts_most_lines(EXPORTED, head):
         found.note("export prefixes")
         return {"": piped(chunks, partial(replaced, EXPORTED, b""))}

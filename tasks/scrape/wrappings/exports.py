@@ -84,14 +84,14 @@ def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
     return codecs.iterdecode(chunks, "utf-8-sig", "replace")
 
 
-def read_notebook(chunks: Iterable[bytes]) -> dict[str, bytes]:
+def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
     """What each cell of a Jupyter notebook printed, and the traceback with which it ended, by the cell's number."""
     try:
         cells = json.loads(b"".join(chunks))["cells"]
         outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
         return {name: "".join(map(_printed, some)).encode("utf-8", "replace") for name, some in outputs.items() if some}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogFormatError(f"is a notebook that cannot be read: {error}; save it again") from error
+        raise LogFormatError(f"{name}: is a notebook that cannot be read: {error}; save it again") from error
 
 
 def _printed(output: dict[str, Any]) -> str:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from tasks.scrape.wrappings.clean import Cleaner
-
 POD = re.compile(rb"(?m)^\[pod/([^\]\s/]+/[^\]\s/]+)\] ")
 NO_POD = re.compile(rb"(?m)^(?!\[pod/[^\]\s/]+/[^\]\s/]+\] )[^\n]*[^\s][^\n]*$")
 _TIME = rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
@@ -18,8 +16,6 @@ EXPORTED = re.compile(
 # CRI's logging format, of containerd and CRI-O: time, stream, tags, text. A line that is longer than 16 KiB is cut into
 # parts with the tag P; the tag F ends it. Each stream has its own, and others' lines may stand between the parts.
 CRI = re.compile(rb"(?m)^%s[ \t](stdout|stderr)[ \t]([FP])(?::\w+)*(?:[ \t]|$)" % _TIME)
-LONGEST = 1 << 20  # bytes of a line that are held back; a longer one is given as it comes
-DECIDE_WITHIN = 400  # bytes of a first line in which its prefix shows
 _NO_BREAK_SPACE = "\u00a0".encode()
 # what people, consoles and launchers put into lines: its name, what stands in it, its pattern, what takes its place,
 # and how many lines must have it
@@ -79,43 +75,21 @@ def lines_of(pod: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(own.findall(lines))
 
 
-def written_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The text of whole lines, without what the container runtime put before them."""
+def written_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The text of the lines that a container runtime wrote, without what it put before them."""
     parts: dict[bytes, bytes] = {}  # of a line that is not yet whole, by its stream
-    for some in lines:
-        yield b"".join(_written(some, parts))
-    for rest in parts.values():
-        yield rest + b"\n"
+    for lines in whole_lines(chunks):
+        yield b"".join(_written(line, parts) for line in lines.splitlines(keepends=True))
+    yield b"".join(rest + b"\n" for rest in parts.values())
 
 
-def _written(some: bytes, parts: dict[bytes, bytes]) -> Iterator[bytes]:
-    for line in some.splitlines(keepends=True):
-        match = CRI.match(line)
-        if match is None:
-            yield line
-            continue
-        stream, tag = match.groups()
-        text = parts.pop(stream, b"") + line[match.end() :]
-        if tag == b"P" and len(text) < LONGEST:
-            parts[stream] = text.rstrip(b"\r\n")
-        else:
-            yield text if tag == b"F" else text.rstrip(b"\r\n")
-
-
-class LiveText:
-    """The text inside of a log that comes in pieces, in pieces."""
-
-    def __init__(self) -> None:
-        self._clean = Cleaner()
-        self._line = b""  # a line that may still get, or lose, its prefix
-        self._prefix: re.Pattern[bytes] | None = None
-        self._decided = False
-
-    def feed(self, data: bytes, *, last: bool = False) -> bytes:
-        text = self._line + self._clean.feed(data, last=last)
-        if not self._decided and (b"\n" in text.lstrip() or len(text) > DECIDE_WITHIN or last):
-            self._prefix = next((prefix for prefix in (POD, EXPORTED) if prefix.match(text.lstrip())), None)
-            self._decided = True
-        cut = len(text) if last else text.rfind(b"\n") + 1 if self._prefix else len(text) * self._decided
-        self._line = text[cut:]
-        return self._prefix.sub(b"", text[:cut]) if self._prefix else text[:cut]
+def _written(line: bytes, parts: dict[bytes, bytes]) -> bytes:
+    match = CRI.match(line)
+    if match is None:
+        return line
+    stream, tag = match.groups()
+    text = parts.pop(stream, b"") + line[match.end() :]
+    if tag == b"F":
+        return text
+    parts[stream] = text.rstrip(b"\r\n")
+    return b""

@@ -22,15 +22,17 @@ HEAD = 1 << 20  # bytes in which a wrapping shows itself
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """The archives that a text is, from the outside, and its encoding; and what is in them."""
+    """The archives that a text is, from the outside, and its encoding; and what is in them. What is read of them raises
+    LogFormatError where they are damaged, or a bomb."""
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
-        ((GZIP,), "gzip", partial(gunzip, name=name)),
-        ((ZSTD,), "zstd", partial(unzstd, name=name)),
-        (UTF16, "UTF-16", from_utf16),
+        (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),
+        (ZSTD, "zstd", partial(zstandard.ZstdDecompressor().decompressobj, read_across_frames=True)),
     ):
         if head_of(raw).startswith(magic):
-            labels, raw = (*labels, label), piped(raw, opened)
+            labels, raw = (*labels, label), piped(raw, partial(unpacked, opened=opened, name=name, kind=label))
+    if head_of(raw).startswith(UTF16):
+        labels, raw = (*labels, "UTF-16"), piped(raw, from_utf16)
     return labels, raw
 
 
@@ -48,18 +50,8 @@ def head_of(chunks: Chunks) -> bytes:
     return head
 
 
-def gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The text of a gzip file, of all its members. Raises LogFormatError if it is damaged, or a bomb."""
-    return _unpacked(chunks, partial(zlib.decompressobj, wbits=31), name, "gzip")
-
-
-def unzstd(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The text of a zstd file, of all its frames. Raises LogFormatError if it is damaged, or a bomb."""
-    opened = partial(zstandard.ZstdDecompressor().decompressobj, read_across_frames=True)
-    return _unpacked(chunks, opened, name, "zstd")
-
-
-def _unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind: str) -> Iterator[bytes]:
+def unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind: str) -> Iterator[bytes]:
+    """The text of all members or frames of an archive."""
     unpacker, packed, size, held = opened(), 0, 0, b""
     pieces = (chunk[begin : begin + PIECE] for chunk in chunks for begin in range(0, len(chunk), PIECE))
     for data in pieces:
@@ -85,15 +77,6 @@ def _unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kin
                 held = b""
             data = unpacker.unused_data
     yield held
-
-
-def has_checksum(head: bytes) -> bool:
-    """Whether damage to a zstd file shows in itself; `head` is how it begins. The zstd tool adds a checksum to what it
-    packs, and most libraries do not."""
-    try:
-        return bool(zstandard.get_frame_parameters(head).has_checksum)
-    except zstandard.ZstdError:  # it will be refused
-        return True
 
 
 def from_utf16(chunks: Iterable[bytes]) -> Iterator[bytes]:

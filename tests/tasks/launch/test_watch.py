@@ -14,7 +14,7 @@ import pytest
 from tasks.launch.job import POLL_S
 from tasks.launch.supervised import read_growing
 from tasks.launch.watch import JobEvent, LogLine, ProcessGone, watch
-from tasks.scrape import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
+from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, StepCompleted
 
 STEP = (
     "completed step: {0}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, "

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.scrape import (
-    CheckpointCommitted,
-    CheckpointStarted,
-    Died,
-    Ended,
-    LogEvent,
-    LogFollower,
-    StepCompleted,
-    scrape_text,
-)
+from tasks.records import CheckpointCommitted, CheckpointStarted, Died, Ended, LogEvent, StepCompleted
+from tasks.scrape import LogFollower, scrape_text
 from tasks.scrape.wrappings import unwrap
-from tasks.scrape.wrappings.lines import LiveText
+from tasks.scrape.wrappings.clean import Cleaner
 
 SAVE = (
     "[process=0] Saving checkpoint at step 0",
@@ -148,10 +140,9 @@ def test_a_long_log_is_not_kept(logs: Any) -> None:
 
 
 def wrapped(data: bytes) -> bytes:
-    """As a terminal gets it from `kubectl logs --prefix`: coloured, with a progress bar."""
+    """As a terminal gets it: coloured, with a progress bar."""
     data = data.replace(b"completed step", b"\x1b[32mcompleted step\x1b[0m")
-    data = data.replace(b"Traceback", b" 10%|#  |\r100%|###|\r\nTraceback")
-    return b"".join(b"[pod/job-0-0-abcde/jax-tpu] " + line + b"\n" for line in data.split(b"\n")[:-1])
+    return data.replace(b"Traceback", b" 10%|#  |\r100%|###|\r\nTraceback")
 
 
 def inside(data: bytes) -> bytes:
@@ -163,8 +154,8 @@ def inside(data: bytes) -> bytes:
 @settings(max_examples=60, deadline=None)
 @given(cuts=st.lists(st.integers(0, 4000), max_size=30))
 def test_what_is_around_a_growing_log_is_taken_off(log: bytes, cuts: list[int]) -> None:
-    for data in (wrapped(log), log, log.replace(b"\n", b" "), b"2026-04-18T00:55:39.2Z x\n", b"", b"\x1b[3", b"a\r"):
-        live, pieces = LiveText(), []
+    for data in (wrapped(log), log, log.replace(b"\n", b" "), b"", b"\x1b[3", b"a\r"):
+        live, pieces = Cleaner(), []
         edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
         pieces = [live.feed(data[begin:end]) for begin, end in itertools.pairwise(edges)]
         assert b"".join(pieces) + live.feed(b"", last=True) == inside(data)

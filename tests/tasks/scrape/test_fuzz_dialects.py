@@ -1,10 +1,7 @@
 """Logs of every dialect, wrapped and damaged: nothing crashes, and every number that is read was written."""
 
-import importlib
 import random
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +12,6 @@ from tasks.scrape import scrape_text
 
 # a log takes many choices
 UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.too_slow)
-
-
-@pytest.fixture(scope="module")
-def fuzzing() -> Iterator[Any]:
-    """The module that makes and judges the logs, which `benchmarks/fuzz_scrape.py` uses too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[3]))
-        yield importlib.import_module("tests.fuzzing.logs")
 
 
 # the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;

@@ -197,11 +197,6 @@ def test_page_with_line_breaks(readings: dict[str, LogReading]) -> None:
     ]
     assert reading.page is not None
     assert reading.page["case"] == "11_optimizer_offload_false"
-    assert (reading.page["previous_case"], reading.page["next_case"]) == ("10_shardy_true", "11_optimizer_offload_true")
-    assert {row["metric"]: row["text"] for row in reading.page["rows"]} == {
-        "Parameters": "1.104 billion", "Final loss": "8.1790", "TFLOP/s": "91.900", "Tok/s": "13852.2",
-        "Avg s/step": "2.864", "Memory %": "1.38", "JAX": "0.9.20.9.2",
-    }  # fmt: skip
 
 
 def test_page_without_line_breaks(readings: dict[str, LogReading]) -> None:
@@ -213,11 +208,6 @@ def test_page_without_line_breaks(readings: dict[str, LogReading]) -> None:
     ]
     assert reading.page is not None
     assert reading.page["case"] == "03_dropout"
-    cells = {row["metric"]: row["cells"] for row in reading.page["rows"]}
-    assert cells["Avg s/step"] == ["1.374", "1.430", "+0.056"]
-    assert cells["Tok/s"] == ["1812.1", "1806.3", "-5.779"]
-    assert cells["JAX"] == ["0.9.2", "0.8.1", "—"]
-    assert len(cells) == 7
 
 
 def test_guide(seeds: Path) -> None:

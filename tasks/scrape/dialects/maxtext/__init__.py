@@ -15,10 +15,6 @@ DIALECT = Dialect(
         rb"number parameters: [\d.]+ billion|Num_devices: \d+, shape|metric_logger\.py:\d+\]|max_utils\.py:\d+\]|"
         rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
     ),
-    hints=(
-        b"ompleted ", b"System Information: ", b"XPK ", b"EXIT_CODE=", b"Config param ", b"number parameters: ",
-        b"Num_devices: ", b".py:", b'.py"',
-    ),
     row=b"completed step: ",
     head=HEAD,
     parse=parse,

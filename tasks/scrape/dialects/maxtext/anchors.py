@@ -5,10 +5,9 @@ No pattern relies on line breaks, because some logs have lost them: a value ends
 
 import re
 
-from tasks.scrape.death.signs import DEATH_HINTS, DEATHS, JAX_DEATHS
+from tasks.scrape.death.signs import DEATHS, JAX_DEATHS
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import NEXT
-from tasks.scrape.window import Patterns
 
 _END = rb"(?=\s*(?:%s))" % NEXT
 _NUMBER = rb"(\d+(?:\.\d+)?)"
@@ -80,33 +79,12 @@ _PATTERNS = {
     **DEATHS,
     **JAX_DEATHS,
 }
-# what cannot be there without one of these is not searched for: a pattern whose alternatives begin differently costs as
-# much as ten that begin alike
-_ONLY_WITH: dict[str, tuple[bytes, ...]] = {
-    "save_path": (b"Started async sav", b"Started sav", b"Async saving", b"Saving item to", b"Saving checkpoint to"),
-    "save_announced": (b"asynchronous checkpoint save", b"aved a checkpoint at"),
-    "save_background": (b"save thread done", b"Commit thread error"),
-    "save_synchronous": (b"[sync] Finished", b"synchronous save in"),
-    "save_deleted": (b"Deleted step", b"enamed step"),
-    "restore_asked": (b"estoring from this run", b"Restoring at step", b"restoring step="),
-    "restore_from": (b"restoring params", b"full state from"),
-    "restore_path": (b"Restoring ", b"Started load", b"Started restore"),
-    "eval": (b"Completed eval after", b"eval metrics after", b"verage loss after"),
-    **DEATH_HINTS,
-}  # fmt: skip
-ANCHORS = Patterns(_PATTERNS, _ONLY_WITH)
+ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 
 # what `print_non_trivial_mesh_axis` prints; only before the first step, where nothing else looks like it
 MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
     rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
 )
-# a whole date, for logs that no XPK frame dates; it begins with letters, which are found without trying every place
-_WHOLE_DATE = re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
-
-
-def find_date(data: bytes, begin: int, end: int) -> bytes | None:
-    for match in _WHOLE_DATE.finditer(data, begin, end):
-        if not data[max(0, match.start() - 1) : match.start()].isdigit():
-            return match[0]
-    return None
+# for logs that no XPK frame dates; it begins with letters, which are found without trying every place
+WHOLE_DATE = re.compile(rb"20(?<!\d20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d")

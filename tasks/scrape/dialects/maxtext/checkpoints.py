@@ -158,8 +158,7 @@ class RestoreLog:
     found: list[Restore] = field(default_factory=list)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        source = window.source(match.start())
-        place = {"line": source.line, "offset": source.offset}
+        place = window.place(match.start())
         match name:
             case "restore_asked":
                 origin = "this run" if match[1] else _text(match[4] or b"")

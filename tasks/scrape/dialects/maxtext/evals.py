@@ -47,14 +47,13 @@ class EvalLog:
             self._steps += 1
             self._seconds += float(values.get("seconds") or 0.0)
             return
-        source = window.source(match.start())
         counted = values.get("eval_steps")
         printed = int(counted) if isinstance(counted, float) and counted.is_integer() else None
         self.rows.append({
             "step": int(match[1]), **values,
             "eval_steps": self._steps or printed,
             "eval_seconds": round(self._seconds, 6) if self._steps else None,
-            "time": prefix_before(window, match.start())[0], "line": source.line, "offset": source.offset,
+            "time": prefix_before(window, match.start())[0], **window.place(match.start()),
         })  # fmt: skip
         self._steps, self._seconds = 0, 0.0
 

@@ -28,7 +28,6 @@ class Facts:
 
     start: datetime | None = None
     end: datetime | None = None
-    exit_code: int | None = None
     starts: list[int] = field(default_factory=list)  # where processes of the run say what they run on
     profiling: list[int] = field(default_factory=list)  # where the profiler says that it starts or writes
     config: dict[str, str] = field(default_factory=dict)
@@ -58,11 +57,9 @@ class Facts:
         match name:
             case "start":
                 self.start = self.start or parse_date(first)
-                self.exit_code, self.end = None, None  # a job that is tried again goes on in the same log
+                self.end = None  # a job that is tried again goes on in the same log
             case "end":
                 self.end = parse_date(first) or self.end
-            case "exit_code":
-                self.exit_code = int(first)
             case "config":
                 self.config.setdefault(first, texts[1] or "")
             case "jax" | "jaxlib" | "backend" | "device_kind":
@@ -86,7 +83,7 @@ class Facts:
             case "no_memory" if self._memory.unavailable is None:
                 self._memory = self._memory.model_copy(update={"unavailable": first})
             case "device_memory":
-                self._take_device(match, source)
+                self._take_device(match, window.place(match.start()))
             case "parameters" if self._parameters.source is None:
                 # printed with three decimals: 0.000 billion may be any small model
                 count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""]) or None
@@ -102,14 +99,13 @@ class Facts:
                 total, weights, attention = (None if text is None else float(text) for text in texts)
                 self.flops = Flops(total_tflops=total, weight_pct=weights, attention_pct=attention)
 
-    def _take_device(self, match: re.Match[bytes], source: Source) -> None:
+    def _take_device(self, match: re.Match[bytes], place: dict[str, int]) -> None:
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
         # two decimals each, and the share of the one in the other: a number that lost a digit shows
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
         if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
             device = match[4].decode("utf-8", "replace")
-            memory = DeviceMemory(device=device, used_gb=used, limit_gb=limit, percent=percent, line=source.line,
-                                  offset=source.offset)  # fmt: skip
+            memory = DeviceMemory(device=device, used_gb=used, limit_gb=limit, percent=percent, **place)
             self._device_memory.setdefault(device, memory)
 
     def environment(self) -> Environment:

@@ -7,12 +7,11 @@ import polars as pl
 
 from tasks.records import LogError, RunFate
 from tasks.scrape.dialects.dialect import Match, OtherLines
-from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, find_date
+from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
 from tasks.scrape.dialects.maxtext.facts import Facts
-from tasks.scrape.dialects.schedule import ScheduleLog
-from tasks.scrape.prefixes import PREFIX
+from tasks.scrape.prefixes import PREFIX, iso_in_year
 from tasks.scrape.table.stalls import find_stalls, is_deferred
 from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import Window
@@ -29,23 +28,15 @@ class MaxTextOtherLines(OtherLines):
     def __init__(self) -> None:
         super().__init__()
         self.said, self.saves, self.restores = Facts(), CheckpointLog(), RestoreLog()
-        self.evaluations, self.waits, self.schedule = EvalLog(), WaitLog(), ScheduleLog()
-        self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits, self.death)
+        self.evaluations, self.waits = EvalLog(), WaitLog()
+        self._parts = (self.said, self.saves, self.restores, self.evaluations, self.waits)
         self._written: datetime | None = None  # the first whole date in the text
         self._stepped = False
 
-    @property
-    def ended_well(self) -> bool:
-        return self.said.exit_code == 0
-
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
+        super().take(name, match, window, table)
         for part in self._parts:
             part.take(name, match, window)
-        if name == "operation" and not self._operation(match.start(), window, table):
-            self.refuse(match, window)
-
-    def _operation(self, position: int, window: Window, table: StepTable) -> bool:
-        return self.schedule.take(position, window, table.step_before(window.source(position).offset))
 
     def settle(self, window: Window, table: StepTable) -> None:
         """What else stands before the first step; and whether the text ends in the middle of a line."""
@@ -54,31 +45,27 @@ class MaxTextOtherLines(OtherLines):
             for match in MESH_AXIS.finditer(window.data, window.start, first):
                 self.said.take("mesh_axis", match, window)
             if self.said.start is None and self._written is None:
-                date = find_date(window.data, window.start, window.start + DATED_WITHIN)
-                self._written = datetime.fromisoformat(date.decode()) if date else None
+                date = WHOLE_DATE.search(window.data, window.start, window.start + DATED_WITHIN)
+                self._written = datetime.fromisoformat(date[0].decode()) if date else None
         self._stepped = table.parsed > 0
         super().settle(window, table)
 
-    def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
-        ordered = PREFIX.search(table.before) is not None
-        return self.death.cause(last_step=table.last_offset if last_step is None else last_step, ordered=ordered)
-
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
         said, day = self.said, self.said.start or self._written
-        steps = steps.with_columns(_iso_times(day))
+        steps = steps.with_columns(time=iso_in_year(pl.col("time"), day))
         last_step = -1 if steps.is_empty() else int(steps["offset"][-1])
         prefix = PREFIX.search(table.before)
         source_file = prefix[2].decode() if prefix else None
         error = self.cause(table, last_step)
-        ended = said.exit_code is not None or said.end is not None
-        truncated = table.cut or (self.is_cut and not ended)
+        ended = self.death.exit_code is not None or said.end is not None
+        truncated = self.is_cut and not ended
         environment = said.environment()
         begun = [(save.step, save.offset) for save in self.saves.saves] + self.evaluations.begun
         deferred = (source_file or "").startswith(PRINTS_LATE) or is_deferred(steps, begun)
         for restore in self.restores.found:
             self.saves.restored(restore)
         return {
-            "steps": steps, "exit_code": said.exit_code, "fate": self._fate(error, steps, truncated=truncated),
+            "steps": steps, "exit_code": self.death.exit_code, "fate": self._fate(error, steps, truncated=truncated),
             "started": day.isoformat() if day else None, "ended": said.end.isoformat() if said.end else None,
             "error": error, "evals": self.evaluations.table(day), "environment": environment, "memory": said.memory(),
             "parameters": said.parameters(), "flops": said.flops,
@@ -111,21 +98,11 @@ class MaxTextOtherLines(OtherLines):
         if error is not None:
             return error.kind
         said = self.said
-        if said.exit_code is not None:
-            return "finished" if said.exit_code == 0 else "other"
+        if self.death.exit_code is not None:
+            return "finished" if self.death.exit_code == 0 else "other"
         steps_of = said.config.get("steps", "")
         planned = int(steps_of) if steps_of.isdigit() else None
         if planned is not None and not steps.is_empty() and int(steps["step"][-1]) >= planned - 1:
             return "finished"
         begun = said.start is not None and said.end is None
         return "cut_off" if begun or truncated or planned is not None else "unknown"
-
-
-def _iso_times(first_day: datetime | None) -> pl.Expr:
-    """`MMDD hh:mm:ss.ffffff` to ISO 8601, in the year that is nearest to the first day (see `iso_time`)."""
-    if first_day is None:
-        return pl.lit(None, pl.String).alias("time")
-    raw = pl.col("time")
-    apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
-    year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
-    return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5)).alias("time")

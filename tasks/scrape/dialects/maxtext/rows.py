@@ -51,11 +51,9 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     # a number that was cut has fewer decimals than its key has elsewhere
     shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
     sure = last.shape in (("open", 0), shapes.get(last.key, ("fixed", 3)))
-    before = like.columns if like is not None else ()
     if not following:  # cut here, or a file without a final line break
-        return row if is_end and before == row.columns and sure else None
-    ends_early = before != row.columns and before[: len(row.columns)] == row.columns
-    return row if sure or not (ends_early or following not in b" \t\r\n\x1b") else None
+        return row if is_end and like is not None and like.columns == row.columns and sure else None
+    return row if sure or not (row.ends_early(like) or following not in b" \t\r\n\x1b") else None
 
 
 def _split(line: bytes, position: int) -> Row | None:
@@ -94,7 +92,7 @@ def _read(found: re.Match[bytes]) -> Field | None:
     value: Value
     if key == "total_weights":  # a count, however it is printed
         whole = text.removesuffix(b".0")
-        if not whole.isdigit() or int(whole) >= 1 << 63:
+        if not re.fullmatch(rb"0|[1-9]\d*", whole) or int(whole) >= 1 << 63:
             return None
         value, shape, end = int(whole), ("whole", 0), found.start(2) + len(whole)
     elif shape[0] == "word":

@@ -3,8 +3,7 @@
 import re
 
 from tasks.scrape.dialects.dialect import Dialect
-from tasks.scrape.dialects.megatron.anchors import ANCHORS
-from tasks.scrape.dialects.megatron.other_lines import MegatronOtherLines
+from tasks.scrape.dialects.megatron.other_lines import PATTERNS, MegatronOtherLines
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
 from tasks.scrape.prefixes import TIME, is_glued
 
@@ -15,13 +14,10 @@ DIALECT = Dialect(
         rb"iteration[ =] *\d+ */ *(?:\d+|infinity) *\||elapsed time per iteration \(m?s\)|"
         rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
     ),
-    hints=(
-        b"iteration ", b"iteration=", b"elapsed time per", b"using world size", b" arguments -", b"model parallel rank",
-    ),
     row=b"elapsed time per iteration",
     head=HEAD,
     parse=parse,
-    patterns=ANCHORS,
+    patterns=PATTERNS,
     other_lines=MegatronOtherLines,
     time=TIME,
     known=KNOWN,

@@ -3,17 +3,62 @@
 import re
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.dialects.dialect import Match, OtherLines
-from tasks.scrape.dialects.megatron.validation import read_validation
-from tasks.scrape.dialects.schedule import ScheduleLog
-from tasks.scrape.prefixes import iso_of
+from tasks.scrape.dialects.dialect import Match, OtherLines, patterns
+from tasks.scrape.dialects.megatron.rows import NUMBER
+from tasks.scrape.dialects.schedule import LOOSE
+from tasks.scrape.prefixes import iso_of, time_before
 from tasks.scrape.table.steps import StepTable
 from tasks.scrape.window import Window
 
+_NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+_MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)"
+# ` validation loss at iteration 50 | lm loss value: 8.9E+00 | lm loss PPL: … |`; gpt-neox: ` validation results at …
+# | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
+_WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
+_VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
+_VALUE = re.compile(rb" {0,40}([A-Za-z][^|\n:]{0,79}): {0,40}(%s) {0,40}\|" % NUMBER.encode(), re.IGNORECASE)
+_BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
+_DECIMALS = re.compile(r"[-+]?\d+\.(\d+)[eE][-+]\d\d\d?")
+_VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
+          "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
+PATTERNS = patterns(
+    {
+        # every repetition is bounded: without bounds, a long run of spaces, dots or dashes costs its length squared
+        # the dashes before are asked for behind the words, which are found fast
+        "table": rb" arguments (?<=-{5} arguments )-{5,80}",
+        "table_end": rb" end of arguments (?<=-{5} end of arguments )-{5,80}",
+        "world": rb"using world size: (\d+)",
+        "parallel": rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)-parallel[ -]size: (\d{1,9})(?!\d)",
+        "vocabulary": rb"padded vocab \(size: (\d+)\) with (\d+) dummy tokens \(new size: (\d+)\)",
+        # before 2021 there was no pipeline: `model parallel rank 0: 178100224`
+        "rank_parameters": rb"number of parameters on (?:\(tensor, pipeline\) )?model parallel rank "
+        rb"(?:\((\d{1,9}), (\d{1,9})\)|(\d{1,9}))(?:: |=) ?(\d{1,18})(?=\s)",
+        "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
+        "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
+        "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)" + _MEMORY_ROW,
+        # before 2021 only rank 0 prints it, and no bracket before it, in which another rank's may stand
+        "memory_of_first": rb"(?<![(\w])after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
+        "timer": rb"(?<![^\s\]:])([a-z][\w/-]{0,100}) \.{2,200}: \(%s, %s\)" % (_NUMBER, _NUMBER),
+        # before 2023, and DeepSpeed: one rank's times in one line
+        "times": rb"time \(ms\)((?: \| [a-z1][\w/ -]{0,80}: \d{1,15}(?:\.\d{1,9})?)+)(?: \|)?(?=\s)",
+        # Megatron-Bridge prints this before each row
+        "step_time": rb"Step Time ?: (\d{1,9}\.\d{2})s GPU utilization: (\d{1,9}\.\d)MODEL_TFLOP/s/GPU",
+        "saving": rb"saving checkpoint at iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+        "scheduled": rb"scheduled an async checkpoint save at iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+        "saved": rb"successfully saved checkpoint (?:from|at) iteration {1,40}(\d{1,15}) to (\S{1,2000})(?=\s)",
+        "loaded": rb"successfully loaded checkpoint from (\S{1,2000})(?: \[[^\]\n]{0,80}\])? {1,40}at iteration "
+        rb"(\d{1,15})(?!\d)",
+        "not_found": rb"could not find the metadata file (\S{1,2000})(?=\s)",
+        "finished": rb"exiting program (?:at|after) [^\n]{1,80}|\[after training is done\] datetime: ",
+        "validation": _VALIDATION,
+        "operation": LOOSE,
+        "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,
+    }
+)
 _ARGUMENT = re.compile(
     # the dots fill up to 48 characters, and are missing behind longer names
     rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
@@ -22,9 +67,6 @@ _ARGUMENT = re.compile(
 )
 _MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
 _TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
-_TIMER_NAME = re.compile(rb"[a-z][\w/-]{0,100}")
-_NAME_WITHIN = 220  # bytes before the last two dots
-_AXIS = re.compile(rb"(?<!-)(data|context|tensor-model|pipeline-model|expert-model)\Z")
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
 # anchor -> the facts that its groups are
@@ -40,7 +82,6 @@ class MegatronOtherLines(OtherLines):
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule = ScheduleLog()
         self.config: dict[str, str] = {}
         self.sources: dict[str, Source] = {}  # of config and environment, as in RunReading
         self.mesh: dict[str, int] = {}
@@ -56,10 +97,7 @@ class MegatronOtherLines(OtherLines):
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
         if name == "timer":  # there may be a dozen behind every row
-            begin = _find_timer(window.data, match.start())
-            if begin is not None:
-                timer = window.data[begin : window.data.index(b" ", begin)]
-                self._time(timer, float(match[1]), float(match[2]), window.source(begin))
+            self._time(match[1], float(match[2]), float(match[3]), window.source(match.start()))
             return
         source = window.source(match.start())
         place = {"line": source.line, "offset": source.offset}
@@ -74,9 +112,7 @@ class MegatronOtherLines(OtherLines):
             case "world":
                 self.sources.setdefault("num_devices", source)
             case "parallel":
-                axis = _AXIS.search(window.data, max(0, match.start() - 20), match.start())
-                if axis is not None:
-                    self.mesh.setdefault(_MESH[axis[1].decode()], int(match[1]))
+                self.mesh.setdefault(_MESH[match[1].decode()], int(match[2]))
             case "rank_parameters":
                 where = (int(match[1] or match[3]), int(match[2] or 0))
                 self.parameters_of.setdefault(where, {"parameters": int(match[4]), "parameters_source": place})
@@ -100,12 +136,10 @@ class MegatronOtherLines(OtherLines):
             case "saving" | "saved" | "scheduled":
                 self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
             case "validation":
-                row = read_validation(match, window, table.step_before(source.offset))
+                row = _read_validation(match, window, table.step_before(source.offset))
                 self.evals += [row] if row else []
                 if row is None:
                     self.refuse(match, window)
-            case "operation" if not self.schedule.take(match.start(), window, table.step_before(source.offset)):
-                self.refuse(match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
         """Everything of a window was taken, but for the arguments of a table that goes on in the next one."""
@@ -164,7 +198,7 @@ class MegatronOtherLines(OtherLines):
         every = self.config.get("log_interval", "")
         return {
             **found, "ended": self.ended, "config": self.config, "sources": self.sources,
-            "ranks": self._ranks(summaries), "schedule": tuple(self.schedule.events), "timers": timers,
+            "ranks": self._ranks(summaries), "timers": timers,
             "rank_memory": memory.select(pl.exclude("line", "offset"), "line", "offset"),
             "is_cut": found["is_cut"] or (in_flight and not found["is_ended"]),
             "interval": int(every) if every.isdigit() else None, "glued": self.schedule.glued,
@@ -189,16 +223,6 @@ class MegatronOtherLines(OtherLines):
         )  # fmt: skip
 
 
-def _find_timer(data: bytes, dots: int) -> int | None:
-    """Where the name of a timer starts, whose last dots stand at a position: `optimizer ....`."""
-    first = max(0, dots - _NAME_WITHIN)
-    before = data[first:dots].rstrip(b".")
-    if not before.endswith(b" "):
-        return None
-    cut = 1 + max(before.rfind(each, 0, len(before) - 1) for each in (b" ", b"\n", b"\t", b"\r", b"]", b":"))
-    return first + cut if _TIMER_NAME.fullmatch(before, cut, len(before) - 1) else None
-
-
 def _memory_name(key: str) -> str:
     """`max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes` by one name."""
     words = key.strip().replace(" ", "-").split("-")
@@ -209,13 +233,43 @@ def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]
     """The rows with the throughput that Megatron-Bridge prints before each, where both lines name the same time."""
     if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
         return steps
-    times = pl.DataFrame(printed, schema=["offset", "printed", "tflops"], orient="row")
-    after = np.searchsorted(steps["offset"].to_numpy(), times["offset"].to_numpy())
-    rows = times.with_columns(pl.Series("index", after)).filter(pl.col("index") < steps.height)
-    rows = rows.group_by("index").last()
-    found = (
-        steps.with_row_index("index").with_columns(pl.col("index").cast(pl.Int64)).join(rows, on="index", how="left")
+    times = pl.DataFrame(printed, schema=["printed_at", "printed", "tflops"], orient="row").set_sorted("printed_at")
+    rows = times.join_asof(
+        steps.select("offset"), left_on="printed_at", right_on="offset", strategy="forward", coalesce=False
     )
+    found = steps.join(rows.unique("offset", keep="last"), on="offset", how="left", maintain_order="left")
     # both are the same number, rounded to two decimals here and to less than a millisecond there
     agree = (found["seconds"] - found["printed"]).abs() < 0.0051
     return steps.with_columns(pl.when(agree).then(found["tflops"]).alias("tflops_per_device"))
+
+
+def _read_validation(match: re.Match[bytes], window: Window, step_before: int | None) -> dict[str, Any] | None:
+    """The row whose head was found; None if it is damaged. `step_before`: the iteration of the last row before it."""
+    values = _values(window.data, match.end())
+    if values is None:
+        return None
+    test, step, at, on = match.groups()
+    where = (at or on or test or b"").decode("utf-8", "replace").strip()
+    return {
+        "step": int(step) if step else step_before, **values, "set": where.removeprefix("on ").strip("[]") or None,
+        "time": time_before(window, match.start()), **window.place(match.start()),
+    }  # fmt: skip
+
+
+def _values(data: bytes, end: int) -> dict[str, float] | None:
+    """The fields of a row; None if it is damaged. Megatron prints all of them with as many decimals."""
+    values: dict[str, float] = {}
+    decimals: set[int] = set()
+    while found := _VALUE.match(data, end):
+        key, text = found[1].decode("utf-8", "replace").strip(), found[2].decode()
+        if (name := _VALUES.get(key, key)) in values:
+            return None
+        values[name] = float(text)
+        if shape := _DECIMALS.fullmatch(text):
+            decimals.add(len(shape[1]))
+        end = found.end()
+    if not values or len(decimals) > 1 or not _BEHIND.match(data, end):
+        return None
+    losses = [name for name in values if name == "loss" or name.endswith(" value")]
+    is_whole = not losses or any(name == "perplexity" or name.endswith(" PPL") for name in values)
+    return values if is_whole or not decimals else None

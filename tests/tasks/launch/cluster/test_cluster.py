@@ -24,8 +24,8 @@ from tasks.launch.backend import Restarted
 from tasks.launch.errors import LaunchError
 from tasks.launch.job import find_checkpoint
 from tasks.launch.watch import JobEvent, ProcessGone, watch
-from tasks.records import LogError, RunPlan, RunReading, XpkHandle
-from tasks.scrape import Ended, scrape_run
+from tasks.records import Ended, LogError, RunPlan, RunReading, XpkHandle
+from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror

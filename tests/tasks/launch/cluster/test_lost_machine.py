@@ -17,8 +17,7 @@ from tasks.launch.one_flow_per_run import turn_of
 from tasks.launch.owners import is_owned, own, unforgotten
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import watch
-from tasks.records import RunPlan, XpkHandle
-from tasks.scrape import Ended
+from tasks.records import Ended, RunPlan, XpkHandle
 from tasks.services.cleanup import stop_jobs
 from tasks.store import Store, open_store
 

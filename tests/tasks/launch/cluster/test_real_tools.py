@@ -12,8 +12,7 @@ import pytest
 
 from tasks.launch import job
 from tasks.launch.watch import watch
-from tasks.records import RunPlan, XpkHandle
-from tasks.scrape import Ended
+from tasks.records import Ended, RunPlan, XpkHandle
 from tasks.store import RunDirectory
 
 pytestmark = pytest.mark.long

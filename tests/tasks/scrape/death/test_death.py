@@ -10,7 +10,7 @@ from tasks.records import LogError, RunReading
 from tasks.scrape import scrape_text
 from tasks.scrape.death.log import MOST, DeathLog
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, find_all
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/x/maxtext/a.py", line 3, in f\n    g()\n{error}'
 CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -267,7 +267,7 @@ def test_a_retry_for_ever_costs_no_more_memory(logs: Any) -> None:
     log = DeathLog()
     text = (raised("TimeoutError: again") + "\n").encode() * 3000 + raised("ValueError: enough").encode() + b"\n"
     window = Window(text, 0, 1, 0, len(text), last=True)
-    for name, match in ANCHORS.find(window, [(0, len(text))]):
+    for name, match in find_all(ANCHORS, window, [(0, len(text))]):
         log.take(name, match, window)
     assert len(log.found) <= MOST
     assert (log.found[0].type, log.found[-1].type) == ("TimeoutError", "ValueError")

@@ -5,7 +5,7 @@ import pytest
 
 from tasks.records import LogError
 from tasks.scrape import scrape_text
-from tasks.scrape.death.exceptions import NO_MARK, Mark, lines_above, marks_of
+from tasks.scrape.death.exceptions import NO_MARK, lines_above, marks_of
 
 # as public logs show them, each with the repository in which it was seen
 MARKS = {
@@ -85,7 +85,7 @@ def test_a_record_before_a_traceback_is_no_mark() -> None:
     position = text.index(b"Traceback")
     assert marks_of(text, position, len(text)) == [NO_MARK]
     assert lines_above(text, position, 0, NO_MARK) == text[:position]
-    assert lines_above(b"> a\nb\n> Traceback", 8, 0, Mark(b"> ")) == b"a\n"
+    assert lines_above(b"> a\nb\n> Traceback", 8, 0, b"> ") == b"a\n"
 
 
 @pytest.mark.parametrize("form", [MAXTEXT, MEGATRON, TORCHTITAN], ids=["maxtext", "megatron", "torchtitan"])

@@ -81,6 +81,7 @@ def test_profiler_step_without_numbers() -> None:
         b"completed step: 03, seconds: 0.148, loss: 8.892\n",
         b"completed step: 3, seconds: , loss: 8.892\n",
         b"completed step: 3, seconds: 0.148, loss: 8.892, loss: 8.893\n",
+        b"completed step: 3, seconds: 0.148, total_weights: 03923, loss: 8.892\n",
         b"completed step: 3, seconds: 0.148, total_weights: 65536.5, loss: 8.892\n",
         b"completed step: 3, seconds: 0.148, loss: 8.892,\n",
         b"completed step: 3, seconds: 0.148, total_weights: 65\n",

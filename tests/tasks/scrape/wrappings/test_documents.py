@@ -35,7 +35,7 @@ def test_heads_name_the_logs(logs: Any) -> None:
         ("NNX", "047168c3a", 3),
     ]
     assert reading.page is not None
-    assert (reading.page["previous_case"], reading.page["case"]) == ("03_dropout", "04_int8")
+    assert reading.page["case"] == "04_int8"
 
 
 # ecnal-cienet.github.io/maxview: the pages of two branches, and those of one whose logs have no heads
@@ -73,8 +73,7 @@ def test_the_page_of_two_branches(logs: Any) -> None:
         ("feat/pipeline-scan-nnx", "feat/pipeline-scan-nnx", "5b21b66fc", 3),
     ]
     assert reading.page is not None
-    cases = [reading.page[key] for key in ("previous_case", "case", "next_case")]
-    assert cases == ["16_zarr3_false_save", "16_zarr3_true_resume", "16_zarr3_true_save"]
+    assert reading.page["case"] == "16_zarr3_true_resume"
 
 
 def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None:
@@ -85,50 +84,45 @@ def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None
         ("feat/NNX", "feat/nnx-trainstate-and-training-loop", "19bbe47ed", 4),
     ]
     assert reading.page is not None
-    assert (reading.page["case"], reading.page["next_case"]) == ("06_grad_accum", "07_eval")
+    assert reading.page["case"] == "06_grad_accum"
 
 
 @pytest.mark.parametrize(("there", "missing"), [("Linen", "NNX"), ("NNX", "Linen")])
 def test_one_log_missing(logs: Any, there: str, missing: str) -> None:
     empty = FULL_LOG.format(name=missing, commit="abcdef012").encode() + b"(no log)\n"
     for data in (page(logs, there), page(logs, there) + empty):
-        message = rf"page\.txt: the page has a log for {there} but none for {missing}; open both logs"
+        message = r"page\.txt: the page has 1 of the logs of Linen and NNX; open both logs"
         with pytest.raises(LogFormatError, match=message):
             scrape_text(data, name="page.txt")
 
 
 def test_no_log_at_all() -> None:
-    with pytest.raises(LogFormatError, match=r"page\.txt: the page has no log of Linen or NNX; open both logs"):
+    with pytest.raises(LogFormatError, match=r"page\.txt: the page has 0 of the logs of Linen and NNX; open both logs"):
         scrape_text(HEAD.encode(), name="page.txt")
 
 
-def test_logs_without_heads_by_order_and_by_path(logs: Any) -> None:
-    path = "Started save checkpoint @ gs://b/linen_feat_x_2026/checkpoints/0."
-    first, second = logs.framed(*logs.steps(3)), logs.framed(*logs.steps(4), logs.line(path))
+def test_logs_without_heads_by_order(logs: Any) -> None:
+    first, second = logs.framed(*logs.steps(3)), logs.framed(*logs.steps(4))
     reading = scrape_text(TITLE.encode() + first + second, name="page.txt")
     assert [(run.name, run.branch, run.steps.height) for run in reading.runs] == [
         ("main", "main", 3),
         ("feat/x", "feat/x", 4),
     ]
-    with pytest.raises(LogFormatError, match="has a log for feat/x but none for main"):
-        scrape_text(TITLE.encode() + second, name="page.txt")
-    with pytest.raises(LogFormatError, match="has a log for main but none for feat/x"):
-        scrape_text(TITLE.encode() + first, name="page.txt")
+    for one in (first, second):
+        with pytest.raises(LogFormatError, match="has 1 of the logs of main and feat/x"):
+            scrape_text(TITLE.encode() + one, name="page.txt")
 
 
 def test_founding_pages_with_a_log_cut_out(seeds: Path) -> None:
     linen = (seeds / "000_1ada0a1f0c04a8c8.txt").read_bytes()
-    with pytest.raises(LogFormatError, match="the page has a log for Linen but none for NNX"):
+    with pytest.raises(LogFormatError, match="the page has 1 of the logs of Linen and NNX"):
         scrape_text(linen[: linen.rindex("NNX \u00a0·".encode())], name="page")
     branches = (seeds / "002_2f609e8cddb2312c.txt").read_bytes()
     start = branches.index(b"XPK Start")
     second = branches.index(b"574ad3fb9\n", start)
-    with pytest.raises(LogFormatError, match="the page has a log for main but none for feat/Migrate"):
-        scrape_text(branches[:second], name="page")
-    with pytest.raises(
-        LogFormatError, match="the page has a log for feat/Migrate-Decoder-And-Tests-to-NNX but none for"
-    ):
-        scrape_text(branches[:start] + branches[second:], name="page")
+    for cut in (branches[:second], branches[:start] + branches[second:]):
+        with pytest.raises(LogFormatError, match="the page has 1 of the logs of main and feat/Migrate"):
+            scrape_text(cut, name="page")
 
 
 def test_a_log_is_no_page(logs: Any) -> None:

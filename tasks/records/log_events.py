@@ -1,0 +1,48 @@
+"""What happens in a log that is still growing, as whoever watches the run is told."""
+
+from configs.schema import Frozen
+from tasks.records.death import LogError
+
+
+class StepCompleted(Frozen):
+    """A step line; seconds and loss are None where the line has none. `text` is the line without its prefix."""
+
+    step: int
+    seconds: float | None
+    loss: float | None
+    text: str
+    line: int
+    offset: int
+
+
+class CheckpointStarted(Frozen):
+    """A save began. It may never be committed."""
+
+    step: int
+    path: str | None
+    line: int
+    offset: int
+
+
+class CheckpointCommitted(Frozen):
+    """The log shows that a checkpoint is complete."""
+
+    step: int
+    path: str
+    line: int
+    offset: int
+
+
+class Died(Frozen):
+    """The run ended badly, and its log says why."""
+
+    error: LogError
+
+
+class Ended(Frozen):
+    exit_code: int
+    line: int
+    offset: int
+
+
+type LogEvent = StepCompleted | CheckpointStarted | CheckpointCommitted | Died | Ended

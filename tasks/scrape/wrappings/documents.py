@@ -1,0 +1,144 @@
+"""Takes documents apart that hold logs: a saved MaxView page into its case and the places of its logs; a guide in
+Markdown into its excerpts, by the run that they are of."""
+
+import re
+
+from configs.schema import Frozen
+from tasks.scrape.dialects import recognise
+from tasks.scrape.dialects.maxtext.rows import HEAD
+from tasks.scrape.window import LogFormatError
+
+HEAD_BYTES = 16 << 10  # the title and the table's head stand within these
+_GAP = r"[\s\u00a0]"
+_TITLES = (
+    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head, or of two
+    # branches: `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
+    re.compile(
+        rf"Metrics:{_GAP}+(?P<a>\S[^\n]*?){_GAP}+vs{_GAP}+(?P<b>[^\n]*?)(?:{_GAP}+·{_GAP}+(?P<branch>\S+))?\s*$", re.M
+    ),
+    # the page of two branches: `main (574ad3fb9) vs feat/x (574ad3fb9)| Metric | …`
+    re.compile(r"^(?P<a>\S+ \([0-9a-f]{6,40}\)) vs (?P<b>\S+ \([0-9a-f]{6,40}\))(?P<branch>)", re.M),
+)  # fmt: skip
+_BRANCH = re.compile(rf"(\S+){_GAP}+\(([0-9a-f]{{6,40}})\)")
+# between the names of the cases before and after it
+_CASE = re.compile(r"^‹\s*\w*?Case:\s*(\d\d_\w+?)(?:\d\d_\w+)?\s*›\s*$", re.M)
+# `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`: a page without a headline still has its case in the paths
+_CASE_OF_PATH = re.compile(rb"/[\w.-]*?_(\d\d_[a-z]\w*)/checkpoints\b")
+_DOT = rb"(?:\s|\xc2\xa0)+\xc2\xb7(?:\s|\xc2\xa0)+"
+# where a log begins: at its head on the page, `Linen · 147168c3a · main_20260417 · full log`, or by itself
+_BEGIN = re.compile(
+    rb"(?P<head>(?:^(?P<name>[^\n\xc2]{1,80}?)%s)?(?P<commit>\b[0-9a-f]{7,40})%s\S+%sfull log[ \t\r]*\n?)"
+    rb"(?:[^X]{0,2}XPK Start: )?|XPK Start: " % (_DOT, _DOT, _DOT), re.M,
+)  # fmt: skip
+
+_FENCE = re.compile(rb"^[ \t]*(?:```|~~~)[^\n]*\n?", re.MULTILINE)
+_LINE = re.compile(rb"[^\n]*completed step: (\d+)[^\n]*")
+
+
+class PageLog(Frozen):
+    """One arm's log on a page: how the page calls it, and its byte range."""
+
+    name: str
+    branch: str | None
+    commit: str | None
+    span: tuple[int, int] = (0, 0)
+
+
+def is_page(data: bytes) -> bool:
+    """Whether a text begins like a saved MaxView page."""
+    head = data[:HEAD_BYTES].decode("utf-8", "replace")
+    return "Metric" in head and "Diff (" in head and any(title.search(head) for title in _TITLES)
+
+
+def read_page(data: bytes, name: str) -> tuple[list[PageLog], str | None]:
+    """The page's logs and its case. Raises LogFormatError if an arm has no log."""
+    head = data[:HEAD_BYTES].decode("utf-8", "replace")
+    arms = _read_arms(head)
+    logs = _find_logs(data, arms)
+    if len(logs) < len(arms):
+        raise LogFormatError(
+            f"{name}: the page has {len(logs)} of the logs of {' and '.join(arm.name for arm in arms)}; open both logs "
+            "on the page and save it again, or give the two logs as files (maxview ingest BASELINE.log CANDIDATE.log)"
+        )
+    cases = {match[1].decode() for match in _CASE_OF_PATH.finditer(data)}
+    case = _CASE.search(head)
+    return logs, case[1] if case else cases.pop() if len(cases) == 1 else None
+
+
+def _read_arms(head: str) -> list[PageLog]:
+    """What the title and the table's head say of the two arms."""
+    title = next(match for pattern in _TITLES if (match := pattern.search(head)))
+    names = [title["a"].strip(), title["b"].strip()]
+    named = [match for name in names if (match := _BRANCH.fullmatch(name))]
+    if len(named) == len(names):
+        return [PageLog(name=match[1], branch=match[1], commit=match[2]) for match in named]
+    # the head's cells have lost their borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`; a commit goes up to the
+    # other arm's name, which may begin with letters that commits have
+    cells = rf"{_GAP}+([0-9a-f]{{6,40}}?)".join([*map(re.escape, names), r"Diff \("])
+    found = re.search(f"^Metric{cells}", head, re.M)
+    commits = found.groups() if found else (None, None)
+    return [
+        PageLog(name=name, branch=title["branch"], commit=commit) for name, commit in zip(names, commits, strict=True)
+    ]
+
+
+def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
+    """The logs that are there, each given to its arm: by the name in its head, else by its place."""
+    names = [arm.name for arm in arms]
+    begins = list(_BEGIN.finditer(data))
+    ends = [*(match.start() for match in begins[1:]), len(data)]
+    logs: dict[int, PageLog] = {}
+    for found, end in zip(begins, ends, strict=False):  # without any begin there is one end too many
+        begin = found.end("head") if found["head"] else found.start()
+        if recognise(data[begin:end]) is None:
+            continue
+        shown = (found["name"] or b"").decode("utf-8", "replace").strip()
+        free = (arm for arm in range(len(arms)) if arm not in logs)
+        arm = names.index(shown) if shown in names else next(free, None)
+        if arm is not None and arm not in logs:
+            commit = found["commit"].decode() if found["commit"] else arms[arm].commit
+            logs[arm] = arms[arm].model_copy(update={"commit": commit, "span": (begin, end)})
+    return [logs[arm] for arm in sorted(logs)]
+
+
+def is_guide(data: bytes) -> bool:
+    """Whether a text is Markdown whose step lines all stand in fenced blocks."""
+    blocks = fenced_blocks(data)
+    inside = sum(len(HEAD.findall(data, begin, end)) for begin, end in blocks)
+    return inside > 0 and inside == len(HEAD.findall(data))
+
+
+def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
+    """The byte ranges of the fenced code blocks, without their fences."""
+    fences = list(_FENCE.finditer(data))
+    return [(a.end(), b.start()) for a, b in zip(fences[::2], fences[1::2], strict=False)]
+
+
+def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
+    """(text, byte range) of every run in a guide; the text is as long as `data`, with all else blanked out.
+
+    Excerpts are parts of one log in their order. One whose step lines were all quoted before adds nothing; one whose
+    steps do not follow belongs to another run.
+    """
+    runs: list[list[tuple[int, int]]] = [[]]
+    last = -1
+    quoted: set[bytes] = set()
+    for begin, end in fenced_blocks(data):
+        lines = [(match[0].strip(), int(match[1])) for match in _LINE.finditer(data, begin, end)]
+        if lines and all(text in quoted for text, _ in lines):
+            continue
+        if lines:
+            if lines[0][1] <= last:
+                runs.append([])
+            last = lines[-1][1]
+            quoted.update(text for text, _ in lines)
+        runs[-1].append((begin, end))
+    return [(_keep(data, blocks), (blocks[0][0], blocks[-1][1])) for blocks in runs]
+
+
+def _keep(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
+    """The text with everything outside the blocks turned into spaces; line breaks stay, so lines keep their numbers."""
+    text = bytearray(re.sub(rb"[^\n]", b" ", data))
+    for begin, end in blocks:
+        text[begin:end] = data[begin:end]
+    return bytes(text)

@@ -1,0 +1,16 @@
+"""What makes, damages and judges logs, for the tests of the readers."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def fuzzing() -> Iterator[Any]:
+    """The module that makes and judges the logs, which `benchmarks/fuzz_scrape.py` uses too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[3]))
+        yield importlib.import_module("tests.fuzzing.logs")
