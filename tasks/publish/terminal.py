@@ -18,13 +18,14 @@ from tasks.publish.time_bars import describe_part, list_parts
 from tasks.publish.verdict_words import (
     EFFECTS,
     GROUPS,
-    VERDICTS,
+    OUTCOMES,
     cell_text,
     describe_coverage,
     difference_text,
     facts_of,
     name_side,
     name_verdict,
+    outcome_of,
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
@@ -56,9 +57,9 @@ def render_terminal(
 
 
 def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
-    word = VERDICTS[record.verdict]
+    outcome = outcome_of(record)
     title = Text(overflow="fold")
-    title.append(f"{word.sign} {record.verdict.upper()}", style=word.style)
+    title.append(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style)
     title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
     yield title
     yield _plain(record.headline)
@@ -82,7 +83,7 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         if not arm.has_died:
             continue
         code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
-        line = Text("\n✗ ", style="bold red", overflow="fold")
+        line = Text("\n† ", style="bold red", overflow="fold")
         line.append(f"{role} died{code}: ")
         error = arm.cause_of_death
         if error is None:
@@ -136,7 +137,7 @@ def _table(record: ComparisonRecord) -> Table:
                 _plain(cell_text(row.baseline_text, record.baseline)),
                 _plain(cell_text(row.candidate_text, record.candidate)),
                 _plain(difference_text(row)),
-                Text(name_verdict(row.verdict), style=VERDICTS[row.verdict].style),
+                Text(name_verdict(row.verdict), style=OUTCOMES[row.verdict].style),
             )
     return table
 
@@ -151,7 +152,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(width=1)
     table.add_column(overflow="fold")
     for reason, titles in _group_by_reason(rows).items():
-        word = VERDICTS[titles[0].verdict]
+        word = OUTCOMES[titles[0].verdict]
         text = Text(", ".join(visible(row.title) for row in titles), style="bold", overflow="fold")
         text.append(f": {reason}", style="not bold")
         table.add_row(Text(word.sign, style=word.style), text)
@@ -239,7 +240,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     for role, line in lines:
         verdict, _ = STATES[line.state]
-        state = Text(f"{VERDICTS[verdict].sign} {line.word}", style=VERDICTS[verdict].style)
+        state = Text(f"{OUTCOMES[verdict].sign} {line.word}", style=OUTCOMES[verdict].style)
         table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
         for problem in line.problems:
             table.add_row("", "", Text(problem, style="red", overflow="fold"))

@@ -64,7 +64,7 @@ def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: Co
 def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord) -> None:
     text = report(record_000)
     assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == ["TFLOP/s", "91.900", "died", "—", "✗ regressed"]
-    cause = "✗ candidate died with exit code 1: NotImplementedError: Pure NNX support has not been implemented yet."
+    cause = "† candidate died with exit code 1: NotImplementedError: Pure NNX support has not been implemented yet."
     assert cause in flat(text)
     assert "(line 21 of logs/nnx.txt)" in flat(text)
 
