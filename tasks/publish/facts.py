@@ -5,7 +5,7 @@ from typing import get_args
 
 from configs.schema import Frozen
 from tasks.publish.text import visible
-from tasks.publish.verdict_words import Effect, describe_coverage, facts_of, name_side
+from tasks.publish.verdict_words import Effect, describe_coverage, facts_of, format_moment, name_side
 from tasks.records import ComparisonRecord, Evidence, Finding
 
 # what a finding is about, where the arms have a fact of that name
@@ -80,4 +80,4 @@ def _row(finding: Finding, record: ComparisonRecord, known: dict[str, tuple[str,
 def _evidence(finding: Finding, record: ComparisonRecord, side: str) -> Iterator[Shown]:
     for item in finding.evidence:
         if name_side(record, item.arm) == side:
-            yield Shown(text=visible(item.value), evidence=item)
+            yield Shown(text=visible(format_moment(item.value) or "—"), evidence=item)
