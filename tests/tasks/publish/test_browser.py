@@ -58,6 +58,14 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     assert seen.complaints == []
 
 
+def test_equal_curves_are_called_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    loss = next(curve for curve in record_002.curves if curve.metric == "loss")
+    same = loss.model_copy(update={"arm": record_002.candidate.name, "run_name": record_002.candidate.runs[0]})
+    record = record_002.model_copy(update={"curves": (loss, same), "divergence": None})
+    page = visit(write_page(record, tmp_path, log_lines={}).as_uri()).page
+    assert drawn(page).locator("text", has_text="equal at every step shown").count() == 1
+
+
 def test_nothing_foreign_runs(
     visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
