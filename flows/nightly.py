@@ -141,8 +141,15 @@ def run_cell(
     jobs.check()
     if found is None:
         return CellResult(cell=cell, outcome="failed", headline=message, seconds=seconds)
-    verdict, headline = found.record.verdict, found.record.headline
-    return CellResult(cell=cell, outcome=verdict, headline=headline, page=found.page.address, seconds=seconds)
+    record = found.record
+    return CellResult(
+        cell=cell,
+        outcome=record.verdict,
+        headline=record.headline,
+        died=record.has_died,
+        page=found.page.address,
+        seconds=seconds,
+    )
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:

@@ -112,6 +112,7 @@ def _end_night(records: Sequence[ComparisonRecord], quarantined: Mapping[str, st
             cell=cell,
             outcome=record.verdict,
             headline=record.headline,
+            died=record.has_died,
             page=str(store.comparison(record.comparison, record.case, record.id).page),
         )
         for cell, record in zip(cells, records, strict=True)

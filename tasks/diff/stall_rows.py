@@ -6,7 +6,7 @@ from statistics import median
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
-from tasks.diff.time_account import is_stall
+from tasks.diff.time_account import COMPUTE, is_stall
 from tasks.diff.time_rows import TOO_FEW
 from tasks.records import MetricDiff, TimeAccount
 
@@ -28,7 +28,8 @@ def stall_row(arms: Arms, times: tuple[TimeAccount, ...]) -> MetricDiff:
 
 
 def _cell(arm: ArmRuns, times: tuple[TimeAccount, ...]) -> Cell:
-    stalls = [[part for part in account.parts if is_stall(part)] for account in times if account.arm == arm.name]
+    accounts = [account.parts for account in times if account.arm == arm.name]
+    stalls = [[part for part in parts if is_stall(part)] for parts in accounts if COMPUTE in {p.part for p in parts}]
     if not stalls:
         return Cell(text="" if arm.dead else TOO_FEW)
     seconds = median(sum(part.seconds for part in parts) for parts in stalls)

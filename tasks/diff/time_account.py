@@ -11,14 +11,34 @@ from tasks.ingest.steps import step_table
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"
+FIRST_STEPS = "first steps"  # of a run that died before there was a steady one: they compile and compute
 FRAME_S = 1.0  # the frame of a log tells whole seconds: a line may be later than the end by as much
-NO_STALLS = frozenset({COMPUTE, "compile", "dispatch"})  # of what is found in steps
+NO_STALLS = frozenset({COMPUTE, FIRST_STEPS, "compile", "dispatch"})  # of what is found in steps
 
 
 def account_times(arms: Arms) -> tuple[TimeAccount, ...]:
-    """One account per run that has a steady state."""
-    accounts = (account_run(run, number) for arm in arms for number, run in enumerate(arm.runs))
-    return tuple(account for account in accounts if account)
+    """One account per run that has a steady state; of an arm without such a run, of those that died."""
+    found: list[TimeAccount] = []
+    for arm in arms:
+        accounts = [account_run(run, number) for number, run in enumerate(arm.runs)]
+        steady = [account for account in accounts if account]
+        found += steady or [account for run in arm.runs if (account := account_death(run))]
+    return tuple(found)
+
+
+def account_death(run: RunRecord) -> TimeAccount | None:
+    """What a run did that died before it was steady: start, first steps, end; None if these have no date."""
+    length = seconds_between(run.reading.started, run.reading.ended)
+    if not run.has_died or not length:
+        return None
+    timed = run.reading.steps.filter(pl.col("seconds").is_finite())
+    if timed.is_empty():
+        parts = [TimePart(part="start", seconds=length, share=1.0)]
+    else:
+        spent = min(float(timed["seconds"].sum()), length)
+        parts = [TimePart(part=FIRST_STEPS, seconds=spent, share=0.0, steps=timed.height)]
+        parts += _outside(run.reading, timed, spent, 0)
+    return _account(run, parts)
 
 
 def account_run(run: RunRecord, number: int = 0) -> TimeAccount | None:
@@ -41,6 +61,10 @@ def account_run(run: RunRecord, number: int = 0) -> TimeAccount | None:
     computed = spent - sum(part.seconds for part in parts.values())
     found = [TimePart(part=COMPUTE, seconds=computed, share=0.0, steps=timed.height), *parts.values()]
     found += _outside(run.reading, timed, spent, number)
+    return _account(run, found)
+
+
+def _account(run: RunRecord, found: list[TimePart]) -> TimeAccount:
     total = sum(part.seconds for part in found)
     return TimeAccount(
         arm=run.arm,

@@ -10,12 +10,12 @@ from tasks.publish.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
     GROUPS,
-    VERDICTS,
     WORST_FIRST,
     cell_text,
     difference_text,
     facts_of,
     name_verdict,
+    outcome_of,
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
@@ -44,14 +44,13 @@ def artifact_key(*parts: str) -> str:
 
 def summary_description(record: ComparisonRecord) -> str:
     """The verdict in one line, for the description of an artifact, which the UIs read as Markdown too."""
-    return _md(f"{name_verdict(record.verdict)}: {record.headline}")
+    return _md(f"{name_verdict(outcome_of(record))}: {record.headline}")
 
 
 def summary_markdown(record: ComparisonRecord) -> str:
     """The comparison as Markdown that both Prefect UIs draw: verdict, findings, charts as images, tables."""
-    word = VERDICTS[record.verdict]
     blocks = [
-        f"# {word.sign} {record.verdict}: {_md(record.case)}",
+        f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
         *_arms(record),
         *_deaths(record),
@@ -107,7 +106,7 @@ def _deaths(record: ComparisonRecord) -> list[str]:
         if arm.has_died:
             error = arm.cause_of_death
             cause = f"{error.summary} (line {error.line} of its log)" if error else "no cause in its log"
-            blocks.append(f"✗ {role} **{_md(arm.label)}** died: {_md(cause)}")
+            blocks.append(f"† {role} **{_md(arm.label)}** died: {_md(cause)}")
     return blocks
 
 

@@ -12,7 +12,7 @@ from pygal.style import Style  # type: ignore[import-untyped]
 from tasks.publish.curves import thin_out
 from tasks.publish.text import shorten, visible
 from tasks.publish.time_bars import average_parts
-from tasks.publish.verdict_words import VERDICTS, name_verdict
+from tasks.publish.verdict_words import OUTCOMES, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
 
 WIDTH = 760
@@ -100,7 +100,7 @@ def draw_changes(record: ComparisonRecord) -> str | None:
     )
     rows.reverse()  # pygal draws the first bar at the bottom
     chart.x_labels = [_label(row) for row in rows]
-    chart.add("change", [{"value": _scaled(row), "color": VERDICTS[row.verdict].colour} for row in rows])
+    chart.add("change", [{"value": _scaled(row), "color": OUTCOMES[row.verdict].colour} for row in rows])
     return _render(chart)
 
 

@@ -7,7 +7,7 @@ from tasks.publish.artifacts import escape_markdown
 from tasks.publish.nightly import MARKER
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import shorten, visible
-from tasks.publish.verdict_words import VERDICTS, WORST_FIRST, difference_text, name_verdict
+from tasks.publish.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import safe_name
 
@@ -24,7 +24,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
     blocks = [MARKER.format(f"compare {safe_name(name)}")]
     if ranked:
         worst = ranked[0][0]
-        blocks.append(f"# {VERDICTS[worst.verdict].sign} {worst.verdict}: {escape_markdown(name)}")
+        blocks.append(f"# {name_verdict(outcome_of(worst))}: {escape_markdown(name)}")
         lines = ["| case | verdict | why |", "|:--|:--|:--|"]
         lines += ["| " + " | ".join(_cells(record, page)) + " |" for record, page in ranked]
         blocks.append("\n".join(lines))
@@ -38,7 +38,7 @@ def comparison_comment(compared: Sequence[tuple[ComparisonRecord, PublishedPage]
 def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
     case = escape_markdown(record.case)
     linked = f"[{case}]({page.link})" if page.link.startswith(("http://", "https://")) else case
-    return [linked, name_verdict(record.verdict), escape_markdown(shorten(record.headline, LONGEST))]
+    return [linked, name_verdict(outcome_of(record)), escape_markdown(shorten(record.headline, LONGEST))]
 
 
 def _rows(record: ComparisonRecord) -> list[str]:

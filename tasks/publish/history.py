@@ -14,7 +14,7 @@ from tasks.diff.time_rows import FIRST_STEP, STEP_TIME
 from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.series import Night
-from tasks.publish.index import HISTORY, PAGE, add_history
+from tasks.publish.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.records import Commit
@@ -38,7 +38,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     if not store.writable and store.mirror is None:
         return None
     script, style = read_asset("history.js"), read_asset("page.css")
-    pages = _find_pages(store)
+    pages, died = _find_pages(store), _find_deaths(store)
     groups: dict[Group, list[Judged]] = {}
     for item in judged:
         groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
@@ -47,9 +47,10 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         .get_template("history.html.j2")
         .render(
             groups=[
-                (" · ".join(filter(None, group)), [table for table in _tables(items, pages) if table["rows"]])
+                (" · ".join(filter(None, group)), [table for table in _tables(items, pages, died) if table["rows"]])
                 for group, items in groups.items()
             ],
+            metrics=sorted({item.series.metric for item in judged}, key=_order),
             changes=list(_changes(groups, store)),
             notes=dict.fromkeys(note for item in judged if item.series.metric in MAIN for note in item.notes),
             style=Markup(style),
@@ -76,6 +77,12 @@ def _find_pages(store: Store) -> dict[str, str]:
     beside = store.mirror is None or store.writable
     names = [entry.name for entry in store.files.entries("comparisons", "comparisons/*/*/*/index.html")]
     return {name: quote(name) if beside else store.link_to(store.path / name) for name in names}
+
+
+def _find_deaths(store: Store) -> set[str]:
+    """The pages of the comparisons of which an arm died, as the index names them."""
+    index = parse_index(store.files.read(PAGE).decode("utf-8", "replace")) if store.files.stat(PAGE) else None
+    return {item.page for item in index.comparisons if item.died} if index else set()
 
 
 def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[str, Any]]:
@@ -137,14 +144,14 @@ def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Comm
     return () if record is None else record.commits.get(getattr(record, side).name, ())
 
 
-def _tables(items: Sequence[Judged], pages: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _tables(items: Sequence[Judged], pages: dict[str, str], died: set[str]) -> Iterator[dict[str, Any]]:
     """A row of charts per case: the metrics that are looked at first, then all others."""
     for main in (True, False):
         metrics = sorted({i.series.metric for i in items if (i.series.metric in MAIN) is main}, key=_order)
         rows: dict[str, dict[str, Any]] = {}
         for item in items:
             if item.series.metric in metrics:
-                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(item, pages)
+                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(item, pages, died)
         units = {i.series.metric: i.series.unit for i in items}
         yield {"main": main, "metrics": [(metric, units[metric]) for metric in metrics], "rows": rows}
 
@@ -159,15 +166,17 @@ def _anchor(item: Judged) -> str:
     )
 
 
-def _cell(item: Judged, pages: dict[str, str]) -> dict[str, Any]:
+def _cell(item: Judged, pages: dict[str, str], died: set[str]) -> dict[str, Any]:
     series, latest = item.series, item.series.nights[-1]
     last = item.events[-1] if item.events else None
+    page = f"comparisons/{series.comparison}/{series.case}/{latest.comparison_id}/index.html"
     return {
         "id": _anchor(item),
         "nights": len(series.nights),
         "when": show_time(latest),
         "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
-        "page": pages.get(f"comparisons/{series.comparison}/{series.case}/{latest.comparison_id}/index.html"),
+        "died": page in died,
+        "page": pages.get(page),
         "last": last and {"word": _word(last), "relative": last.change.relative},
         "lines": list(_lines(item)),
         "changes": [

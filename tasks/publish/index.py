@@ -48,6 +48,11 @@ class IndexedComparison(Frozen):
     ratio: float | None = None  # candidate / baseline of the steady step time
 
     @property
+    def outcome(self) -> Verdict | Literal["died"]:
+        """What people call the result."""
+        return "died" if self.died else self.verdict
+
+    @property
     def page(self) -> str:
         """The name of its page in the store."""
         return f"comparisons/{self.comparison}/{self.case}/{self.id}/index.html"
@@ -67,7 +72,7 @@ class IndexedCell(Frozen):
 
     comparison: str
     case: str
-    outcome: Verdict | Literal["failed"]
+    outcome: Verdict | Literal["failed", "died"]
     quarantine: str = ""  # why it counts for nothing
     owner: str = ""
     page: str = ""  # its name in the store
@@ -133,7 +138,7 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
         headline=textwrap.shorten(visible(record.headline), HEADLINE, placeholder=" …"),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
-        died=record.baseline.has_died or record.candidate.has_died,
+        died=record.has_died,
         ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
     )
 
@@ -167,7 +172,7 @@ def _indexed(record: NightRecord) -> IndexedNight:
             IndexedCell(
                 comparison=result.cell.comparison,
                 case=result.cell.case,
-                outcome=result.outcome,
+                outcome=result.word,
                 quarantine=shorten(result.cell.quarantine, HEADLINE),
                 owner=result.cell.owner,
                 page=_name_of(result.page),

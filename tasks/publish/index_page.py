@@ -32,12 +32,12 @@ from tasks.publish.index import (
     parse_index,
 )
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.publish.verdict_words import WORST_FIRST
+from tasks.publish.verdict_words import WORST_FIRST, Outcome
 from tasks.store import Store, StoreError
 from tasks.store.files import AlreadyThereError
 from tasks.store.locks import hold
 
-SHOWN = tuple(word for word in WORST_FIRST if word != NOT_JUDGED)
+SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: what was compared last
 NEIGHBOURS = "cases.js"
 LISTED = 100  # comparisons that need no script to be seen
@@ -91,8 +91,8 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     for item in index.comparisons:
         if item.comparison == comparison:
             newest.setdefault((item.case, *item.pair), item)
-    shown = ("case", "id", "target", "baseline", "candidate", "verdict")
-    rows = [item.model_dump(include=set(shown)) for _, item in sorted(newest.items())]
+    shown = {"case", "id", "target", "baseline", "candidate"}
+    rows = [item.model_dump(include=shown) | {"outcome": item.outcome} for _, item in sorted(newest.items())]
     text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 
@@ -152,7 +152,8 @@ def render_index(index: StoreIndex, store: Store) -> str:
             cases=_matrix(index, set(shown)),
             newest=index.comparisons[:LISTED],
             fields=(*PAIR, *FIELDS),
-            counts=[(word, sum(item.verdict == word for item in index.comparisons)) for word in SHOWN],
+            signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
+            counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",

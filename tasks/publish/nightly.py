@@ -1,19 +1,16 @@
 """Turns a night's record into what people read: a matrix, a comment for a pull request, and a message."""
 
 from collections.abc import Sequence
-from typing import get_args
 
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.text import shorten, visible
-from tasks.publish.verdict_words import VERDICTS
-from tasks.records import Verdict
+from tasks.publish.verdict_words import OUTCOMES, name_verdict
 from tasks.resolve.night import CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
 LONGEST_HEADLINE = 300
 MOST_LINES = 20  # of one message
-FAILED = "✗ failed"
 QUARANTINED = "quarantined"
 
 
@@ -59,7 +56,7 @@ def night_message(record: NightRecord) -> str:
 
 def sign(result: CellResult) -> str:
     """The cell of the matrix."""
-    word = FAILED if result.outcome == "failed" else f"{VERDICTS[result.outcome].sign} {result.outcome}"
+    word = name_verdict(result.word)
     return f"({word})" if result.cell.quarantine else word
 
 
@@ -99,9 +96,7 @@ def _matrix(results: Sequence[CellResult]) -> str:
     for case in cases:
         cells = [sign(found[name, case]) if (name, case) in found else "—" for name in comparisons]
         lines.append(f"| {escape_markdown(case)} | " + " | ".join(cells) + f" | {owner_text(owners[case]) or '—'} |")
-    counts = [
-        f"{word} {n}" for word in (*get_args(Verdict), "failed") if (n := sum(r.outcome == word for r in results))
-    ]
+    counts = [f"{word} {n}" for word in OUTCOMES if (n := sum(r.word == word for r in results))]
     return "\n".join(["## Every case", "", *lines, "", " · ".join(counts)])
 
 

@@ -16,6 +16,7 @@ from tasks.publish.chart import to_data_uri
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.differences import list_differences
 from tasks.publish.effects import draw_effect
+from tasks.publish.facts import compare_facts
 from tasks.publish.figures import list_marks, write_figures
 from tasks.publish.lives import draw_lives
 from tasks.publish.logs import Lines, Logs
@@ -73,7 +74,7 @@ def write_page(
         .render(
             record=record,
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
-            facts=verdict_words.compare_facts(record),
+            facts=compare_facts(record),
             lost=lost,
             kept=[row for row in record.rows if row not in lost],
             logs=logs,
@@ -116,7 +117,7 @@ def _commits(record: ComparisonRecord) -> str:
 
 
 def _icon(record: ComparisonRecord) -> str:
-    word = verdict_words.VERDICTS[record.verdict]
+    word = verdict_words.OUTCOMES[verdict_words.outcome_of(record)]
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
         f'<rect width="32" height="32" rx="7" fill="{word.colour}"/><text x="16" y="24" font-size="22" fill="#fff" '

@@ -1,12 +1,14 @@
 """Turns a comparison record into the report that a terminal shows: the verdict first, the next command last."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.rule import Rule
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -18,13 +20,14 @@ from tasks.publish.time_bars import describe_part, list_parts
 from tasks.publish.verdict_words import (
     EFFECTS,
     GROUPS,
-    VERDICTS,
+    OUTCOMES,
     cell_text,
     describe_coverage,
     difference_text,
     facts_of,
     name_side,
     name_verdict,
+    outcome_of,
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
@@ -32,6 +35,9 @@ from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Me
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 MOST_ARRAYS = 5  # that differ; the page has all
+GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
+GAP = 2  # characters between the columns of a table
+LONGEST_WORD = 14  # characters of a word in a table that is not folded; numbers never are
 
 
 def render_terminal(
@@ -44,7 +50,7 @@ def render_terminal(
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
     parts += _deaths(record)
     parts += _findings(record)
-    parts += [Text(), _table(record)]
+    parts += [Text(), _Metrics(record)]
     parts += _programs(record)
     parts += _reasons(record)
     parts += _divergence(record)
@@ -52,13 +58,24 @@ def render_terminal(
     parts += _floors(record)
     parts += _checkpoints(record)
     parts += [Text(), *_closing(record, page, link)]
-    return Group(*parts)
+    return _Report(Group(*parts))
+
+
+class _Report:
+    """What is shown, with blanks for GLUE."""
+
+    def __init__(self, content: RenderableType):
+        self.content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self.content, options):
+            yield Segment(text.replace(GLUE, " "), style, control)
 
 
 def _headline(record: ComparisonRecord) -> Iterator[RenderableType]:
-    word = VERDICTS[record.verdict]
+    outcome = outcome_of(record)
     title = Text(overflow="fold")
-    title.append(f"{word.sign} {record.verdict.upper()}", style=word.style)
+    title.append(name_verdict(outcome).upper(), style=OUTCOMES[outcome].style)
     title.append(f"  {visible(record.comparison)} · {visible(record.case)} · {visible(record.target)}")
     yield title
     yield _plain(record.headline)
@@ -70,8 +87,7 @@ def _arms(record: ComparisonRecord) -> Table:
     table.add_column(overflow="fold")
     for role, arm in _sides(record):
         table.add_row(role, _plain(arm.label))
-        # no-break spaces keep a name and its value on one line
-        facts = "  ".join(f"{name} {value}".replace(" ", "\u00a0") for name, value in facts_of(arm))
+        facts = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in facts_of(arm))
         table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
         table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
     return table
@@ -82,7 +98,7 @@ def _deaths(record: ComparisonRecord) -> Iterator[RenderableType]:
         if not arm.has_died:
             continue
         code = "" if arm.exit_code is None else f" with exit code {arm.exit_code}"
-        line = Text("\n✗ ", style="bold red", overflow="fold")
+        line = Text("\n† ", style="bold red", overflow="fold")
         line.append(f"{role} died{code}: ")
         error = arm.cause_of_death
         if error is None:
@@ -116,29 +132,67 @@ def _findings(record: ComparisonRecord) -> Iterator[RenderableType]:
     yield table
 
 
-def _table(record: ComparisonRecord) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
-    table.add_column("Metric", overflow="fold")
-    for _, arm in _sides(record):
-        table.add_column(Text(_heading(record, arm.name)), justify="right", overflow="fold")
-    table.add_column("Difference", justify="right", overflow="fold")
-    table.add_column("Verdict", no_wrap=True)
-    for group, title in GROUPS.items():
-        rows = [row for row in record.rows if row.group == group]
-        if not rows:
-            continue
-        table.add_section()
-        if group != "maxview":
-            table.add_row(Text(title, style="dim"), "", "", "", "")
-        for row in rows:
-            table.add_row(
-                _plain(row.title),
-                _plain(cell_text(row.baseline_text, record.baseline)),
-                _plain(cell_text(row.candidate_text, record.candidate)),
-                _plain(difference_text(row)),
-                Text(name_verdict(row.verdict), style=VERDICTS[row.verdict].style),
-            )
-    return table
+class _Metrics:
+    """The table of metrics, in columns that break no number."""
+
+    def __init__(self, record: ComparisonRecord):
+        self.record = record
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
+        heads = ["Metric", *sides, "Difference", "Verdict"]
+        cells = [_cells(self.record, row) for row in self.record.rows]
+        columns = [list(column) for column in zip(heads, *cells, strict=True)]
+        widths = share_width(columns, options.max_width - GAP * len(heads))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
+        for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+            table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
+        for group, title in GROUPS.items():
+            of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
+            if of_group:
+                table.add_section()
+            if of_group and group != "maxview":
+                table.add_row(Text(title, style="dim"), "", "", "", "")
+            for row, (*texts, verdict) in of_group:
+                told = Text(verdict, style=OUTCOMES[row.verdict].style)
+                table.add_row(*(Text(text, overflow="fold") for text in texts), told)
+        yield table
+
+
+def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
+    texts = [
+        visible(row.title),
+        cell_text(row.baseline_text, record.baseline),
+        cell_text(row.candidate_text, record.candidate),
+        difference_text(row),
+    ]
+    # an interval is one word, and so is a number with what it is known to
+    words = [re.sub(r" (?=[%…±])|(?<=[…±]) ", GLUE, text) for text in texts]
+    return [*words, name_verdict(row.verdict).replace(" ", GLUE)]
+
+
+def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:
+    """The width of each column of texts: its longest word at least; what is left goes to the column that lacks most.
+
+    Where there is no room for the words, none is said.
+    """
+    widths = [max(map(_least_width, texts)) for texts in columns]
+    lack = [max(map(len, texts)) - width for texts, width in zip(columns, widths, strict=True)]
+    if room < sum(widths):
+        return [None] * len(widths)
+    for _ in range(room - sum(widths)):
+        place = lack.index(max(lack))
+        if lack[place] <= 0:
+            break
+        widths[place] += 1
+        lack[place] -= 1
+    return [*widths]
+
+
+def _least_width(text: str) -> int:
+    """Of the longest word: long ones may be folded, numbers and signs may not."""
+    words = [(len(word), re.search(r"[\d=✗≠?·]", word)) for word in text.split()]
+    return max((length if whole else min(length, LONGEST_WORD) for length, whole in words), default=0)
 
 
 def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
@@ -151,7 +205,7 @@ def _reasons(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(width=1)
     table.add_column(overflow="fold")
     for reason, titles in _group_by_reason(rows).items():
-        word = VERDICTS[titles[0].verdict]
+        word = OUTCOMES[titles[0].verdict]
         text = Text(", ".join(visible(row.title) for row in titles), style="bold", overflow="fold")
         text.append(f": {reason}", style="not bold")
         table.add_row(Text(word.sign, style=word.style), text)
@@ -208,10 +262,8 @@ def _times(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for role, parts in sides:
-        # no-break spaces keep a part and its figures on one line
-        table.add_row(
-            role, Text(", ".join(describe_part(part).replace(" ", "\u00a0") for part in parts) or "not known")
-        )
+        told = ", ".join(describe_part(part).replace(" ", GLUE) for part in parts)
+        table.add_row(role, Text(told or "not known", overflow="fold"))
     yield table
 
 
@@ -239,7 +291,7 @@ def _checkpoints(record: ComparisonRecord) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     for role, line in lines:
         verdict, _ = STATES[line.state]
-        state = Text(f"{VERDICTS[verdict].sign} {line.word}", style=VERDICTS[verdict].style)
+        state = Text(f"{OUTCOMES[verdict].sign} {line.word}", style=OUTCOMES[verdict].style)
         table.add_row(f"{role} {line.step}", state, _plain(f"{line.proof}; {line.log}"))
         for problem in line.problems:
             table.add_row("", "", Text(problem, style="red", overflow="fold"))

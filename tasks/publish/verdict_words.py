@@ -10,6 +10,7 @@ from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
 SHORT = 64  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]
+type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
 
 
 class Word(Frozen):
@@ -20,15 +21,16 @@ class Word(Frozen):
     style: str
 
 
-VERDICTS: dict[Verdict, Word] = {
+OUTCOMES: dict[Outcome, Word] = {
     "same": Word(sign="=", colour="#0550ae", style="bold blue"),
     "improved": Word(sign="✓", colour="#1a7f37", style="bold green"),
     "regressed": Word(sign="✗", colour="#cf222e", style="bold red"),
     "changed": Word(sign="≠", colour="#8250df", style="bold magenta"),
     "unknown": Word(sign="?", colour="#9a6700", style="bold yellow"),
     "not judged": Word(sign="·", colour="#57606a", style="dim"),
+    "died": Word(sign="†", colour="#cf222e", style="bold red"),
+    "failed": Word(sign="✗", colour="#cf222e", style="bold red"),
 }
-SIGNS = {verdict: word.sign for verdict, word in VERDICTS.items()}
 WORST_FIRST: tuple[Verdict, ...] = ("regressed", "changed", "unknown", "improved", "same", "not judged")
 
 EFFECTS: dict[Effect, Word] = {
@@ -49,9 +51,14 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 }
 
 
-def name_verdict(verdict: Verdict) -> str:
+def name_verdict(outcome: Outcome) -> str:
     """`✗ regressed` and its kind."""
-    return f"{VERDICTS[verdict].sign} {verdict}"
+    return f"{OUTCOMES[outcome].sign} {outcome}"
+
+
+def outcome_of(record: ComparisonRecord) -> Outcome:
+    """What people call the result: the verdict, or that an arm died."""
+    return "died" if record.has_died else record.verdict
 
 
 def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candidate"] | None:
@@ -125,16 +132,6 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
         ("started", format_moment(arm.started)),
     ]
     return [(name, visible(value)) for name, value in pairs if value]
-
-
-def compare_facts(record: ComparisonRecord) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """(name, baseline's, candidate's) of the facts that differ, and (name, value) of those that are equal."""
-    left, right = dict(facts_of(record.baseline)), dict(facts_of(record.candidate))
-    names = list(dict.fromkeys([*left, *right]))
-    rows = [(name, left.get(name, "—"), right.get(name, "—")) for name in names]
-    if record.programs is None:  # a compiler's log has no steps
-        rows.append(("log", describe_coverage(record.baseline), describe_coverage(record.candidate)))
-    return [row for row in rows if row[1] != row[2]], [row[:2] for row in rows if row[1] == row[2]]
 
 
 def format_moment(iso: str | None) -> str | None:

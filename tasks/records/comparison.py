@@ -81,9 +81,14 @@ class ComparisonRecord(Frozen):
     stalls: dict[str, tuple[Stall, ...]] = {}  # arm -> stalls
     next_command: str = ""
     parities: tuple[Parity, ...] = ()  # the loss first
-    times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times
+    times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times, or that died
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks, the last first
     checkpoints: CheckpointDifference | None = None  # of the last step that both arms have; None: of none
     aa: bool = False  # both arms are meant to be the same: a control
     programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained
+
+    @property
+    def has_died(self) -> bool:
+        """Whether one of the arms did."""
+        return self.baseline.has_died or self.candidate.has_died

@@ -12,7 +12,8 @@ class TimePart(Frozen):
     `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
     that cause took beyond it. Outside of the steps, in the log's own words: `waits for saves`, `blocking saves`,
     `wait at the end`, `evaluation at the end`; the rest is `start` before the first step, `end` after the last,
-    `between` them, or `outside` where the log does not date its lines.
+    `between` them, or `outside` where the log does not date its lines. `first steps`: all steps of a run that died
+    before there was a steady one.
     """
 
     part: str

@@ -73,8 +73,14 @@ class CellResult(Frozen):
     cell: NightCell
     outcome: Verdict | Literal["failed"]
     headline: str
+    died: bool = False  # an arm did
     page: str = ""  # address of the page
     seconds: float = 0.0
+
+    @property
+    def word(self) -> Verdict | Literal["failed", "died"]:
+        """What people call it."""
+        return "died" if self.died else self.outcome
 
     @property
     def counts(self) -> bool:
@@ -248,13 +254,12 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
     for result in now:
         cell = result.cell
         earlier = known.get((cell.comparison, cell.case))
-        was = earlier.outcome if earlier is not None else None
-        if cell.quarantine or result.outcome == was:
+        if cell.quarantine or (earlier is not None and result.word == earlier.word):
             continue
-        if result.outcome in COUNTED or was in COUNTED:
+        if result.outcome in COUNTED or (earlier is not None and earlier.outcome in COUNTED):
             owner = f" ({cell.owner})" if cell.owner else ""
-            came = f"was {was}" if was else "is new"
-            yield f"{cell.comparison} {cell.case}{owner}: {result.outcome}, {came}: {result.headline}"
+            came = f"was {earlier.word}" if earlier is not None else "is new"
+            yield f"{cell.comparison} {cell.case}{owner}: {result.word}, {came}: {result.headline}"
 
 
 def read_plans(store: Store) -> Iterator[NightPlan]:

@@ -1,7 +1,7 @@
 // ---- curves: both arms, their difference and the step time over one axis of steps
 const plot = document.getElementById("plot");
 if (plot) {
-  const SVG = "http://www.w3.org/2000/svg", LEFT = 64, RIGHT = 16, HEIGHTS = { value: 240, difference: 90, time: 120 };
+  const SVG = "http://www.w3.org/2000/svg", LEFT = 64, RIGHT = 16, HEIGHTS = { value: 240, difference: 90, equal: 28, time: 120 };
   const pick = document.getElementById("curve"), smooth = document.getElementById("smooth");
   const logScale = document.getElementById("log-scale"), all = document.getElementById("all-steps"), told = document.getElementById("told");
   let view = null, extent = [0, 1], current = null, cursor = null, drawing = 0, panels = [];
@@ -78,6 +78,7 @@ if (plot) {
     shape(group, "text", { class: "title", x: LEFT, y: top - 6 }, title);
     shape(group, "rect", { class: "frame", x: LEFT, y: top, width: inner, height });
     if (low > high) { shape(group, "text", { x: LEFT + 8, y: top + 20 }, "nothing at these steps"); return; }
+    if (options.zero && low === 0 && high === 0) { shape(group, "text", { x: LEFT + 8, y: top + height / 2 + 4 }, "equal at every step shown"); return; }
     if (options.zero) { const reach = Math.max(Math.abs(low), Math.abs(high)) || 1; [low, high] = [-reach, reach]; }
     if (low === high) { const pad = Math.abs(low) * 0.05 || 1; [low, high] = options.log ? [low / 1.1, high * 1.1] : [low - pad, high + pad]; }
     const scale = options.log ? Math.log10 : (value) => value;
@@ -144,7 +145,7 @@ if (plot) {
     all.hidden = whole;
     const gap = difference(current), width = plot.clientWidth;
     const wanted = [["value", `${figure.title}${figure.unit ? ", " + figure.unit : ""}`, current, { log: logScale.checked, smooth: true, first: DATA.divergence?.metric === figure.id, marks: figure.id === "step_time_s" ? DATA.marks : [] }]];
-    if (gap && gap.steps.length) wanted.push(["difference", "difference, candidate − baseline", [gap], { zero: true }]);
+    if (gap && gap.steps.length) wanted.push([gap.values.some((value) => value) ? "difference" : "equal", "difference, candidate − baseline", [gap], { zero: true }]);
     if (times.length) wanted.push(["time", "step time, s, log scale", times, { log: true, marks: DATA.marks }]);
     const height = wanted.reduce((sum, [kind]) => sum + HEIGHTS[kind] + 32, 28);
     const svg = document.createElementNS(SVG, "svg");

@@ -21,12 +21,12 @@
     if (name) made.className = name;
     return made;
   };
+  const outcome = (item) => item.died ? "died" : item.verdict;
   const verdict = (item) => {
-    if (item.died) return element("span", "† died", "died");
-    const made = element("span", undefined, "v v-" + item.verdict.split(" ")[0]);
-    const sign = element("span", signs[item.verdict]);
+    const word = outcome(item), made = element("span", undefined, word === "died" ? "died" : "v v-" + word.split(" ")[0]);
+    const sign = element("span", signs[word]);
     sign.setAttribute("aria-hidden", "true");
-    made.append(sign, " " + item.verdict);
+    made.append(sign, " " + word);
     return made;
   };
   const line = (item) => {
@@ -53,7 +53,7 @@
   };
 
   const matches = (item, want) =>
-    (!want.verdict || item.verdict === want.verdict) && (!want.target || item.target === want.target) &&
+    (!want.verdict || outcome(item) === want.verdict) && (!want.target || item.target === want.target) &&
     (!want.since || item.created >= want.since) &&
     want.find.toLowerCase().split(/\s+/).every((word) =>
       `${item.case} ${item.comparison} ${item.baseline} ${item.candidate} ${item.id} ${item.headline}`.toLowerCase().includes(word));

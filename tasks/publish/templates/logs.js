@@ -3,6 +3,7 @@ const BLOCK = 400; // lines that are shown or not shown together
 const LINE = 24; // pixels of a line that is not wrapped
 const LONG = 4000; // characters of a line that are shown
 const HITS = 500; // lines of a search that are listed
+const FIRST = 30; // of them, that are shown before the others: what fits into their window
 const KEPT = 24; // pieces of all logs that are held
 const AHEAD = 4; // pieces that a search asks for before it needs them
 const loading = new Map(), loaded = new Map();
@@ -54,7 +55,8 @@ class Log {
     this.first = this.pieces[0][0];
     this.blocks = [];
     this.here = null;
-    box.addEventListener("toggle", () => { if (box.open) this.open(); });
+    // its lines are drawn behind the frame that shows what a search has found above them
+    box.addEventListener("toggle", () => { if (box.open) requestAnimationFrame(() => setTimeout(() => this.open())); });
     box.querySelector("[data-values]").addEventListener("click", () => this.listValues());
   }
 
@@ -245,11 +247,13 @@ const searchLogs = async () => {
     hits += places.length;
     read += lines;
     if (places.length && own.length < HITS) {
-      const all = text.split("\n");
-      own.push(...places.slice(0, HITS - own.length).map((line) => [first + line, all[line]]));
-      log.list(own);
+      const all = text.split("\n"), before = own.length;
+      own.push(...places.slice(0, HITS - before).map((line) => [first + line, all[line]]));
+      log.list(own.slice(0, Math.max(before, FIRST)));
       log.box.open = true;
       await new Promise((shown) => { requestAnimationFrame(shown); setTimeout(shown, 50); }); // the reader sees them at once
+      if (mine !== search) return;
+      log.list(own);
     }
     count.textContent = `${hits.toLocaleString("en")} lines found, ${read.toLocaleString("en")} of ${total.toLocaleString("en")} read`;
   }

@@ -60,7 +60,7 @@ window.maxviewCases = (cases) => {
     if (!item) continue;
     const link = make("a", "", sign);
     link.href = `../../${encodeURIComponent(item.case)}/${encodeURIComponent(item.id)}/index.html`;
-    link.title = `${word} case: ${item.case}, ${item.verdict}`;
+    link.title = `${word} case: ${item.case}, ${item.outcome}`;
     link.setAttribute("aria-label", link.title);
     link.rel = step < 0 ? "prev" : "next";
     place.append(link);

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tasks.diff.time_account import account_run
+from tasks.diff.time_account import account_death, account_run
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord, Source, Stall, TimeAccount, Wait
 
 UNHURRIED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
@@ -79,6 +79,27 @@ def test_what_lies_outside_of_the_steps(
     assert seconds_of(found) == {"compute": 8.0} | expected
     assert found is not None
     assert found.total_s == 60.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "times", "expected"),
+    [
+        ((), [], {"start": 60.0}),
+        # 5 s of a step whose line stands at :20, and nothing after it until 10:01:00
+        ((5.0,), ["2026-11-18T10:00:20"], {"first steps": 5.0, "start": 15.0, "end": 40.0}),
+        ((5.0,), [None], {"first steps": 5.0, "outside": 55.0}),
+    ],
+)
+def test_a_run_that_died_before_it_was_steady_is_shown_up_to_its_end(
+    seconds: tuple[float, ...], times: list[str | None], expected: dict[str, float], make_run: MakeRun
+) -> None:
+    end = {"started": "2026-11-18T10:00:00+00:00", "ended": "2026-11-18T10:01:00+00:00", "stalls": (), "exit_code": 1}
+    made: dict[str, Any] = {"seconds": seconds, "losses": [1.0] * len(seconds), "columns": {"time": times}}
+    run = make_run("linen", reading=end, **made)
+    assert account_run(run) is None
+    assert seconds_of(account_death(run)) == expected
+    assert account_death(make_run("linen", reading=end | {"exit_code": 0}, **made)) is None  # it did not die
+    assert account_death(make_run("linen", reading=end | {"ended": None}, **made)) is None  # nobody knows when
 
 
 def wait(part: str, seconds: float, offset: int) -> Wait:

@@ -58,6 +58,14 @@ def test_the_curves_are_drawn_and_nothing_leaves_the_machine(visit: Visit, addre
     assert seen.complaints == []
 
 
+def test_equal_curves_are_called_equal(visit: Visit, tmp_path: Path, record_002: ComparisonRecord) -> None:
+    loss = next(curve for curve in record_002.curves if curve.metric == "loss")
+    same = loss.model_copy(update={"arm": record_002.candidate.name, "run_name": record_002.candidate.runs[0]})
+    record = record_002.model_copy(update={"curves": (loss, same), "divergence": None})
+    page = visit(write_page(record, tmp_path, log_lines={}).as_uri()).page
+    assert drawn(page).locator("text", has_text="equal at every step shown").count() == 1
+
+
 def test_nothing_foreign_runs(
     visit: Visit, tmp_path: Path, hostile_record: ComparisonRecord, hostile_logs: Lines
 ) -> None:
@@ -441,7 +449,8 @@ def site(
     night = NightRecord(plan=plan, results=(result,), ended="2026-11-21T04:00:00+00:00", changes=CHANGES)
     update_index(store, add_nights([night]))
     series = _series_with_a_change()
-    history = write_history_page([judge(series)], store)
+    loss = series.model_copy(update={"metric": "final_loss"})
+    history = write_history_page([judge(series), judge(loss)], store)
     assert history is not None
     return found | {"front": (tmp_path / "index.html").as_uri(), "history": history.as_uri()}
 
@@ -471,13 +480,17 @@ def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str])
     row = page.locator("[data-pair] tbody tr").first
     page.fill("#filters [name=find]", "03_dropout")
     playwright.expect(row).to_be_hidden()
-    assert page.locator("#count").inner_text() == "no case has these words"
+    assert page.locator("#count").inner_text() == "nothing of what you ask for"
     page.fill("#filters [name=find]", "01 feat/x")
     page.select_option("#filters [name=pair]", "main-vs-branch · main → feat/x · cpu")
     playwright.expect(row).to_be_visible()
+    page.select_option("#filters [name=metric]", label="Final loss")
+    charts = page.locator("td.series")
+    playwright.expect(charts.locator("visible=true")).to_have_count(1)
     page.reload()
     assert page.input_value("#filters [name=find]") == "01 feat/x"
     assert row.is_visible()
+    assert [charts.nth(at).is_visible() for at in range(2)] == [False, True]
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"

@@ -19,9 +19,9 @@ def test_the_worst_case_stands_first_and_pages_are_linked(
     assert (record_000.verdict, record_002.verdict) == ("regressed", "unknown")
     text = comparison_comment([(record_002, LOCAL), (record_000, SHARED)], "linen-vs-nnx")
     lines = text.splitlines()
-    assert lines[:2] == ["<!-- maxview:compare linen-vs-nnx -->", "# ✗ regressed: linen-vs-nnx"]
+    assert lines[:2] == ["<!-- maxview:compare linen-vs-nnx -->", "# † died: linen-vs-nnx"]
     cases = [line for line in lines if line.startswith("| ") and "case" not in line]
-    assert cases[0].startswith(f"| [11\\_optimizer\\_offload\\_false]({SHARED.link}) | ✗ regressed |")
+    assert cases[0].startswith(f"| [11\\_optimizer\\_offload\\_false]({SHARED.link}) | † died |")
     assert cases[1].startswith("| 03\\_dropout | ? unknown |")
     assert "file://" not in text
 

@@ -161,7 +161,8 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
     store = open_store(tmp_path / "out")
     done = night(4, "regressed", page=str(store.path / "comparisons/linen-vs-nnx/00_case/a/index.html"))
     (result,) = done.results
-    owned = result.model_copy(update={"cell": result.cell.model_copy(update={"owner": "a team"})})
+    cell = result.cell.model_copy(update={"owner": "a team"})
+    owned = result.model_copy(update={"cell": cell, "died": True})
     changes = (*find_changes((), [owned]), "told otherwise")
     update_index(store, add_nights([done.model_copy(update={"results": (owned,), "changes": changes})]))
     page = (store.path / PAGE).read_text()
@@ -169,8 +170,9 @@ def test_what_changed_leads_to_its_page_and_names_its_owner(tmp_path: Path) -> N
     assert told
     first, second = re.findall(r"<li>(.*?)</li>", told[1], re.DOTALL)
     assert 'href="comparisons/linen-vs-nnx/00_case/a/index.html"' in first
-    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "✗ regressed 00_case linen-vs-nnx h is new; a team"
+    assert " ".join(re.sub(r"<.*?>", " ", first).split()) == "† died 00_case linen-vs-nnx h is new; a team"
     assert second == "told otherwise"
+    assert "regressed" not in page[page.index('<section id="nights"') :].split("</section>")[0]  # one word for it
 
 
 def test_a_page_of_somebody_else_stays(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -152,16 +152,15 @@ def test_the_verdict_the_arms_and_the_findings_stand_in_words(
     assert root.one("title").text.startswith("? unknown · 03_dropout")
     sides = root.one("section", id="sides")
     differing = {row.one("th").text: [cell.text for cell in row.all("td")] for row in sides.all("tr") if row.all("td")}
-    assert differing["JAX"] == ["0.9.2", "0.8.1"]
-    assert differing["host process"] == ["7", "0"]
+    assert differing["JAX"][:2] == ["0.9.2", "0.8.1"]
+    assert differing["host process"] == ["7", "0", "The logs come from host processes 7 and 0.", "· worth knowing"]
+    assert differing["branch"][2:] == ["", "nothing"]  # nothing was found about it
     for fact in ("574ad3fb9", "32 × TPU v6 lite", "fsdp 32", "2026-04-18 18:08:48 UTC", "10 of 10 step lines"):
         assert fact in sides.one("p", class_="equal").text
-    listed = root.one("ul", class_="findings")
-    assert [item.text for item in listed.all("span", class_="effect")] == [
-        "✗ blocks the verdict",
-        "! qualifies the verdict",
-        "· worth knowing",
-    ]
+    weights = [row.all("td")[-1].text for row in sides.all("tr") if row.all("td")]
+    told = ["✗ blocks the verdict", "! qualifies the verdict", "· worth knowing"]
+    assert weights == told + ["nothing"] * (len(weights) - len(told))
+    assert [row.all("td")[2].text for row in sides.all("tr")[1:4]] == [found.message for found in record_002.findings]
     assert "First differing step: 4." in root.text
     assert [item.one("h3").text for item in root.one("ol", class_="floors").all("li")] == [
         "same program",
@@ -286,7 +285,7 @@ def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
     )
     ended = Source(line=4, offset=bad[3][0], run=1)
     finding = Finding(
-        kind="died", effect="blocks", message="It died.", evidence=(Evidence(arm="nnx", value="1", source=ended),)
+        kind="missing-steps", effect="qualifies", message="?", evidence=(Evidence(arm="nnx", value="1", source=ended),)
     )
     rows = (record_000.rows[0].model_copy(update={"candidate_text": "1", "candidate_source": ended}),)
     record = record_000.model_copy(update={"candidate": arm, "findings": (finding,), "rows": rows})
@@ -295,7 +294,7 @@ def test_with_repeats_each_place_leads_into_the_log_of_its_own_run(
     assert cause.attributes["href"] == "#candidate-2-L3"
     links = [cell.all("a") for cell in root.one("section", id="checkpoints").all("td", data_label="step")]
     assert [link.attributes["href"] for cell in links for link in cell] == ["#candidate-L4", "#candidate-2-L1"]
-    for place in (root.one("section", id="findings"), root.one("section", id="metrics")):
+    for place in (root.one("section", id="sides"), root.one("section", id="metrics")):
         assert [link.attributes["href"] for link in place.all("a")] == ["#candidate-2-L4"]
 
 

@@ -160,10 +160,12 @@ def test_only_what_has_changed_is_news() -> None:
         result("e", "failed"),
         result("f", "regressed", quarantine="known"),
         result("g", "same"),
+        result("h", "regressed").model_copy(update={"died": True}),
     ]
     assert list(find_changes(before, now)) == [
         "c b (bob): regressed, was same: why",
         "c c: same, was failed: why",
         "c e: failed, is new: why",
+        "c h: died, is new: why",
     ]
     assert list(find_changes(now, now)) == []
