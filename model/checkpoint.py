@@ -6,14 +6,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import orbax.checkpoint as ocp
 from absl import logging
-from etils import epath
-from orbax.checkpoint import checkpoint_managers
+from etils import epath, epy
 
 from configs.schema import TrainConfig
 from model.params import Tree, flatten
 
+with epy.lazy_imports():  # loaded where it is first used: while the step compiles
+    import orbax.checkpoint as ocp
+    from orbax.checkpoint import checkpoint_managers
+
+type Manager = ocp.CheckpointManager
 ITEM, PLACE = "items", "iter"  # the state, and how far the data was read; MaxText's names
 
 
@@ -22,7 +25,7 @@ def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
     return run_directory / "checkpoints"
 
 
-def make_manager(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointManager:
+def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
     """The manager of a run's own checkpoints. Unfinished ones, of a run that was killed, are removed first."""
     logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
     manager = ocp.CheckpointManager(
@@ -43,7 +46,7 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointMa
 
 
 @contextmanager
-def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[ocp.CheckpointManager | None]:
+def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Manager | None]:
     """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
     if not config.enable_checkpointing:
         yield None
@@ -66,7 +69,7 @@ def make_handlers(config: TrainConfig) -> dict[str, Any]:
     return handlers
 
 
-def make_reader(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointManager:
+def make_reader(config: TrainConfig, directory: epath.Path) -> Manager:
     """A manager of somebody else's checkpoints: it reads and changes nothing."""
     return ocp.CheckpointManager(
         directory,
@@ -78,7 +81,7 @@ def make_reader(config: TrainConfig, directory: epath.Path) -> ocp.CheckpointMan
 
 def save(
     config: TrainConfig,
-    manager: ocp.CheckpointManager,
+    manager: Manager,
     step: int,
     tree: Tree,
     iterator: Any = None,
@@ -109,7 +112,7 @@ def save(
     return bool(saved)
 
 
-def restore(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> Tree:
+def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
     """The tree of the state after `step`, placed as `abstract` says."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
     restored: Any = manager.restore(
@@ -118,7 +121,7 @@ def restore(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> Tree:
     return restored[ITEM]
 
 
-def restore_place(manager: ocp.CheckpointManager, step: int, iterator: Any) -> None:
+def restore_place(manager: Manager, step: int, iterator: Any) -> None:
     """Bring grain's iterator to where the data was after `step`; nothing where none is read."""
     if iterator is None:
         return
@@ -127,7 +130,7 @@ def restore_place(manager: ocp.CheckpointManager, step: int, iterator: Any) -> N
     manager.restore(step, args=ocp.args.Composite(**{PLACE: grain.checkpoint.CheckpointRestore(iterator)}))
 
 
-def tree_difference(manager: ocp.CheckpointManager, step: int, abstract: Tree) -> str | None:
+def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
     """The first array that a checkpoint and `abstract` do not have in common, None if there is none."""
     metadata = manager.item_metadata(step)[ITEM]
     there = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(metadata).items()}

@@ -7,10 +7,11 @@ metadata. Drawing, sharding, counting and dumping read the record and nothing el
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
+import numpy as np
 from flax import nnx, struct
 
 from model.initializers import Initializer
@@ -41,11 +42,21 @@ class Declared(nn.LogicallyPartitioned):
     initializer: Initializer | None = struct.field(default=None, pytree_node=False)
 
 
+def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """What either API's own `init` gives: drawn on the host from its own key, wherever it is traced."""
+
+    def draw(words: jax.Array) -> np.ndarray:
+        return initializer(np.random.default_rng(np.asarray(words)), shape, dtype)
+
+    like, words = jax.ShapeDtypeStruct(shape, dtype), jax.random.key_data(key)
+    return cast(jax.Array, jax.pure_callback(draw, like, words, vmap_method="sequential"))
+
+
 def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
     """What `Module.param` calls for its first value."""
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> Declared:
-        return Declared(initializer(key, shape, dtype), axes, initializer=initializer)
+        return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)
 
     return init
 
@@ -54,5 +65,5 @@ def nnx_param(
     initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: Any, rngs: nnx.Rngs
 ) -> nnx.Param[jax.Array]:
     """A parameter that knows its logical axes and its initializer."""
-    value = initializer(rngs.params(), shape, dtype)
+    value = first_value(initializer, rngs.params(), shape, dtype)
     return nnx.Param(value, out_sharding=axes, eager_sharding=False, initializer=initializer)

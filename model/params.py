@@ -1,16 +1,16 @@
 """Turns the declared shapes of a decoder into its first weights, drawn by path so that every dialect draws the same."""
 
+import os
 import re
-from functools import partial
-from typing import Any, cast
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding
 
 from model.core import site_number
 from model.declaration import Declaration
-from model.initializers import Initializer
 
 type Tree = Any  # nested dicts with arrays, shapes or shardings at the leaves
 LAYER_NUMBER = re.compile(r"(?<=layers)_(\d+)(?=/)")
@@ -21,55 +21,34 @@ def path_of(key_path: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
 
 
-@partial(jax.jit, static_argnames=("initializer", "shape", "dtype", "scan_axis", "sharding"))
-def draw(
-    key: jax.Array,
-    *,
-    initializer: Initializer,
-    shape: tuple[int, ...],
-    dtype: Any,
-    scan_axis: int | None,
-    sharding: NamedSharding,
-) -> jax.Array:
-    """One array where it will live. With a `scan_axis` every layer along it has the key with its number folded in.
+def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding) -> jax.Array:
+    """One array where it will live: the same bits on every mesh and every kind of device, for the host draws them.
 
-    The key is an argument so that parameters of one shape and distribution share one compilation.
+    Each layer has random numbers of its own, by the seed, its path without numbers, and its number: `layers/…` holds
+    all layers along the axis that its declaration names, `layers_3/…` the fourth alone.
     """
-    if scan_axis is None:
-        drawn = initializer(key, shape, dtype)
+    entropy = [seed, site_number(LAYER_NUMBER.sub("", path))]
+    axis, shape, dtype = declaration.scan_axis, declaration.shape, declaration.dtype
+    if axis is None:
+        entropy += map(int, LAYER_NUMBER.findall(path))
+        values = declaration.initializer(np.random.default_rng(entropy), shape, dtype)
     else:
-        one_layer = shape[:scan_axis] + shape[scan_axis + 1 :]
+        values = np.empty(shape, dtype)
 
-        def draw_layer(layer: jax.Array) -> jax.Array:
-            return initializer(jax.random.fold_in(key, layer), one_layer, dtype)
+        def fill(layer: int) -> None:
+            part = np.moveaxis(values, axis, 0)[layer]
+            part[...] = declaration.initializer(np.random.default_rng([*entropy, layer]), part.shape, dtype)
 
-        drawn = jnp.moveaxis(jax.lax.map(draw_layer, jnp.arange(shape[scan_axis])), 0, scan_axis)
-    return cast(jax.Array, jax.lax.with_sharding_constraint(drawn, sharding))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy draws and copies outside Python's lock
+            list(pool.map(fill, range(shape[axis])))
+    return jax.make_array_from_callback(shape, sharding, values.__getitem__)
 
 
 def draw_params(
     seed: int, declared: dict[str, Declaration], shardings: dict[str, NamedSharding]
 ) -> dict[str, jax.Array]:
-    """The first weights by path: each one's key is the seed, its path without layer numbers, then its layer.
-
-    `layers/…` holds all layers along the axis that its declaration names, `layers_3/…` the fourth alone, with the
-    same key.
-    """
-    drawn = {}
-    for path, declaration in declared.items():
-        numbered = LAYER_NUMBER.search(path)
-        key = jax.random.fold_in(jax.random.key(seed), site_number(LAYER_NUMBER.sub("", path)))
-        if numbered:
-            key = jax.random.fold_in(key, int(numbered[1]))
-        drawn[path] = draw(
-            key,
-            initializer=declaration.initializer,
-            shape=declaration.shape,
-            dtype=declaration.dtype,
-            scan_axis=declaration.scan_axis,
-            sharding=shardings[path],
-        )
-    return drawn
+    """The first weights by path."""
+    return {path: draw(seed, path, one, shardings[path]) for path, one in declared.items()}
 
 
 def count_params(declared: dict[str, Declaration]) -> int:

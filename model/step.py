@@ -127,9 +127,8 @@ def compile_lowered(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh
         return lowered.compile()
 
 
-def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
-    """Lower and compile the step once; the same executable is analysed, hashed and run."""
-    lowered = lower_step(config, dialect, declared, mesh)
+def make_program(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh) -> Program:
+    """Compile a lowered step once; the same executable is analysed, hashed and run."""
     compiled = compile_lowered(config, lowered, mesh)
     return Program(
         run=compiled,
@@ -137,3 +136,8 @@ def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState,
         hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
         memory=compiled.memory_analysis(),
     )
+
+
+def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
+    """Lower and compile the step."""
+    return make_program(config, lower_step(config, dialect, declared, mesh), mesh)

@@ -32,7 +32,7 @@ from model.pipeline import schedule_events
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
 from model.sharding import check_backend, make_mesh
-from model.step import DeclaredState, Program, compile_step, declare_state, init_state
+from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
 
@@ -83,33 +83,33 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     with (
         MetricsFile(metrics_path, copy) as metrics_file,
         Outputs(config, run_directory) as outputs,
-        checkpoint.open_manager(config, run_directory) as manager,
+        ThreadPoolExecutor(max_workers=1) as pool,
     ):
         dialect = make_dialect(config)
         declared = declare_state(config, dialect, mesh)
+        # the compiler runs without Python's lock: meanwhile Orbax is loaded and the first state made
+        compiling = pool.submit(make_program, config, lower_step(config, dialect, declared, mesh), mesh)
         source = make_source(config, mesh)
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            # compiling the step and making its first state take about as long and do not need each other
-            start = pool.submit(starting_state, config, dialect, declared, mesh, manager, run_directory, source)
-            program = compile_step(config, dialect, declared, mesh)
-            state, initial_state = start.result()
-        record = program_record(
-            dialect.name,
-            program,
-            num_devices=mesh.size,
-            metrics_file=metrics_path,
-            initial_state=initial_state,
-        )
-        write_program(run_directory, record)
-        report_program(config, declared, program, mesh)
-        evaluation = make_evaluation(config, dialect, declared, mesh)
-        run = Run(config, dialect, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
-        state = train_loop(run, state)
-        done = step_of(dialect, state)
-        if stop.arrived:
-            logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
-            return EXIT_SIGTERM
-        record["state"] = {"step": done - 1, **digest(name_arrays(dialect, state))}
+        with checkpoint.open_manager(config, run_directory) as manager:
+            state, initial_state = starting_state(config, dialect, declared, mesh, manager, run_directory, source)
+            program = compiling.result()
+            record = program_record(
+                dialect.name,
+                program,
+                num_devices=mesh.size,
+                metrics_file=metrics_path,
+                initial_state=initial_state,
+            )
+            write_program(run_directory, record)
+            report_program(config, declared, program, mesh)
+            evaluation = make_evaluation(config, dialect, declared, mesh)
+            run = Run(config, dialect, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
+            state = train_loop(run, state)
+            done = step_of(dialect, state)
+            if stop.arrived:
+                logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
+                return EXIT_SIGTERM
+            record["state"] = {"step": done - 1, **digest(name_arrays(dialect, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
     del state  # a big model fits once

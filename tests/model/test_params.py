@@ -6,11 +6,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 from jax.sharding import AbstractMesh
 
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
-from model import report
+from model import decoder_linen, decoder_nnx, report
 from model.dialect import make_dialect
 from model.params import count_params, flatten
 from model.sharding import MESH_AXES, make_mesh
@@ -89,7 +90,7 @@ def test_scanned_and_unrolled_layers_start_alike(param_scan_axis: int, mini_conf
         for layer in range(3):
             one = np.take(value, layer, param_scan_axis) if "/layers/" in path else value
             other = unrolled[path.replace("/layers/", f"/layers_{layer}/")]
-            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+            assert np.array_equal(one, other), path
     kernel = scanned["params/decoder/layers/mlp/wi_0/kernel"]
     assert not np.array_equal(np.take(kernel, 0, param_scan_axis), np.take(kernel, 1, param_scan_axis))
 
@@ -117,3 +118,16 @@ def test_first_weights_have_maxtext_s_spread(mini_config: MiniConfig) -> None:
         assert (cut < 2 / 0.8796) == ("mlp" in path or "logits" in path), path
     assert all(np.all(scale == 1.0) for scale in params.values())
     assert len(params) == 3
+
+
+def test_init_of_either_api_draws_by_its_own_keys(mini_config: MiniConfig) -> None:
+    config = mini_config(base_mlp_dim=256)
+    tokens_BL = np.zeros((1, config.max_target_length), np.int32)
+    init = jax.jit(decoder_linen.Decoder(config).init)
+    linen = init(jax.random.key(0), tokens_BL, tokens_BL, None, None)["params"]["decoder"]["layers"]["mlp"]
+    nnx_layers = decoder_nnx.Decoder(config, rngs=nnx.Rngs(params=0)).decoder.layers
+    for kernel in (linen["wi_0"]["kernel"].value, nnx_layers.mlp.wi_0.kernel[...]):
+        assert kernel.shape == (16, 2, 256)
+        # 8,192 draws: five times the error of their spread
+        np.testing.assert_allclose(np.std(kernel), 16**-0.5, rtol=5 / (2 * kernel.size) ** 0.5)
+        assert not np.array_equal(kernel[:, 0], kernel[:, 1])
