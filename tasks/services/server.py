@@ -7,6 +7,7 @@ that its command has to report to it, serves the commands after this one, and sa
 import atexit
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -117,6 +118,9 @@ class EmbeddedServer:
             time.sleep(PAUSE_S)
 
     def _explain(self, what: str) -> str:
+        if self.process is not None and (code := self.process.poll() or 0) < 0:
+            name = signal.Signals(-code).name
+            return f"Prefect's embedded server {what}: {name} has ended it, which it does not send itself; try again"
         lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"

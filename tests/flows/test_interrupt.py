@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.services.server import EmbeddedServer, answers
+from tasks.services.server import EmbeddedServer, ServerError, answers
 
 ROOT = Path(__file__).parent.parent.parent
 START = "import sys; from flows.cli.start import main; sys.argv[1:] = {words}; {before}; main()"
@@ -217,6 +217,19 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.05)
+
+
+def test_one_that_is_killed_while_it_starts_is_not_called_damaged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
+    server = EmbeddedServer()
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait()
+    with pytest.raises(ServerError, match=r"ended while starting: SIGKILL has ended it, .*; try again$"):
+        server.wait()
+    server.stop()
 
 
 def test_one_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
