@@ -82,7 +82,9 @@ def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
 
 @cache
 def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
-    return _needed_in(_parser.parse(pattern.pattern))
+    if pattern.flags & re.IGNORECASE:
+        return frozenset()
+    return _needed_in(_parser.parse(pattern.pattern, pattern.flags))
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:

@@ -14,6 +14,7 @@ PATTERNS = [
     for pattern in (
         rb"ab(?:cd|ef)?g", rb"(one|two) x*", rb"(?i:abc)d", rb"[Aa]b+c", rb"a*", rb"(?:a|)b", rb"x{2}yz", rb"(?=ab)a",
         rb"(?:ab|a(?:cd|))", rb"(?:(?i:one)|two)", rb"a(?:b|c)+d", rb"(?m:^)end\Z|begin", rb"step: (\d+)|iteration",
+        rb"(?i)loss: a", rb"(?x) a b  # a text of four letters",
     )
 ]  # fmt: skip
 OWN = [pattern for dialect in DIALECTS for pattern in (dialect.marks, *dialect.patterns.values())]
