@@ -140,6 +140,7 @@ def main() -> int:
             for number in range(given.kills):
                 delay = float(rng.uniform(0, LATER * seconds))
                 found[kill_once(f"{place}/{number}", given.megabytes, delay, context)[0]] += 1
+                print(f"  {number + 1} of {given.kills}", end="\r", file=sys.stderr, flush=True)
             for text, count in sorted(found.items()):
                 print(f"  {count:3} × {text}", flush=True)
             all_right &= not any("WRONG" in text for text in found)
