@@ -156,7 +156,7 @@ class Holding:
 
 
 @pytest.fixture
-def holding(tmp_path: Path, user_environment: dict[str, str], compiled: dict[str, str]) -> Holding:
+def holding(tmp_path: Path, user_environment: dict[str, str]) -> Holding:
     """A Python whose trainers wait: nothing else reaches them, as launched runs have an environment of their own."""
     place = tmp_path / "python"
     venv.create(place, with_pip=False, symlinks=True)
