@@ -87,16 +87,14 @@ class Target:
     ratio: bool = True
 
 
-def targets(numbers: str) -> dict[str, Target]:
-    """The figures to meet; matmuls in bfloat16 have less to gain."""
-    return {
-        "first_step_s": Target("time to first step", "s", 0.4),
-        "first_step_cpu_s": Target("… of processor time", "s", None),
-        "step_s": Target("step, median", "s", 0.6 if numbers == "f32" else 0.8),
-        "step_cpu_s": Target("… of processor time", "s", None),
-        "peak_rss_gib": Target("peak memory", "GiB", 0.65),
-        "loss": Target("loss at the last step", "nats", 0.02, ratio=False),
-    }
+TARGETS = {
+    "first_step_s": Target("time to first step", "s", 0.2),
+    "first_step_cpu_s": Target("… of processor time", "s", None),
+    "step_s": Target("step, median", "s", 0.5),
+    "step_cpu_s": Target("… of processor time", "s", None),
+    "peak_rss_gib": Target("peak memory", "GiB", 0.55),
+    "loss": Target("loss at the last step", "nats", 0.02, ratio=False),
+}
 
 
 def read_facts(python: str) -> dict[str, object]:
@@ -184,7 +182,7 @@ def describe_machine() -> str:
 def print_rows(variant: str, ours: Measured, peer: Measured) -> bool:
     """One line per figure; whether all targets are met."""
     met = True
-    for name, target in targets(variant.split("-")[1]).items():
+    for name, target in TARGETS.items():
         mine, theirs = getattr(ours, name), getattr(peer, name)
         compared = mine / theirs if target.ratio else abs(mine - theirs)
         sign = "×" if target.ratio else "apart"
