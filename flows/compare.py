@@ -1,6 +1,7 @@
 """The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated, Any
 from uuid import uuid4
@@ -27,9 +28,8 @@ from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Events, Extended, Planned, Troubled
-from tasks.services.night_rules import current_rules
 from tasks.services.run_form import Field, show_name
-from tasks.services.running_jobs import Jobs, Stopped, current_jobs
+from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import (
     comment_step,
     compare_checkpoints_step,
@@ -50,20 +50,24 @@ def _choices(kind: Kind) -> dict[str, Any]:
 
 
 def name_run() -> str:
-    """The flow run's name: cases, arms and target."""
+    """The flow run's name."""
     wanted = flow_run.parameters
+    refs = (wanted.get("baseline"), wanted.get("branch"))
+    return name_comparison(wanted["comparison"], wanted.get("cases"), wanted.get("target"), refs)
+
+
+def name_comparison(
+    comparison: str, cases: Sequence[str] | None, target: str | None, refs: tuple[str | None, str | None]
+) -> str:
+    """The name of its flow run: cases, arms and target; refs: those of baseline and branch, if others are wanted."""
     try:
-        spec = load_comparison(wanted["comparison"])
+        spec = load_comparison(comparison)
     except ConfigError:  # the resolve step says what is wrong with it
-        return show_name(str(wanted["comparison"]))
-    cases = ", ".join(wanted.get("cases") or spec.cases)
+        return show_name(str(comparison))
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:
-        arms = [
-            (wanted.get(side) or arm.ref or arm.name).partition(":")[0]
-            for side, arm in zip(("baseline", "branch"), spec.arms, strict=True)
-        ]
-    return show_name(f"{cases}: {' vs '.join(arms)} on {wanted.get('target') or spec.target}")
+        arms = [(ref or arm.ref or arm.name).partition(":")[0] for ref, arm in zip(refs, spec.arms, strict=True)]
+    return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
 
 
 @flow(
@@ -107,10 +111,8 @@ def compare(
     ] = None,
 ) -> State[Any]:
     """Train both arms of every case, verify their checkpoints meanwhile, and publish what differs."""
-    events, jobs, began = EVENTS, current_jobs(), time.monotonic()
     if comment:
         parse_pull_request(comment)  # a mistake in it is reported before anything is trained
-    store = open_store(out)
     request = Request(
         comparison=comparison,
         cases=tuple(cases),
@@ -120,9 +122,28 @@ def compare(
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
-        rules=current_rules(),
     )
     patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
+    return compare_cases(
+        request, open_store(out), EVENTS, Jobs(), patience=patience, take_over=take_over, place=comment
+    )
+
+
+def compare_cases(
+    request: Request,
+    store: Store,
+    events: Events,
+    jobs: Jobs,
+    *,
+    patience: Patience | None = None,
+    take_over: bool = False,
+    place: str | None = None,
+) -> State[Any]:
+    """The body of the flow: every case of a request, and the state in which it ends.
+
+    patience: go on with more repeats until it is decided. place: a pull request, whose comment shows the verdict.
+    """
+    began = time.monotonic()
     plans = resolve_step(request, store)
     # a ref may move meanwhile: what may be needed later is resolved now
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
@@ -137,7 +158,7 @@ def compare(
                 continue
             records = list(run_all(list(group), store, events, jobs, take_over=take_over))
             runs = CaseRuns(
-                comparison=comparison,
+                comparison=request.comparison,
                 case=case,
                 target=plans[0].target,
                 runs=tuple(records),
@@ -157,8 +178,8 @@ def compare(
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
-    summarise_step(results, comparison)
-    problem = write_comment(comparisons, comparison, comment) if comment else ""
+    summarise_step(results, request.comparison)
+    problem = write_comment(comparisons, request.comparison, place) if place else ""
     if problem:
         events.put(Troubled(problem))
     forget_step(flow_run.id, store)

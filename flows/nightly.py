@@ -11,16 +11,16 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.compare import compare
+from flows.compare import compare_cases, name_comparison
 from tasks.publish.nightly import comment_markdown, night_headline
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
+from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Event
-from tasks.services.night_rules import judging_by
 from tasks.services.outage import is_outage, outlast
 from tasks.services.run_form import Field
-from tasks.services.running_jobs import Jobs, jobs_of_a_night
+from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
     finish_night_step,
@@ -73,6 +73,7 @@ def nightly(
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
     """The results of the cells in their order; each lane takes the next cell when its last one is over."""
+    jobs = Jobs(flow_run.id)
     verdicts: dict[str, Compared] = {}  # by the flow run of the cell
 
     def keep(event: Event) -> None:
@@ -81,7 +82,6 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
     with (
         EVENTS.heard_by(keep),
-        jobs_of_a_night(flow_run.id) as jobs,
         ThreadPoolExecutor(max_workers=plan.slices, thread_name_prefix="cell") as lanes,
     ):
         futures: list[Future[CellResult]] = []
@@ -100,6 +100,26 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
         yield future.result()
 
 
+def name_cell() -> str:
+    """The name of a cell's flow run."""
+    request: Request = flow_run.parameters["request"]
+    refs = (request.arms.baseline, request.arms.branch)
+    return name_comparison(request.comparison, request.cases, request.target, refs)
+
+
+@flow(
+    name="compare",
+    flow_run_name=name_cell,
+    description="A cell of a night: the comparison of one case.",
+    on_cancellation=[on_cancellation],
+    on_crashed=[on_crashed],
+    validate_parameters=False,  # they are what they are: nobody types them
+)
+def compare_cell(request: Request, out: str, jobs: Jobs) -> State[Any]:
+    """Compare a case as the flow `compare` does, with jobs that belong to the night."""
+    return compare_cases(request, open_store(out), EVENTS, jobs)
+
+
 def run_cell(
     plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
 ) -> CellResult:
@@ -107,31 +127,27 @@ def run_cell(
     jobs.check()
     started = time.monotonic()
     found = None
+    request = Request(
+        comparison=cell.comparison,
+        cases=(cell.case,),
+        target=plan.target,
+        repeats=cell.repeats,
+        overrides=plan.overrides,
+        arms=cell.arms,
+        rules=plan.rules.get(cell.comparison),
+    )
 
     def attempt() -> State[Any]:
         """The cell's own flow run; where the server was away, the error that says so is raised."""
         jobs.check()
-        state: State[Any] = compare(
-            comparison=cell.comparison,
-            cases=[cell.case],
-            target=plan.target,
-            repeats=cell.repeats,
-            overrides=list(plan.overrides),
-            branch=cell.arms.branch,
-            baseline=cell.arms.baseline,
-            repository=cell.arms.repository,
-            aa=cell.arms.aa,
-            out=store.address,
-            return_state=True,
-        )
+        state: State[Any] = compare_cell(request, store.address, jobs, return_state=True)
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name != "Regressed" else None
         if isinstance(error, Exception) and is_outage(error):
             raise error
         return state
 
     try:
-        with judging_by(plan.rules.get(cell.comparison)):
-            state = outlast(attempt)  # what has finished is not run again
+        state = outlast(attempt)  # what has finished is not run again
         found = verdicts.get(str(state.state_details.flow_run_id))
         message = state.message or state.name or "it did not say why"
     except Exception as error:  # of Prefect's own; a night goes on

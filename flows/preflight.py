@@ -19,7 +19,7 @@ from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Planned
 from tasks.services.run_form import Field, show_name
-from tasks.services.running_jobs import Stopped, current_jobs
+from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
 from tasks.store import open_store
 
@@ -52,7 +52,7 @@ def preflight(
     fresh: Annotated[bool, Field(description="Compile again even if equal compiles have finished before")] = False,
 ) -> State[Any]:
     """Compile both arms of every case for a slice, and publish what differs."""
-    events, jobs = EVENTS, current_jobs()
+    events, jobs = EVENTS, Jobs()
     store = open_store(out)
     request = Request(
         comparison=comparison,

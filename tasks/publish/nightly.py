@@ -32,9 +32,7 @@ def night_headline(record: NightRecord) -> str:
     if bad:
         return f"✗ {bad} of {total} comparisons need a look"
     unknown = sum(result.outcome == "unknown" for result in record.results if not result.cell.quarantine)
-    return (
-        f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ {total} comparisons, nothing regressed"
-    )
+    return f"? {unknown} of {total} comparisons are undecided" if unknown else f"✓ nothing regressed, {total} compared"
 
 
 def comment_markdown(record: NightRecord, *, about: str = "nightly") -> str:

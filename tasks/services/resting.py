@@ -86,6 +86,11 @@ def find_resting() -> list[Place]:
     return [place for place in places if place.find() is not None]
 
 
+def is_embedded(url: str | None) -> bool:
+    """Whether the API at this address is that of an embedded server, which only this user's commands use."""
+    return any(server.url == url for place in find_resting() if (server := place.find()) is not None)
+
+
 def end_resting(say: Callable[[str], None]) -> bool:
     """End every server that runs and that no command uses; whether there were any."""
     places = find_resting()

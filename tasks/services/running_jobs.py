@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from weakref import WeakSet
 
 from tasks.records import RunHandle, RunPlan
@@ -77,12 +76,6 @@ class Jobs:
 
 
 _here: "WeakSet[Jobs]" = WeakSet()
-_current: ContextVar[Jobs | None] = ContextVar("jobs", default=None)
-
-
-def current_jobs() -> Jobs:
-    """The jobs of the flow that this one runs in, or new ones."""
-    return _current.get() or Jobs()
 
 
 def stop_every_job() -> None:
@@ -103,14 +96,3 @@ def _once(end: Callable[[], None]) -> Callable[[], None]:
                 done = True
 
     return run
-
-
-@contextmanager
-def jobs_of_a_night(flow_run: str | None) -> Iterator[Jobs]:
-    """One set of jobs for every flow that is started inside the block, which all belong to `flow_run` too."""
-    jobs = Jobs(flow_run)
-    token = _current.set(jobs)
-    try:
-        yield jobs
-    finally:
-        _current.reset(token)

@@ -167,12 +167,10 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
         yield Api(configured)
         return
     assert embedded is not None  # without a configured address one was started above
-    from tasks.services.slices import alone
-
     embedded.wait()
     embedded.keep_alive(lost)
     assert embedded.server is not None  # it answers
-    with temporary_settings({PREFECT_API_URL: embedded.server.url}), alone():
+    with temporary_settings({PREFECT_API_URL: embedded.server.url}):
         yield Api(embedded.server.url, is_ending=lambda: embedded.ending, process=embedded.server.pid)
 
 

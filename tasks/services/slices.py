@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 
 from prefect.concurrency.sync import concurrency
 from prefect.runtime import deployment
+from prefect.settings import get_current_settings
 
 from tasks.services.outage import outlast, unless_away
+from tasks.services.resting import is_embedded
 
 LEASE_S = 60.0  # a killed holder's slice goes back after at most this
-
-_alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 def limit_name(target: str) -> str:
@@ -20,23 +19,13 @@ def limit_name(target: str) -> str:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Flows inside this block have a Prefect server of their own: there is nobody to share a target with."""
-    token = _alone.set(True)
-    try:
-        yield
-    finally:
-        _alone.reset(token)
-
-
-@contextmanager
 def slice_of(target: str) -> Iterator[None]:
-    """Wait for a free slice, hold it, and give it back.
+    """Wait for a free slice, hold it, and give it back; an embedded server has no slices, as nobody else uses it.
 
     A deployment's run needs the limit to exist (`maxview up` makes it) and stops if it does not; on a server that
     somebody started without limits, a flow from the command line goes on without.
     """
-    if _alone.get():
+    if is_embedded(get_current_settings().api.url):
         yield
         return
     strict = deployment.id is not None

@@ -52,7 +52,7 @@ def test_what_counts_stands_first_and_what_is_in_quarantine_apart() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "headline"),
     [
-        (("same", "improved"), "✓ 2 comparisons, nothing regressed"),
+        (("same", "improved"), "✓ nothing regressed, 2 compared"),
         (("same", "unknown"), "? 1 of 2 comparisons are undecided"),
         (("failed", "unknown"), "✗ 1 of 2 comparisons need a look"),
     ],
