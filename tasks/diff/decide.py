@@ -11,6 +11,7 @@ from tasks.records import Better, Decision, Verdict
 
 LEAST_REPEATS = 3  # runs of one arm that show by themselves how much equal runs differ
 ONE_RUN = "one run of each"  # the least evidence that a word can rest on
+ONE_PROGRAM = "one program"  # evidence that no measured difference can shake: there is nothing that could differ
 ROUNDING = 1e-9  # share of a unit: the difference of two decimals is not exact in binary
 
 

@@ -4,7 +4,7 @@ from math import expm1, log1p
 
 from configs.comparison import Tolerance
 from configs.schema import Frozen
-from tasks.diff.decide import ONE_RUN, show_duration, show_threshold, threshold_of
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
 from tasks.records import Decision, Verdict
 
@@ -67,7 +67,7 @@ def decide_noisy(
     name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
     if excuse:
-        verdict, reason = "same", f"{excuse}: the measured {shown} is noise by construction"
+        verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
         name, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
@@ -91,7 +91,7 @@ def decide_noisy(
         effect_low=low,
         effect_high=high,
         effect_text=show_effect(used),
-        evidence=show_runs(used.runs),
+        evidence=ONE_PROGRAM if excuse else show_runs(used.runs),
         p_value=used.p,
         runs_wanted=wanted,
         cost_text=cost,

@@ -39,7 +39,7 @@ def excuse_of(arms: Arms, floors: list[Floor]) -> str:
     hosts = [_host_side(plan) for plan in plans if plan is not None]
     if any(host is None or host != hosts[0] for host in hosts):
         return ""
-    return "both arms run the same compiled program from the same source, config and software"
+    return "one program, source, config and software"
 
 
 def _host_side(plan: RunPlan) -> tuple[object, ...] | None:

@@ -26,31 +26,34 @@ class Shown(Frozen):
 
 
 class FactRow(Frozen):
-    """A fact: what each side has of it, what that means, and what it does to the verdict; None: nothing."""
+    """A fact that weighs on the verdict: what each side has of it, what that means, and what it does."""
 
     name: str
     baseline: tuple[Shown, ...]
     candidate: tuple[Shown, ...]
-    meaning: str = ""
-    effect: Effect | None = None
+    meaning: str
+    effect: Effect
 
 
-def compare_facts(record: ComparisonRecord) -> tuple[list[FactRow], list[tuple[str, str]]]:
-    """The facts that differ, those that weigh most first, and (name, value) of those that are equal.
+class Facts(Frozen):
+    """What identifies the arms. A death has a place of its own on the page, and stands not among them."""
 
-    A death has a place of its own on the page, and stands not among them.
-    """
+    weighing: tuple[FactRow, ...]  # those that weigh most first
+    differing: tuple[tuple[str, str, str], ...]  # name and both values of what differs and does nothing to the verdict
+    equal: tuple[tuple[str, str], ...]
+
+
+def compare_facts(record: ComparisonRecord) -> Facts:
+    """What differs between the arms and what does not."""
     known = _facts(record)
     listed = [finding for finding in record.findings if finding.kind != "died" or not record.has_died]
     found = [_row(finding, record, known) for finding in listed]
     told = {FACTS.get(finding.kind) for finding in record.findings}
-    rows = [row for effect in get_args(Effect) for row in found if row.effect == effect]
-    rows += [
-        FactRow(name=name, baseline=(Shown(text=left),), candidate=(Shown(text=right),))
-        for name, (left, right) in known.items()
-        if left != right and name not in told
-    ]
-    return rows, [(name, left) for name, (left, right) in known.items() if left == right]
+    return Facts(
+        weighing=tuple(row for effect in get_args(Effect) for row in found if row.effect == effect),
+        differing=tuple((name, *both) for name, both in known.items() if both[0] != both[1] and name not in told),
+        equal=tuple((name, left) for name, (left, right) in known.items() if left == right),
+    )
 
 
 def _facts(record: ComparisonRecord) -> dict[str, tuple[str, str]]:

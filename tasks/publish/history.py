@@ -47,12 +47,15 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         .get_template("history.html.j2")
         .render(
             groups=[
-                (" · ".join(filter(None, group)), [table for table in _tables(items, pages, died) if table["rows"]])
-                for group, items in groups.items()
+                (
+                    " · ".join(filter(None, group)),
+                    [table for table in _tables(items, pages, died) if table["rows"]],
+                    list(_notes(items)),
+                )
+                for group, items in sorted(groups.items(), key=_longest_first)
             ],
             metrics=sorted({item.series.metric for item in judged}, key=_order),
             changes=list(_changes(groups, store)),
-            notes=dict.fromkeys(note for item in judged if item.series.metric in MAIN for note in item.notes),
             style=Markup(style),
             style_hash=hash_of(style),
             script=Markup(script),
@@ -65,6 +68,23 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         store.push(page)
         update_index(store, add_history)
     return page
+
+
+def _longest_first(group: tuple[Group, list[Judged]]) -> int:
+    """Orders pairs of which much is known before those that were compared once."""
+    return -max(len(item.series.nights) for item in group[1])
+
+
+def _notes(items: Sequence[Judged]) -> Iterator[str]:
+    """What was noted about the metrics that are looked at first, each with its cases, and its metric if it has one."""
+    found: dict[str, list[Judged]] = {}
+    for item in items:
+        for note in item.notes if item.series.metric in MAIN else ():
+            found.setdefault(note, []).append(item)
+    for note, about in found.items():
+        titles = {title_of(item.series.metric) for item in about}
+        cases = ", ".join(dict.fromkeys(item.series.case for item in about))
+        yield f"{cases}{f' · {titles.pop()}' if len(titles) == 1 else ''}: {note}"
 
 
 def title_of(metric: str) -> str:

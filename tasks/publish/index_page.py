@@ -7,9 +7,11 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tasks.diff.metric_row import NOT_JUDGED
@@ -143,9 +145,10 @@ def render_index(index: StoreIndex, store: Store) -> str:
     shown = sorted(pairs[:PAIRS], key=lambda pair: -len(cases[pair]))  # a pair of one case is not much of a matrix
     script, style = read_asset("index.js"), read_asset("page.css")
     page = (
-        make_environment(words=verdict_words, link=link, why=_why, format_moment=verdict_words.format_moment)
+        _environment()
         .get_template("index.html.j2")
         .render(
+            link=link,
             index=index,
             pairs=shown,
             older_pairs=len(pairs) - PAIRS,
@@ -167,6 +170,11 @@ def render_index(index: StoreIndex, store: Store) -> str:
     )
     assert DATA.search(page), "the page would not be read again"
     return page
+
+
+@cache
+def _environment() -> Environment:
+    return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
 
 
 type Cell = tuple[IndexedComparison, str]  # the newest comparison, and the trend up to it

@@ -5,6 +5,7 @@ from tasks.publish.text import visible
 from tasks.records import ComparisonRecord, TimePart
 
 LEAST_SHARE = 0.0005  # less is not worth a word
+PERCENT_A_LETTER = 0.75  # of a bar of 900 px, in which a letter takes 6 to 7
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:
@@ -50,6 +51,16 @@ class Bar(Frozen):
     part: TimePart
     x: float
     width: float
+
+    @property
+    def words(self) -> str:
+        """`start 19.9 s`."""
+        return f"{visible(self.part.part)} {show_seconds(self.part.seconds)}"
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its words fit into it, where a bar is as wide as on a desk."""
+        return self.width >= PERCENT_A_LETTER * len(self.words) + 1
 
 
 def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.diff.decide import ONE_RUN
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
@@ -76,13 +76,14 @@ def cell_text(text: str, arm: ArmSummary) -> str:
 
 
 def difference_text(row: MetricDiff) -> str:
-    """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and how
-    much evidence a word rests on where that is little."""
+    """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
+    a word rests on where that is little, or where it is no measurement."""
     words = visible(row.difference_text) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
-    return f"{words}, by {ONE_RUN}" if little else words
+    noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
+    return f"{words}, by {ONE_RUN}" if little else f"{words}, noise" if noise else words
 
 
 def threshold_text(row: MetricDiff) -> str:
@@ -120,7 +121,7 @@ def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:
     mesh = ", ".join(f"{axis} {size}" for axis, size in (here.mesh or {}).items())
     pairs = [
         ("branch", arm.branch),
-        ("commit", arm.commit),
+        ("commit", arm.commit and arm.commit[:9]),
         ("JAX", arm.jax or here.jax),
         ("jaxlib", here.jaxlib if here.jaxlib != (arm.jax or here.jax) else None),
         ("libtpu", here.libtpu),

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from uuid import uuid4
@@ -181,4 +182,5 @@ class LocalFiles:
         return sorted(names)
 
     def _glob(self, pattern: str) -> list[str]:
-        return sorted(path.relative_to(self._folder).as_posix() for path in self._folder.glob(pattern))
+        # strings all the way: thousands of Path objects would be most of what a listing costs
+        return sorted(glob(pattern, root_dir=self._folder, recursive=True, include_hidden=True))

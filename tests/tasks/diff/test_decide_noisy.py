@@ -144,7 +144,7 @@ def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost
 def test_an_excuse_makes_every_difference_noise() -> None:
     decision = noisy([1.0], [9.0], excuse="both arms run the same")  # ln 9 ± 2.845 × 0.5 %
     assert decision.verdict == "same"
-    assert decision.reason == "both arms run the same: the measured +800.0 % (+787.3 … +812.9) is noise by construction"
+    assert decision.reason == "noise by construction: both arms run the same; measured +800.0 % (+787.3 … +812.9)"
 
 
 times = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=6)

@@ -493,6 +493,17 @@ def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str])
     assert [charts.nth(at).is_visible() for at in range(2)] == [False, True]
 
 
+def test_a_note_of_the_history_names_whom_it_is_about(visit: Visit, tmp_path: Path) -> None:
+    long = _series_with_a_change()
+    short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[:1]})
+    history = write_history_page([judge(short), judge(long)], Store(tmp_path))
+    assert history is not None
+    pairs = visit(history.as_uri(), ready=False).page.locator("[data-pair]")
+    assert "main → feat/x" in pairs.nth(0).inner_text()  # of which more is known
+    assert pairs.nth(0).locator(".note").count() == 0
+    assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, steady: 1 night")
+
+
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
 
 

@@ -1,11 +1,13 @@
 """Where the time of a run went, as words and as a chart."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tasks.publish.chart import draw_times
-from tasks.publish.time_bars import average_parts, describe_part, list_parts
+from tasks.publish.page import write_page
+from tasks.publish.time_bars import average_parts, describe_part, draw_bars, list_parts
 from tasks.records import ComparisonRecord, Source, TimeAccount, TimePart
 
 
@@ -56,3 +58,16 @@ def test_every_part_has_a_bar_and_a_name_in_the_legend(record: ComparisonRecord)
 
 def test_without_an_account_there_is_no_chart(record_002: ComparisonRecord) -> None:
     assert draw_times(record_002) is None
+
+
+def test_a_bar_names_its_parts_where_they_have_room(record: ComparisonRecord, tmp_path: Path) -> None:
+    short = account(record.candidate.name, "c", {"start": 5.0, "eval": 0.01})
+    record = record.model_copy(update={"times": (*record.times, short)})
+    assert [(bar.words, bar.has_room) for bar in draw_bars(record)[record.candidate.name]] == [
+        ("start 5 s", True),
+        ("eval 0.01 s", False),
+    ]
+    page = write_page(record, tmp_path, log_lines={}).read_text()
+    assert 'aria-label="candidate: start 5 s, eval 0.01 s"' in page
+    assert ">start 5 s</text>" in page
+    assert "eval 0.01 s</text>" not in page

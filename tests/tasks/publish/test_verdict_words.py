@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.publish.verdict_words import short_reason
+from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.publish.verdict_words import difference_text, short_reason
 from tasks.records import MetricDiff
 
 
@@ -27,6 +28,10 @@ from tasks.records import MetricDiff
             "waiting for checkpoints and the host, kept apart from the step time: storage decides it",
             "waiting for checkpoints and the host",
         ),
+        (
+            "noise by construction: one program, source, config and software; measured +33.7 % (-40.7 … +201.5)",
+            "noise by construction: one program, source, config and software",
+        ),
         ("different versions: this alone can change speed, memory and losses", "different versions"),
         (
             "a sentence that goes on without any break until no table has room for it",
@@ -37,3 +42,19 @@ from tasks.records import MetricDiff
 )  # fmt: skip
 def test_a_short_reason_is_whole_clauses(make_row: Callable[..., MetricDiff], reason: str, short: str) -> None:
     assert short_reason(make_row("x", "X", ("1", "2", "1"), "unknown", reason)) == short
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict", "words"),
+    [
+        (ONE_PROGRAM, "same", "-0.1: -25.2 %, noise"),  # else a large figure stands beside "same" without a reason
+        (ONE_RUN, "regressed", "-0.1: -25.2 %, by one run of each"),
+        (ONE_RUN, "same", "-0.1: -25.2 %"),
+    ],
+)
+def test_a_difference_says_what_its_word_rests_on(
+    make_row: Callable[..., MetricDiff], evidence: str, verdict: str, words: str
+) -> None:
+    row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
+    told = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
+    assert difference_text(row.model_copy(update=told)) == words
