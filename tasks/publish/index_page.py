@@ -177,7 +177,7 @@ def _environment() -> Environment:
     return make_environment(words=verdict_words, why=_why, format_moment=verdict_words.format_moment)
 
 
-type Cell = tuple[IndexedComparison, str]  # the newest comparison, and the trend up to it
+type Cell = tuple[IndexedComparison, str, str]  # the newest comparison, and the trend up to it, as points and in words
 
 
 def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, Cell]]:
@@ -186,10 +186,12 @@ def _matrix(index: StoreIndex, pairs: set[Pair]) -> dict[str, dict[Pair, Cell]]:
     for item in index.comparisons:
         if item.pair in pairs:
             found.setdefault(item.case, {}).setdefault(item.pair, []).append(item)
-    return {
-        case: {pair: (items[0], draw_trend([item.ratio for item in items[:TREND_NIGHTS]][::-1])) for pair, items in row}
-        for case, row in sorted((case, list(row.items())) for case, row in found.items())
-    }
+    return {case: {pair: _cell(items[:TREND_NIGHTS]) for pair, items in found[case].items()} for case in sorted(found)}
+
+
+def _cell(newest_first: list[IndexedComparison]) -> Cell:
+    ratios = [item.ratio for item in newest_first[::-1]]
+    return newest_first[0], draw_trend(ratios), tell_trend(ratios)
 
 
 def draw_trend(ratios: list[float | None]) -> str:
@@ -200,6 +202,12 @@ def draw_trend(ratios: list[float | None]) -> str:
     reach = max(LEAST_REACH, *(abs(ratio - 1) for _, ratio in known))
     step = 60 / (len(ratios) - 1)
     return " ".join(f"{2 + place * step:.1f},{8 - 6 * (ratio - 1) / reach:.1f}" for place, ratio in known)
+
+
+def tell_trend(ratios: list[float | None]) -> str:
+    """What the line shows: its first and its last value, as a change in percent."""
+    known = [f"{100 * (ratio - 1):+.1f} %" for ratio in ratios if ratio is not None]
+    return f"{known[0]} at first, {known[-1]} last, of {len(known)} comparisons" if known else ""
 
 
 def _why(headline: str) -> str:

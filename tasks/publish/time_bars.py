@@ -63,6 +63,11 @@ class Bar(Frozen):
         return self.width >= PERCENT_A_LETTER * len(self.words) + 1
 
 
+def _as_it_went(part: TimePart) -> int:
+    """A run starts and compiles first, and ends last; what is between came by turns."""
+    return {"start": -2, "compile": -1, "end": 2}.get(part.part, int(part.part.endswith(" at the end")))
+
+
 def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
     """The parts of the mean run of each arm side by side, by the arm's name; an arm without an account has none."""
     found = {arm.name: average_parts(record, arm.name) for arm in (record.baseline, record.candidate)}
@@ -70,7 +75,7 @@ def draw_bars(record: ComparisonRecord) -> dict[str, list[Bar]]:
     bars: dict[str, list[Bar]] = {}
     for name, parts in found.items():
         x = 0.0
-        for part in parts if longest else ():
+        for part in sorted(parts, key=_as_it_went) if longest else ():
             width = 100 * part.seconds / longest
             bars.setdefault(name, []).append(Bar(part=part, x=round(x, 3), width=round(width, 3)))
             x += width

@@ -149,7 +149,7 @@ if (plot) {
     if (times.length) wanted.push(["time", "step time, s, log scale", times, { log: true, marks: DATA.marks }]);
     const height = wanted.reduce((sum, [kind]) => sum + HEIGHTS[kind] + 32, 28);
     const svg = document.createElementNS(SVG, "svg");
-    for (const [key, value] of Object.entries({ class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: 0, "aria-label": `${figure.title} of both arms at each step, their difference, and the step time; the numbers are told below` })) svg.setAttribute(key, value);
+    for (const [key, value] of Object.entries({ class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "slider", tabindex: 0, "aria-label": `${figure.title} of both arms, step by step`, "aria-valuemin": extent[0], "aria-valuemax": extent[1], "aria-valuenow": view[0], "aria-valuetext": `steps ${view[0]} to ${view[1]}; arrow keys tell the values` })) svg.setAttribute(key, value);
     let top = 24;
     panels = [];
     for (const [kind, title, traces, options] of wanted) { panel(svg, top, HEIGHTS[kind], title, traces, options); top += HEIGHTS[kind] + 32; }
@@ -194,6 +194,8 @@ if (plot) {
     }
     const causes = DATA.marks.filter((mark) => mark.step === cursor).map((mark) => `${mark.side}: ${mark.cause}`);
     if (causes.length) told.append(`; ${causes.join(", ")}`);
+    svg.setAttribute("aria-valuenow", cursor);
+    svg.setAttribute("aria-valuetext", told.textContent);
   };
   const lineOf = (trace, step) => { // where a log tells the step's value
     const i = at(trace, step);
@@ -220,7 +222,11 @@ if (plot) {
       const start = from;
       from = null;
       if (start !== null && Math.abs(px(event) - start) > 6) zoom(stepAt(start), stepAt(px(event)));
-      else { tell(svg, stepAt(px(event)), height); openLine(event.clientY - svg.getBoundingClientRect().top); }
+      else {
+        tell(svg, stepAt(px(event)), height);
+        // a finger has no other way to ask for the values; each of them is a link
+        if (event.pointerType !== "touch") openLine(event.clientY - svg.getBoundingClientRect().top);
+      }
     });
     svg.addEventListener("pointerleave", () => { from = null; svg.querySelector(".drag")?.remove(); });
     svg.addEventListener("dblclick", () => zoom(...extent));

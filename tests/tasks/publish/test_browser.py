@@ -5,7 +5,8 @@ Needs the playwright package and a Chromium on the PATH (Debian: `apt-get instal
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tasks.history.judge import judge
 from tasks.history.series import Night, Series
 from tasks.publish.history import write_history_page
-from tasks.publish.index import add_comparison, add_nights
+from tasks.publish.index import add_comparison, add_nights, in_order, index_comparison
 from tasks.publish.index_page import update_index, write_neighbours
 from tasks.publish.page import write_page
 from tasks.records import Commit, ComparisonRecord
@@ -502,6 +503,169 @@ def test_a_note_of_the_history_names_whom_it_is_about(visit: Visit, tmp_path: Pa
     assert "main → feat/x" in pairs.nth(0).inner_text()  # of which more is known
     assert pairs.nth(0).locator(".note").count() == 0
     assert pairs.nth(1).locator(".note").inner_text().startswith("03_dropout · Step time, steady: 1 night")
+
+
+@pytest.fixture
+def many(tmp_path: Path, record_002: ComparisonRecord) -> str:
+    """The front of 450 comparisons, of which no page exists; every tenth regressed, the last hundred on a TPU."""
+    found = [
+        index_comparison(record_002).model_copy(
+            update={
+                "id": f"{number:010x}",
+                "case": f"{number % 7:02d}_case",
+                "created": (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)).isoformat(),
+                "verdict": "same" if number % 10 else "regressed",
+                "target": "v6e-32" if number >= 350 else "cpu",
+            }
+        )
+        for number in range(450)
+    ]
+    store = Store(tmp_path)
+    update_index(store, lambda index: index.model_copy(update={"comparisons": in_order(found)}))
+    return (tmp_path / "index.html").as_uri()
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str, device: dict[str, Any]) -> None:
+    page = visit(many, **device).page
+    count, rows = page.locator("#count"), page.locator("#list tbody tr")
+    playwright.expect(rows).to_have_count(200)
+    page.click("#more")
+    playwright.expect(rows).to_have_count(400)
+    page.fill("[name=find]", "06_case")
+    playwright.expect(count).to_have_text("64 of 450")
+    page.select_option("[name=verdict]", "regressed")
+    playwright.expect(count).to_have_text("7 of 450")  # of 20, 90, 160, …
+    page.select_option("[name=target]", "v6e-32")
+    playwright.expect(count).to_have_text("2 of 450")  # 370 and 440
+    page.fill("[name=since]", "2026-01-19")  # the 432nd hour begins this day
+    playwright.expect(count).to_have_text("1 of 450")
+    asked = page.evaluate("location.search").strip("?").split("&")
+    assert set(asked) == {"find=06_case", "verdict=regressed", "target=v6e-32", "since=2026-01-19"}
+    page.reload()
+    playwright.expect(count).to_have_text("1 of 450")
+    assert rows.locator("a").get_attribute("href") == f"comparisons/main-vs-branch/06_case/{440:010x}/index.html"
+    assert page.locator("#matrix tbody tr:visible").count() == 0  # none of its newest is what was asked for
+    page.locator("body").press("/")
+    assert page.evaluate("document.activeElement.name") == "find"
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_differences_are_searched(visit: Visit, site: dict[str, str], device: dict[str, Any]) -> None:
+    page = visit(site["main-vs-branch"], **device).page
+    commit = page.locator("#d-commits tbody tr")
+    page.fill("#find-setting", "FLOAT32")
+    playwright.expect(commit).to_be_visible()
+    page.fill("#find-setting", "no such thing")
+    playwright.expect(commit).to_be_hidden()
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_logs_show_the_lines_that_values_come_from(visit: Visit, address: str, device: dict[str, Any]) -> None:
+    page = visit(address, **device).page
+    page.press("#log-baseline > summary", "Enter")
+    page.locator("#log-baseline [data-values]").click()
+    last = page.locator("#log-baseline .hits a", has_text="Final loss")
+    playwright.expect(last).to_contain_text("completed step: 9,")
+    last.click()
+    playwright.expect(page.locator("#log-baseline .here")).to_contain_text("completed step: 9,")
+    assert not page.locator("#log-baseline .lines.nowrap").count()
+    page.uncheck("#wrap")
+    assert page.locator("#log-baseline .lines.nowrap").count()
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_nights_and_changes_open(visit: Visit, site: dict[str, str], device: dict[str, Any]) -> None:
+    front = visit(site["front"], **device).page
+    cell = front.locator("#nights td", has_text="quarantined: flaky since May")
+    assert cell.is_visible()
+    front.click("#nights summary")
+    assert not cell.is_visible()
+    history = visit(site["history"], ready=False, **device).page
+    change = history.locator(".moved details").first
+    change.locator("summary").click()
+    playwright.expect(change).to_contain_text(f"git log --oneline {'b' * 9}..{'c' * 9}")
+    history.locator(".moved a").first.click()
+    assert is_in_view(history.locator("td:target"))
+
+
+def test_a_finger_reads_and_zooms_the_curves(visit: Visit, address: str) -> None:
+    page = visit(address, **PHONE).page
+    chart = drawn(page)
+    chart.tap()
+    playwright.expect(page.locator("#told a").first).to_be_visible()
+    assert page.evaluate("location.hash") == ""  # the values are told; only the mouse goes to the log at once
+    page.select_option("#smooth", "0.9")
+    page.check("#log-scale")
+    playwright.expect(page.locator("#plot path.raw")).to_have_count(2)
+    box = page.locator("#plot svg").bounding_box()
+    touch = page.context.new_cdp_session(page)
+    for kind, part in (("touchStart", 0.4), ("touchMove", 0.6), ("touchMove", 0.8), ("touchEnd", None)):
+        points = [] if part is None else [{"x": box["x"] + box["width"] * part, "y": box["y"] + 100}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    playwright.expect(page.locator("#all-steps")).to_be_visible()
+    page.wait_for_timeout(1_000)  # of two touches that follow at once the browser makes one gesture
+    page.tap("#all-steps")
+    playwright.expect(page.locator("#all-steps")).to_be_hidden()
+    page.tap("#told a >> nth=0")
+    playwright.expect(page.locator(".lines .here")).to_contain_text("completed step:")
+
+
+def test_the_keyboard_alone_is_enough(visit: Visit, site: dict[str, str]) -> None:
+    page = visit(site["main-vs-branch"]).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#metrics"
+    page.locator("[data-rows=regressed]").focus()
+    page.keyboard.press("Space")
+    assert [row.get_attribute("id") for row in page.locator("tr[data-verdict]:visible").all()] == ["m-avg_step"]
+    page.locator("#m-avg_step summary").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#m-avg_step .threshold")).to_be_visible()
+    chart = drawn(page)
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    assert chart.get_attribute("aria-valuenow") == "1"
+    assert chart.get_attribute("aria-valuetext").startswith("step 1: baseline ")
+    page.locator("#log-baseline > summary").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#baseline-L1")).to_be_visible()
+
+
+NAMED = (
+    "table",
+    "region",
+    "form",
+    "navigation",
+    "img",
+    "link",
+    "button",
+    "searchbox",
+    "combobox",
+    "checkbox",
+    "slider",
+)
+
+
+@pytest.mark.parametrize("kind", ["front", "history", "linen-vs-nnx", "main-vs-branch"])
+def test_a_screen_reader_is_told_what_is_what(visit: Visit, site: dict[str, str], kind: str) -> None:
+    page = visit(site[kind], ready=kind != "history").page
+    page.evaluate(OPEN_ALL)
+    if "vs" in kind:
+        drawn(page)
+        page.locator(".lines .line, .lines summary").first.wait_for()
+    told = page.locator("body").aria_snapshot()
+    roles = re.findall(rf"^ *- '?({'|'.join(NAMED)})(.*)$", told, re.MULTILINE)
+    assert len(roles) > 10
+    assert [line for line in roles if not line[1].startswith(' "')] == []
+    levels = [int(level) for level in re.findall(r"- '?heading .*\[level=(\d)\]", told)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    for landmark in ("banner", "main"):
+        assert len(re.findall(rf"^- {landmark}:", told, re.MULTILINE)) == 1
+    assert "- status" in told  # what a search has found
 
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => { one.open = true; })"
