@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from configs.schema import Frozen
 from tasks.publish.logs import Logs
 from tasks.publish.replacing import replace_text
 from tasks.publish.text import shorten, visible
@@ -19,7 +19,8 @@ NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", "loss", "step
 MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
 
-class Trace(Frozen):
+@dataclass(frozen=True)
+class Trace:
     """One run's values of one metric; `lines` are the numbers of its lines in `log`, null where that lacks them."""
 
     side: str
@@ -41,7 +42,7 @@ def write_figures(
     figures = []
     for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
         title, unit = TITLES.get(metric, (metric.replace("_", " "), UNITS.get(metric, "")))
-        data = [trace.model_dump(mode="json") for trace in traces]
+        data = [vars(trace) for trace in traces]
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         replace_text(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")
         note = _note(record, metric, traces)

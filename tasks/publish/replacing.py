@@ -37,5 +37,8 @@ def replace_text(path: Path, text: str) -> None:
     cut takes of a page, `maxview site build` draws again once the page is removed. Raises StoreError.
 
     A page that a power cut leaves empty has no stamp, and is drawn again at once."""
+    data = text.encode()
+    if path.is_file() and path.read_bytes() == data:  # most of what is drawn again: a new name waits for the disk
+        return
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(data)

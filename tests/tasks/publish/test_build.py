@@ -6,6 +6,7 @@ import pytest
 
 from tasks.publish.build import build_site
 from tasks.publish.index import PAGE, parse_index
+from tasks.publish.page import write_page
 from tasks.publish.site import find_page, publish_comparison
 from tasks.records import ComparisonRecord
 from tasks.store import Store, open_store
@@ -44,6 +45,17 @@ def test_only_what_is_missing_or_out_of_date_is_written(tmp_path: Path, record_0
         ("3", False), ("2", True), ("1", False)
     ]  # fmt: skip
     assert '"id":"3"' in (store.path / "comparisons" / record_002.comparison / "cases.js").read_text()
+
+
+def test_what_is_drawn_as_it_was_is_not_written_again(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    lines = {record_002.baseline.name: [(0, "one line")]}
+    page = write_page(record_002, tmp_path, log_lines=lines)
+    files = [*(tmp_path / "curves").iterdir(), tmp_path / "logs/baseline-1.js"]
+    before = [file.stat().st_ino for file in files]
+    own = page.stat().st_ino
+    write_page(record_002.model_copy(update={"headline": "said otherwise"}), tmp_path, log_lines=lines)
+    assert [file.stat().st_ino for file in files] == before
+    assert page.stat().st_ino != own
 
 
 def test_a_record_that_cannot_be_read_is_told_and_stops_nothing(tmp_path: Path, record_002: ComparisonRecord) -> None:
