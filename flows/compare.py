@@ -183,7 +183,7 @@ def compare_cases(
     if problem:
         events.put(Troubled(problem))
     forget_step(flow_run.id, store)
-    tell_end((f"{result.case}: {result.headline}", page.address) for result, page in comparisons)
+    tell_end((f"{result.case}: {result.headline}", page.told) for result, page in comparisons)
     return final_state(results, problem)
 
 

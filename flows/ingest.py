@@ -10,6 +10,7 @@ from prefect.runtime import flow_run
 from flows.compare import final_state
 from tasks.ingest.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
+from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared
 from tasks.services.run_form import Field, show_name
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step
@@ -49,6 +50,8 @@ def ingest(
     store = open_store(out)
     named, records = scrape_logs_step(given, aa, store)
     comparison = diff_logs_step(records, case or named or UNTITLED, aa, target, tolerances, given, store)
-    EVENTS.put(Compared(comparison, publish_step(comparison, store), str(flow_run.id)))
+    page = publish_step(comparison, store)
+    EVENTS.put(Compared(comparison, page, str(flow_run.id)))
     summarise_step([comparison], "ingest")
+    tell_end([(f"{comparison.case}: {comparison.headline}", page.told)])
     return final_state([comparison])

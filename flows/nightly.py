@@ -12,7 +12,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from flows.compare import compare_cases, name_comparison
+from tasks.publish.index import PAGE
 from tasks.publish.nightly import comment_markdown, night_headline
+from tasks.publish.site import find_page
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
@@ -67,7 +69,7 @@ def nightly(
     record = finish_night_step(plan, results, store)
     forget_step(flow_run.id, store)
     problems = publish(record, store)
-    tell_end([(night_headline(record), f"{store.address}/index.html")])
+    tell_end([(night_headline(record), find_page(store.path / PAGE, store).told)])
     return final_state(record, problems)
 
 

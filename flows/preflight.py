@@ -79,5 +79,5 @@ def preflight(
         return Cancelled(message=str(stopped))
     summarise_step([record for record, _ in results], f"{comparison} preflight")
     forget_step(flow_run.id, store)
-    tell_end((f"{record.case}: {record.headline}", page.address) for record, page in results)
+    tell_end((f"{record.case}: {record.headline}", page.told) for record, page in results)
     return final_state([record for record, _ in results])

@@ -27,6 +27,11 @@ class PublishedPage(Frozen):
     address: str
     link: str
 
+    @property
+    def told(self) -> str:
+        """What a log names it by: what a browser opens from anywhere, else its address."""
+        return self.link if self.link.startswith(("http://", "https://")) else self.address
+
 
 def find_page(path: Path, store: Store) -> PublishedPage:
     """Where a page of the store is. Its link begins with what MAXVIEW_SITE says, where the store is served.

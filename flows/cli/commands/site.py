@@ -1,5 +1,6 @@
 """`maxview site`: the pages of a store, built, served, or as an example."""
 
+from contextlib import suppress
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -48,7 +49,7 @@ def serve(
         raise ValueError(f"{host}:{port} cannot be listened at ({error.strerror or error}); try --port 0") from error
     place = server.server_address
     Console(markup=False, soft_wrap=True).print(f"{store.address} at http://{host}:{place[1]}/ until Ctrl-C")
-    with server:
+    with server, suppress(KeyboardInterrupt):  # it is how this command ends
         server.serve_forever()
     return 0
 
