@@ -5,7 +5,7 @@ from tasks.publish.text import visible
 from tasks.records import ComparisonRecord, TimePart
 
 LEAST_SHARE = 0.0005  # less is not worth a word
-PERCENT_A_LETTER = 0.75  # of a bar of 900 px, in which a letter takes 6 to 7
+PERCENT_A_LETTER = 0.7  # of a bar of 850 px, in which a letter takes 6
 
 
 def average_parts(record: ComparisonRecord, arm: str) -> list[TimePart]:

@@ -134,7 +134,7 @@ if (plot) {
       plot.replaceChildren(make("p", "note", "A file of the curves is not where this page looks for it: keep the page in its folder."));
       return;
     }
-    if (mine !== drawing || !plot.clientWidth) return;
+    if (mine !== drawing || plot.clientWidth < 2 * (LEFT + RIGHT)) return; // a browser that prints lays out narrow ones first
     const times = timed >= 0 && timed !== number ? known.get(timed) : [];
     const steps = [...current, ...times].flatMap((trace) => trace.steps.length ? [trace.steps[0], trace.steps[trace.steps.length - 1]] : []);
     extent = [Math.min(...steps), Math.max(...steps)];

@@ -320,7 +320,10 @@ def test_the_next_case_is_a_key_away(visit: Visit, tmp_path: Path, record_002: C
 
 
 def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) -> None:
-    page = visit(address, width=794).page  # A4 at 96 dots per inch: on a screen this narrow the rows become cards
+    seen = visit(address, width=794)  # A4 at 96 dots per inch: on a screen this narrow the rows become cards
+    page = seen.page
+    drawn(page)
+    page.pdf(format="A4")
     display = "getComputedStyle(document.getElementById('m-final_loss')).display"
     assert page.evaluate(display) == "grid"
     page.emulate_media(media="print")
@@ -329,6 +332,7 @@ def test_on_paper_there_is_a_table_and_no_control(visit: Visit, address: str) ->
     for control in ("button", "input", "select", ".top nav", "#logs"):
         assert page.locator(f"{control}:visible").count() == 0
     assert page.locator("#m-final_loss").is_visible()
+    assert seen.complaints == []
 
 
 def test_side_by_side_one_log_follows_the_other_by_step(
