@@ -5,7 +5,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import qwix
 
 type Product = Callable[[str, jax.Array, jax.Array], jax.Array]  # (equation, left, right)
 
@@ -48,6 +47,8 @@ def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
     """The product of both operands rounded to int8, each scaled by its largest value along what is summed over."""
+    import qwix  # only this needs it
+
     inputs, out = equation.split("->")
     rounded = [
         qwix.quantize(operand, jnp.int8, channelwise_axes=tuple(i for i, letter in enumerate(term) if letter in out))

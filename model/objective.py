@@ -14,7 +14,7 @@ from configs.schema import TrainConfig
 from model.batch import Batch, split_batch, total_weights
 from model.core import Output
 from model.loss import cross_entropy
-from model.optimizer import make_schedule
+from model.optimizer import Clipped, make_schedule
 
 type Tree = Any
 type Metrics = dict[str, jax.Array]
@@ -76,15 +76,14 @@ def measure(
     config: TrainConfig,
     batch: Batch,
     losses: Metrics,
-    gradients: Tree,
-    clipped: Tree,
+    clipped: Clipped,
     params: Tree,
     step: jax.Array,
 ) -> Metrics:
-    """The metrics of a step. `gradients` are as they were before clipping, `params` as they are after the update."""
+    """The metrics of a step. `params` are as they are after the update."""
     return losses | {
-        "grad_norm": optax.tree.norm(clipped),
-        "raw_grad_norm": optax.tree.norm(gradients),
+        "grad_norm": clipped.norm,
+        "raw_grad_norm": clipped.raw_norm,
         "param_norm": optax.tree.norm(params),
         "learning_rate": jnp.asarray(make_schedule(config)(step), jnp.float32),
         "total_weights": total_weights(batch),

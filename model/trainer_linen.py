@@ -11,7 +11,7 @@ from model import decoder_linen
 from model.batch import Batch
 from model.declaration import Declaration, Declared
 from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
-from model.optimizer import make_clip, make_optimizer
+from model.optimizer import clip, make_optimizer
 from model.params import Tree, path_of, unflatten
 
 
@@ -70,9 +70,9 @@ class Linen:
             return gradient(state.params, part, share, key)
 
         losses, gradients = accumulate(self.config, gradients_of, batch, key)
-        clipped, _ = make_clip(self.config).update(gradients, None)
-        after = state.apply_gradients(grads=clipped)
-        metrics = measure(self.config, batch, losses, gradients, clipped, after.params, arrays.step)
+        clipped = clip(self.config, gradients)
+        after = state.apply_gradients(grads=clipped.gradients)
+        metrics = measure(self.config, batch, losses, clipped, after.params, arrays.step)
         return Arrays(after.params, after.opt_state, after.step), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:

@@ -11,7 +11,7 @@ from model import decoder_nnx
 from model.batch import Batch
 from model.declaration import Declaration
 from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
-from model.optimizer import make_clip, make_optimizer
+from model.optimizer import clip, make_optimizer
 from model.params import Tree, unflatten
 
 type Arrays = nnx.State[Any, Any]  # of a `TrainState`
@@ -71,10 +71,10 @@ class Nnx:
             return gradients
 
         losses, gradients = accumulate(self.config, gradients_of, batch, key)
-        clipped, _ = make_clip(self.config).update(gradients, None)
-        state.optimizer.update(state.model, clipped)
+        clipped = clip(self.config, gradients)
+        state.optimizer.update(state.model, clipped.gradients)
         params = nnx.state(state.model, nnx.Param)
-        metrics = measure(self.config, batch, losses, gradients, clipped, params, step)
+        metrics = measure(self.config, batch, losses, clipped, params, step)
         return nnx.state(state), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:

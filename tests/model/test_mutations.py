@@ -34,7 +34,7 @@ MUTATIONS = {
     "a dropout key": ("decoder_nnx", "core.fold_in(context.key, layer)", "context.key", "same program"),
     "an update before the clipping": (
         "trainer_nnx",
-        "state.optimizer.update(state.model, clipped)",
+        "state.optimizer.update(state.model, clipped.gradients)",
         "state.optimizer.update(state.model, gradients)",
         "same program",
     ),

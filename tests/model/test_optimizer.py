@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from configs.schema import TrainConfig
-from model.optimizer import make_clip, make_schedule
+from model.optimizer import clip, make_schedule
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -50,6 +51,17 @@ def test_all_decay_or_all_warm_up(fraction: float, last: float, mini_config: Min
 def test_clipping_scales_to_the_threshold_and_zero_means_none(mini_config: MiniConfig) -> None:
     gradients = {"a": jnp.asarray([3.0, 0.0]), "b": jnp.asarray([[4.0]])}
     for threshold, norm in [(1.0, 1.0), (10.0, 5.0), (0.0, 5.0)]:
-        clip = make_clip(mini_config(gradient_clipping_threshold=threshold))
-        clipped, _ = clip.update(gradients, clip.init(gradients))
-        np.testing.assert_allclose(np.hypot(clipped["a"][0], clipped["b"][0, 0]), norm, rtol=1e-6)
+        clipped = clip(mini_config(gradient_clipping_threshold=threshold), gradients)
+        found = np.hypot(clipped.gradients["a"][0], clipped.gradients["b"][0, 0])
+        np.testing.assert_allclose([found, clipped.norm, clipped.raw_norm], [norm, norm, 5.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e3, np.inf, np.nan])
+def test_clips_as_optax_does(scale: float, mini_config: MiniConfig) -> None:
+    gradients = {"a": scale * jnp.asarray([0.3, 0.0, -7.0]), "b": scale * jnp.asarray([[0.1]])}
+    expected, _ = optax.clip_by_global_norm(1.0).update(gradients, optax.EmptyState())
+    found = clip(mini_config(gradient_clipping_threshold=1.0), gradients)
+    for name in gradients:
+        np.testing.assert_allclose(found.gradients[name], expected[name], rtol=1e-6)  # few roundings of 6e-8 each
+    if scale < 0.1:
+        assert all(np.array_equal(found.gradients[name], gradients[name]) for name in gradients)
