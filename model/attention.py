@@ -1,5 +1,6 @@
 """Turns queries, keys and values into what attention reads: the cores that have no parameters, by name."""
 
+import importlib
 import math
 from collections.abc import Callable
 
@@ -78,7 +79,7 @@ def splash_here(
     interpret: bool = False,
 ) -> jax.Array:
     """The kernel over what one device holds. interpret: without a TPU, for tests."""
-    # here, for Pallas takes a while to load
+    # here and in load_core, for Pallas takes a while to load
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash_kernel
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as splash_mask
 
@@ -108,3 +109,13 @@ def core_name(config: TrainConfig) -> str:
     """Which core computes `attention` on this kind of device."""
     on_tpu = config.attention == "flash" and config.hardware == "tpu"
     return "flash on tpu" if on_tpu else config.attention
+
+
+def load_core(config: TrainConfig) -> None:
+    """Load what the core needs, before anything is traced.
+
+    Pallas adds settings of its own to what JAX remembers a trace by. Loaded in the middle of a step, it makes JAX trace
+    again what the step has used before: the program then holds the same function twice.
+    """
+    if CORES[core_name(config)] is splash:
+        importlib.import_module("jax.experimental.pallas.ops.tpu.splash_attention")

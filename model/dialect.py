@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from configs.schema import TrainConfig
+from model.attention import load_core
 from model.batch import Batch
 from model.declaration import Declaration
 from model.objective import Metrics
@@ -30,6 +31,7 @@ DIALECTS: dict[bool, type[Linen] | type[Nnx]] = {False: Linen, True: Nnx}  # by 
 
 def make_dialect(config: TrainConfig) -> Dialect:
     """The dialect that `pure_nnx` asks for."""
+    load_core(config)
     return DIALECTS[config.pure_nnx](config)
 
 

@@ -128,6 +128,37 @@ def test_another_trainers_own_compile_is_kept(word: str, tmp_path: Path) -> None
     assert found.memory.alias == 128  # it was donated
 
 
+LOWER = """
+import sys
+from pathlib import Path
+import jax
+from configs.load import load_train_config
+from model.compiled import sha256, strip_stablehlo
+from model.data import batch_shape
+from model.dialect import make_dialect
+from model.sharding import make_mesh
+from model.step import declare_state, settings
+jax.config.update("jax_platforms", "cpu")
+for pure_nnx in ("true", "false"):
+    config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
+    mesh, dialect = make_mesh(config), make_dialect(config)
+    state = declare_state(config, dialect, mesh).arrays
+    with settings(config, mesh):
+        traced = jax.jit(dialect.train_step).trace(state, batch_shape(config, mesh))
+    print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))
+"""
+
+
+def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments: MiniArguments) -> None:
+    # in a process of its own, NNX first: what JAX has loaded and traced already would hide it
+    words = mini_arguments("03_dropout", hardware="tpu", attention="flash", head_dim=128, max_target_length=128)
+    argv = [sys.executable, "-c", LOWER, *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    nnx, linen = ended.stdout.split()
+    assert nnx == linen
+
+
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
 def test_both_dialects_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
@@ -135,6 +166,7 @@ def test_both_dialects_are_one_program_of_a_slice(mini_arguments: MiniArguments,
     for nnx in ("false", "true"):
         out = tmp_path / nnx
         words = mini_arguments(
+            "03_dropout",
             hardware="tpu",
             pure_nnx=nnx,
             max_target_length=128,
