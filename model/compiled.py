@@ -174,6 +174,8 @@ def strip_hlo(text: str) -> str:
     # what its entry calls its arguments; their types stand again where they are used
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
+    # packed, with its metadata: what an instruction was that the compiler has done away with
+    text = re.sub(r'"original_instruction":"[^"]*"', "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import jax
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from configs.checks import GIB, Devices, check
@@ -67,7 +68,9 @@ def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) 
     devices = jax.devices() if devices is None else devices
     check(config, Devices(count=len(devices)))
     shape = tuple(mesh_shape(config, len(devices)).values())
-    return jax.make_mesh(shape, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES), devices=devices)
+    # a slice has two or three axes, which a pipeline with tensors split beside it does not fit on uncut
+    placed = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    return Mesh(placed, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
 def global_batch_size(config: TrainConfig, mesh: Mesh) -> int:

@@ -49,3 +49,10 @@ def test_metadata_source_tables_and_value_names_do_not_count() -> None:
     assert "metadata" not in stripped
     assert stripped == strip_hlo(HLO.replace("exp.7", "exp.8").replace("source_line=3", "source_line=4"))
     assert stripped != strip_hlo(HLO.replace("exponential", "log"))
+
+
+def test_where_an_instruction_came_from_does_not_count() -> None:
+    # as libtpu writes what becomes of an all-reduce on one device; the field is base64 of the instruction that it was
+    kept = '%b = pred[] bitcast(%a), backend_config={"legalized":{"original_instruction":"Cg1h","x":1}}'
+    assert strip_hlo(kept) == strip_hlo(kept.replace("Cg1h", "Dh2i"))
+    assert strip_hlo(kept) != strip_hlo(kept.replace('"x":1', '"x":2'))

@@ -1,6 +1,7 @@
 """Meshes and placements: what fits, and what is said when it does not."""
 
 from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import jax
 import pytest
@@ -38,6 +39,27 @@ def test_minus_one_takes_all_that_are_left(
 def test_a_mesh_that_is_not_all_devices_is_refused(fsdp: int, mini_config: MiniConfig) -> None:
     with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.*number of devices, 8"):
         make_mesh(mini_config(ici_fsdp_parallelism=fsdp))
+
+
+class Chip(NamedTuple):
+    """What places a TPU in a slice."""
+
+    id: int
+    coords: tuple[int, int, int]
+    platform: str = "tpu"
+    device_kind: str = "TPU v6 lite"
+    process_index: int = 0
+    core_on_chip: int = 0
+
+
+def test_a_mesh_of_three_axes_lies_on_a_slice_of_two(mini_config: MiniConfig) -> None:
+    chips = [Chip(8 * x + y, (x, y, 0)) for x in range(4) for y in range(8)]
+    config = mini_config("12_pipeline", base_num_decoder_layers=16, per_device_batch_size=4)
+    mesh = make_mesh(config, cast(Any, chips))
+    assert (mesh.shape["stage"], mesh.shape["fsdp"], mesh.shape["tensor"]) == (4, 4, 2)
+    assert sorted(cast(Chip, chip).id for chip in mesh.devices.flat) == list(range(32))
+    pairs = mesh.devices.reshape(16, 2)  # those that split a matrix: neighbours
+    assert all(sum(abs(x - y) for x, y in zip(a.coords, b.coords, strict=True)) == 1 for a, b in pairs)
 
 
 def test_a_model_that_cannot_be_split_names_every_key(mini_config: MiniConfig) -> None:
