@@ -28,14 +28,17 @@ def decide_exact(
         verdict = "regressed" if isfinite(baseline) else "improved" if isfinite(candidate) else "unknown"
         reason = f"{baseline:g} became {candidate:g}"
     elif abs(difference) <= threshold * (1 + ROUNDING):
-        verdict, reason = "same", f"within ±{threshold:g}: {tolerance.why}"
+        verdict, reason = "same", f"within {show_threshold(tolerance)}: {tolerance.why}"
     elif unit and (abs(difference) <= unit or isclose(abs(difference), unit, rel_tol=1e-6)):
         verdict = "unknown"
         reason = "one unit of the last printed digit: rounding may make it; full precision would tell"
     else:
         worse = (difference > 0) == (better == "lower")
         verdict = "changed" if better == "equal" else "regressed" if worse else "improved"
-        reason = f"differs by {difference:+.6g}, allowed is {threshold:g} ({tolerance.why})"
+        differs, allowed = f"{difference:+.6g}", f"{threshold:g}"
+        if tolerance.relative is not None and baseline:
+            differs, allowed = show_share(baseline, candidate), show_threshold(tolerance)
+        reason = f"differs by {differs}, allowed is {allowed} ({tolerance.why})"
     return Decision(verdict=verdict, reason=reason, threshold=threshold, threshold_text=show_threshold(tolerance, unit))
 
 
@@ -57,6 +60,12 @@ def show_threshold(tolerance: Tolerance, unit: float = 0.0) -> str:
         return "exact"
     decimals = round(-log10(unit))
     return f"equal to {decimals} decimal{'s' if decimals > 1 else ''}"
+
+
+def show_share(baseline: float, candidate: float) -> str:
+    """By what share of the baseline, which is not 0, the candidate differs."""
+    share = 100 * (candidate - baseline) / abs(baseline)
+    return f"{share:+.{1 if abs(share) >= 1 else 3}f} %"
 
 
 def show_duration(seconds: float) -> str:

@@ -50,19 +50,18 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, ma
         baseline_text=texts[0],
         candidate_text=texts[1],
         difference=difference if difference is None or isfinite(difference) else None,
-        difference_text=show_difference(difference, metric.decimals),
+        difference_text=show_difference(difference, metric.decimals, thousands="" if maxview else ","),
         baseline_source=left.source,
         candidate_source=right.source,
         **decision.model_dump(),
     )
 
 
-def show_difference(difference: float | None, decimals: int | None) -> str:
+def show_difference(difference: float | None, decimals: int | None, *, thousands: str = "") -> str:
     """The difference as MaxView prints it: signed, `0` for none, `—` where it shows none or where there is none."""
     if difference is None or decimals is None or not isfinite(difference):
         return "—"
-    text = f"{difference:+.{decimals}f}"
-    return "0" if float(text) == 0 else text
+    return f"{difference:+{thousands}.{decimals}f}" if round(difference, decimals) else "0"
 
 
 def missing_decision(cells: Cells, arms: Arms) -> Decision | None:

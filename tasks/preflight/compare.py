@@ -240,7 +240,7 @@ def _compare_types(units: Sequence[list[Unit]], types: Collection[str], scale: S
     scopes = sorted({locate(unit.instruction.op_name)[1] for side in products for unit in side if unit.detail in types})
     return ProgramDifference(
         what="types of products",
-        where=", ".join(scope or "no name" for scope in scopes),
+        where=", ".join(scope or "place unknown" for scope in scopes),
         baseline=_describe_units(units[0]),
         candidate=_describe_units(units[1]),
         share=share,
@@ -314,7 +314,7 @@ def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[Pr
         )
         yield ProgramDifference(
             what=_name_group(right or left),
-            where=", ".join(part for part in (scope or "no name", phase) if part),
+            where=", ".join(part for part in (scope or "place unknown", phase) if part),
             baseline=_describe_units(left),
             candidate=_describe_units(right),
             share=share,
@@ -338,12 +338,12 @@ def _costliest(units: Sequence[Unit]) -> Source | None:
 
 
 def _describe_units(units: Sequence[Unit]) -> str:
-    """`2 × 16 times, bf16×bf16: 10,240 cycles` and its kind."""
+    """`2, run 16 times, bf16×bf16: 10,240 cycles` and its kind."""
     if not units:
         return NONE
     work: Work = add_work(unit.work for unit in units)
     times = sorted({unit.runs.times for unit in units})
-    often = f" × {times[0]} times" if times == [times[0]] and times[0] > 1 else f" × up to {times[-1]} times"
+    often = f", run {times[0]} times" if len(times) == 1 else f", run up to {times[-1]} times"
     types = sorted({unit.detail for unit in units if unit.detail})
     facts = [f"{work.collective_bytes / MIB:,.2f} MiB in collectives"] if work.collective_bytes else []
     facts += [f"{work.cycles:,} cycles"] if work.cycles else []

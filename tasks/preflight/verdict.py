@@ -11,7 +11,7 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
-from tasks.diff.decide import decide_exact
+from tasks.diff.decide import decide_exact, show_share
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare import Side, compare_programs, same_text
@@ -243,6 +243,8 @@ def _judged_row(metric: Metric, arms: Arms, rules: VerdictRules, cells: list[Cel
         assert right is not None
         tolerance = rules.tolerances[metric.name]
         decision = decide_exact(left, right, better=metric.better, tolerance=tolerance, precision=precision)
+        if left and left != right:
+            decision = decision.model_copy(update={"effect_text": show_share(left, right)})
     return make_row(metric, pair, arms, decision)
 
 

@@ -14,6 +14,8 @@ from tasks.publish.verdict_words import (
     cell_text,
     difference_text,
     facts_of,
+    name_group,
+    name_row,
     name_verdict,
     outcome_of,
     threshold_text,
@@ -133,7 +135,7 @@ def _charts(record: ComparisonRecord) -> list[str]:
 
 def _tables(record: ComparisonRecord) -> list[str]:
     blocks = []
-    for group, title in GROUPS.items():
+    for group in GROUPS:
         rows = [row for row in record.rows if row.group == group]
         if not rows:
             continue
@@ -141,7 +143,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
         lines = [f"| verdict | metric | {arms} | difference | threshold |", "|:--|:--|--:|--:|--:|--:|"]
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
         reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if row.verdict != "same" and row.reason]
-        blocks += [f"## {title}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
+        blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
     return blocks
 
 
@@ -149,7 +151,7 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     verdict = name_verdict(row.verdict)
     return [
         f"**{verdict}**" if row.verdict in ("regressed", "changed") else verdict,
-        _md(row.title),
+        _md(name_row(record, row)),
         _md(cell_text(row.baseline_text, record.baseline)),
         _md(cell_text(row.candidate_text, record.candidate)),
         _md(difference_text(row)),

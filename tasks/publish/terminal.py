@@ -25,6 +25,8 @@ from tasks.publish.verdict_words import (
     describe_coverage,
     difference_text,
     facts_of,
+    name_group,
+    name_row,
     name_side,
     name_verdict,
     outcome_of,
@@ -89,7 +91,8 @@ def _arms(record: ComparisonRecord) -> Table:
         table.add_row(role, _plain(arm.label))
         facts = "  ".join(f"{name} {value}".replace(" ", GLUE) for name, value in facts_of(arm))
         table.add_row("", Text(facts or "its log names neither commit nor versions", style="dim", overflow="fold"))
-        table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
+        if record.programs is None:
+            table.add_row("", Text(describe_coverage(arm), style="dim", overflow="fold"))
     return table
 
 
@@ -147,12 +150,12 @@ class _Metrics:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
             table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
-        for group, title in GROUPS.items():
+        for group in GROUPS:
             of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
             if of_group:
                 table.add_section()
             if of_group and group != "maxview":
-                table.add_row(Text(title, style="dim"), "", "", "", "")
+                table.add_row(Text(name_group(self.record, group), style="dim"), "", "", "", "")
             for row, (*texts, verdict) in of_group:
                 told = Text(verdict, style=OUTCOMES[row.verdict].style)
                 table.add_row(*(Text(text, overflow="fold") for text in texts), told)
@@ -161,7 +164,7 @@ class _Metrics:
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
     texts = [
-        visible(row.title),
+        name_row(record, row),
         cell_text(row.baseline_text, record.baseline),
         cell_text(row.candidate_text, record.candidate),
         difference_text(row),

@@ -51,6 +51,16 @@ GROUPS: dict[Literal["maxview", "ours"], str] = {
 }
 
 
+def name_group(record: ComparisonRecord, group: Literal["maxview", "ours"]) -> str:
+    """What stands above rows of a group."""
+    return "The compiled step" if record.programs else GROUPS[group]
+
+
+def name_row(record: ComparisonRecord, row: MetricDiff) -> str:
+    """What a row of a text is called. The sizes of a compiled step are of many units, which their titles lack."""
+    return visible(f"{row.title} ({row.unit})" if record.programs and row.unit else row.title)
+
+
 def name_verdict(outcome: Outcome) -> str:
     """`✗ regressed` and its kind."""
     return f"{OUTCOMES[outcome].sign} {outcome}"

@@ -73,6 +73,10 @@ def test_the_reason_of_an_exact_metric_names_the_tolerance_or_the_precision() ->
     beyond = decide_exact(1.0, 2.5, better="lower", tolerance=HALF, precision="")
     assert beyond.reason == "differs by +1.5, allowed is 0.5 (half a unit does not matter)"
     assert (beyond.threshold, beyond.threshold_text) == (0.5, "±0.5")
+    share = decide_exact(
+        200.0, 221.0, better="lower", tolerance=Tolerance(relative=0.02, why="two percent"), precision=""
+    )
+    assert share.reason == "differs by +10.5 %, allowed is ±2 % (two percent)"
     lost = decide_exact(1.0, nan, better="lower", tolerance=HALF, precision="")
     assert lost.reason == "1 became nan"
 

@@ -1,6 +1,7 @@
 """A preflight on the surfaces of a comparison: page, terminal, artifact, history."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,10 @@ def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecor
     text = console.file.getvalue()
     assert "What differs between the programs, by cost" in text
     assert "all-gather in a loop  head" in text
+    assert "The compiled step" in text
+    assert re.search(r"Bytes in collectives \(MiB\) +40\.00 +50\.00 +\+10\.00:", text)
+    assert "Bytes in collectives +25.0 %" in text  # 10 of 40
+    assert "step lines" not in text  # a compile has none
     assert "all-gather in a loop" in summary_markdown(record)
 
 
