@@ -19,6 +19,7 @@ from tasks.records import (
     ComparisonRecord,
     CompiledProgram,
     Decision,
+    Environment,
     Evidence,
     Finding,
     Floor,
@@ -95,7 +96,8 @@ def compare_compiles(
     floors = list(_floors(sides))
     verdict, headline = conclude(left, right, findings, rows, floors)
     summaries = [
-        summarise(arm).model_copy(update={"programs": _texts(one)}) for arm, one in zip(arms, compiles, strict=True)
+        summarise(arm).model_copy(update={"programs": _texts(one), "environment": _describe_software(one.program)})
+        for arm, one in zip(arms, compiles, strict=True)
     ]
     return ComparisonRecord(
         id=comparison_id(comparison, case, [baseline.run, candidate.run]),
@@ -114,6 +116,12 @@ def compare_compiles(
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
     )
+
+
+def _describe_software(program: CompiledProgram) -> Environment:
+    """What compiled, and for how many devices: a log names those of the machine that it compiled on."""
+    versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
+    return Environment(num_devices=program.devices, **versions)
 
 
 def _analyse(packed: bytes) -> Analysis:

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from configs.load import COMMAND_LINE
+from tasks.publish.next_command import arm_wishes, wishes_of
 from tasks.records import ComparisonRecord, RunRecord
 
 
@@ -18,19 +18,12 @@ def command_again(record: ComparisonRecord, baseline: RunRecord | None, candidat
         words = [*sides[0], *sides[1]] if len(sides[0]) == len(sides[1]) == 1 else _several(sides)
         words += ["--case", record.case, *(["--target", record.target] if " " not in record.target else [])]
         return shlex.join(["maxview", "ingest", *words, *(["--aa"] if record.aa else [])])
-    verb, target = ("preflight", plans[0].target) if plans[0].compiles_for else ("compare", record.target)
-    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", target]
+    verb = "preflight" if plans[0].compiles_for else "compare"
+    words = ["maxview", verb, record.comparison, "--case", record.case, "--target", plans[0].target]
     if len(record.baseline.runs) > 1:
         words += ["--repeats", str(len(record.baseline.runs))]
-    for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
-        if plan.ref is not None:
-            words += [option, plan.commit or plan.ref]
-        for package in plan.software:
-            words += ["--with", f"{plan.arm}:{package}"]
-    given = {key: plan.config[key] for plan in plans for key, origin in plan.origins.items() if origin == COMMAND_LINE}
-    for key, value in sorted(given.items()):
-        words += ["--set", f"{key}={value}"]
-    return shlex.join([*words, *(["--aa"] if record.aa else []), "--fresh"])
+    pinned = [plan.model_copy(update={"ref": plan.ref and (plan.commit or plan.ref)}) for plan in plans]
+    return shlex.join([*words, *wishes_of(plans[0]), *arm_wishes(pinned), "--fresh"])
 
 
 def _several(sides: Sequence[Sequence[str]]) -> list[str]:

@@ -66,6 +66,7 @@ def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecor
     assert re.search(r"Bytes in collectives \(MiB\) +40\.00 +50\.00 +\+10\.00:", text)
     assert "Bytes in collectives +25.0 %" in text  # 10 of 40
     assert "step lines" not in text  # a compile has none
+    assert "JAX 0.12.0.1  devices 4" in text
     assert "all-gather in a loop" in summary_markdown(record)
 
 
