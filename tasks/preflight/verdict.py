@@ -258,7 +258,8 @@ def _judged_row(metric: Metric, arms: Arms, rules: VerdictRules, cells: list[Cel
 
 def _told_row(metric: Metric, arms: Arms, cells: list[Cell], why: str) -> MetricDiff:
     pair = (cells[0], cells[1])
-    return make_row(metric, pair, arms, missing_decision(pair, arms) or not_judged(why))
+    missing = missing_decision(pair, arms)
+    return make_row(metric, pair, arms, not_judged(missing.reason if missing else why))
 
 
 def _kernels_row(arms: Arms, cells: list[Cell]) -> MetricDiff:

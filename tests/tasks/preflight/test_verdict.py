@@ -61,6 +61,8 @@ def test_what_does_not_fit_is_a_result_with_its_cause(failed: str, verdict: str)
         f"{'linen' if failed == 'both' else failed} does not compile for v6e:2x2: HbmOverflow: {OVERFLOW}"
         in record.headline
     )
+    unknown = {row.metric for row in record.rows if row.verdict == "unknown"} - {"compiles"}
+    assert unknown == {"program_memory_gb", "estimated_cycles", "collective_bytes", "kernels"}  # no parts of sums
     assert record.programs is not None
     assert set(record.programs.unfit) == ({"linen", "nnx"} if failed == "both" else {failed})
 
