@@ -1,8 +1,8 @@
 """The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, groupby
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -18,11 +18,11 @@ from flows.parameters import Baseline, Branch, Cases, Model, Overrides, Reposito
 from flows.runs import run_all
 from tasks.diff import exit_status
 from tasks.diff.case import CaseRuns
-from tasks.diff.until import MOST_REPEATS, Patience
+from tasks.diff.until import MOST_REPEATS, NextLook, Patience
 from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
-from tasks.records import ComparisonRecord, RunPlan
+from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
@@ -150,13 +150,17 @@ def compare_cases(
     events.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans})
+
+    def run(plans: list[RunPlan]) -> Iterator[RunRecord]:
+        return run_all(plans, store, events, jobs, take_over=take_over)
+
     try:
         refused = find_refused(request, plans[0].target, store, events, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
                 comparisons.append(publish_case(refused[case], store, events))
                 continue
-            records = list(run_all(list(group), store, events, jobs, take_over=take_over))
+            records = list(run(list(group)))
             runs = CaseRuns(
                 comparison=request.comparison,
                 case=case,
@@ -172,7 +176,12 @@ def compare_cases(
                 result = diff_step(runs, store)
             else:
                 result = run_until_decided(
-                    runs, spare, store, events, jobs, patience=patience, began=began, take_over=take_over
+                    runs,
+                    spare,
+                    events,
+                    look=lambda runs: diff_step(runs, store),
+                    decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
+                    run=run,
                 )
             comparisons.append(publish_case(result, store, events))
     except Stopped as stopped:  # the night that this is a part of is being ended
@@ -207,28 +216,27 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
 def run_until_decided(
     runs: CaseRuns,
     spare: list[RunPlan],
-    store: Store,
     events: Events,
-    jobs: Jobs,
     *,
-    patience: Patience,
-    began: float,
-    take_over: bool = False,
+    look: Callable[[CaseRuns], ComparisonRecord],
+    decide: Callable[[ComparisonRecord, int], NextLook],
+    run: Callable[[list[RunPlan]], Iterable[RunRecord]],
 ) -> ComparisonRecord:
-    """Look, and as long as more repeats may decide and are allowed: run them, interleaved, and look again."""
-    look = 1
-    while True:
-        result: ComparisonRecord = diff_step(runs.model_copy(update={"look": look}), store)
-        repeats, spent_s = len(runs.runs) // 2, time.monotonic() - began
-        following = repeat_step(result, patience, repeats, spent_s)
+    """Look, and as long as more repeats may decide and are allowed: run them, interleaved, and look again.
+
+    `decide` says after a look at so many repeats what to do next.
+    """
+    for number in count(1):
+        result = look(runs.model_copy(update={"look": number}))
+        repeats = len(runs.runs) // 2
+        following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]
         events.put(Extended(plans, following.why))
         if not plans:
-            return result
-        more = run_all(plans, store, events, jobs, take_over=take_over)
-        runs = runs.model_copy(update={"runs": (*runs.runs, *more)})
-        look += 1
+            break
+        runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})
+    return result
 
 
 def final_state(comparisons: list[ComparisonRecord], problem: str = "") -> State[Any]:

@@ -82,13 +82,12 @@ def run_one(plan: RunPlan, store: Store, events: Events, *, jobs: Jobs, continue
     """The record of one run: launched, watched, verified and scraped."""
     directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
     jobs.check()
+    logger = get_run_logger()  # here: what ends jobs has threads of its own, in which Prefect knows no run
     proofs: list[PrefectFuture[CheckpointProof]] = []
 
     def stop(handle: RunHandle) -> None:
-        if not is_owned(plan.run_name, owners, store):  # this flow was given up, and another goes on with the job
-            return
-        if not job.is_here(plan) and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
-            get_run_logger().info("%s: left running; this flow run goes on with it in another pod", handle.job_name)
+        if why := find_heir(plan, owners, store):
+            logger.info("%s: left running; %s", handle.job_name, why)
             return
         events.put(Stopping(plan))
         job.stop(handle)
@@ -114,3 +113,12 @@ def run_one(plan: RunPlan, store: Store, events: Events, *, jobs: Jobs, continue
     events.put(Verified(plan, done))
     record: RunRecord = scrape_step(plan, directory, done)
     return record
+
+
+def find_heir(plan: RunPlan, owners: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool] = goes_on) -> str:
+    """Who goes on with the job of a flow that ends, as a sentence; empty: nobody does, and the job has to end."""
+    if not is_owned(plan.run_name, owners, store):
+        return "this flow run was given up, and another has its job"
+    if not job.is_here(plan) and any(goes_on(owner) for owner in owners):  # others end with the pod: they may save
+        return "this flow run goes on with it in another pod"
+    return ""

@@ -1,5 +1,6 @@
 """What tests of several packages need: a bucket on loopback that the real clients talk to, and a real browser."""
 
+import fcntl
 import os
 import random
 import shutil
@@ -7,14 +8,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 SERVER = Path(__file__).parent / "standins" / "gcs.py"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -34,25 +38,91 @@ settings.register_profile("unhurried", settings(), deadline=None, suppress_healt
 settings.load_profile("unhurried")
 
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
+SHARED = "MAXVIEW_TESTS_SHARED"  # a folder of all processes of a test run
+ALIVE = "alive"  # a pipe in it, which only the process that was started has open for writing
 
+USE_STACK = {f"tests/flows/test_{name}.py" for name in ("both_uis", "deployments", "kubernetes_pool", "up_and_down")}
 
-COMPILED_HERE = pytest.StashKey[str]()
+OURS = pytest.StashKey[tuple[Path, int]]()
+# a command, and what ends it and itself, its group, when the pipe is closed; neither is a child of whoever starts it
+GUARD = 'exec 3<&0; { { "$@"; kill -9 -$$; } & read _ <&3; kill -9 -$$; } & echo $! >"$0"'
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One folder where every trainer and every test process finds what another one has compiled.
+    """One folder where every trainer and every test process finds what another one has compiled, or started.
 
     Most of a short training is compiling, and most trainings of the tests are of the same few programs.
     """
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
-    if COMPILED not in os.environ:  # workers have that of the process that made the folder
-        os.environ[COMPILED] = config.stash[COMPILED_HERE] = tempfile.mkdtemp(prefix="maxview-tests-compiled-")
+    if SHARED in os.environ:  # workers have that of the process that made the folder
+        return
+    folder = Path(tempfile.mkdtemp(prefix="maxview-tests-"))
+    os.mkfifo(folder / ALIVE)
+    config.stash[OURS] = folder, os.open(folder / ALIVE, os.O_RDWR)
+    os.environ[SHARED] = str(folder)
+    os.environ.setdefault(COMPILED, str(folder / "compiled"))
+
+
+class ByServer(LoadFileScheduling):  # type: ignore[misc]
+    """A file's tests share its servers, so they stay together; so do those of all files that use one `maxview up`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "maxview up" if file in USE_STACK else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """For `--dist loadfile`, which is the default here."""
+    return ByServer(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Away with the folder, if it is ours."""
-    if folder := config.stash.get(COMPILED_HERE, None):
+    """What was started for the whole run ends when nobody holds the pipe open any more, however that comes."""
+    if OURS in config.stash:
+        folder, alive = config.stash[OURS]
+        os.close(alive)
+        deadline = time.monotonic() + 60
+        guards = [int(path.read_text()) for path in folder.glob("*.pid")]
+        while any(map(psutil.pid_exists, guards)) and time.monotonic() < deadline:
+            time.sleep(0.05)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Callable[[str, Callable[[], str]], str]:
+    """shared(name, make): what `make` returns, which one of all processes of the test run calls."""
+
+    def find(name: str, make: Callable[[], str]) -> str:
+        place = Path(os.environ[SHARED]) / name
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.is_file():
+                place.write_text(make())
+        return place.read_text()
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def start_for_all() -> Callable[..., int]:
+    """start_for_all(*argv, **options): start what ends with the whole test run, also if that is killed.
+
+    Returns the number of a process that is there as long as this is.
+    """
+
+    def start(*argv: str | Path, **options: Any) -> int:
+        folder = Path(os.environ[SHARED])
+        place = folder / f"{uuid4().hex}.pid"
+        alive = os.open(folder / ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(alive, True)
+        words = ["sh", "-c", GUARD, str(place), *argv]
+        try:
+            subprocess.run(words, stdin=alive, start_new_session=True, check=True, **options)
+        finally:
+            os.close(alive)
+        return int(place.read_text())
+
+    return start
 
 
 @pytest.fixture(scope="session")

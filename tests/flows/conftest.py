@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -72,39 +73,42 @@ def prefect_server(
     tmp_path_factory: pytest.TempPathFactory,
     clean_environment: dict[str, str],
     free_port: Callable[[], int],
-    if_killed: Callable[..., AbstractContextManager[None]],
-) -> Iterator[str]:
-    """A Prefect server on loopback with a database of its own; yields its API's address."""
-    home = tmp_path_factory.mktemp("prefect")
-    port = free_port()
-    environment = clean_environment | {
-        "PREFECT_HOME": str(home),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
-    }
-    argv = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (home / "server.log").open("wb") as log:
-        server = subprocess.Popen(argv, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=ROOT)
+    shared: Callable[[str, Callable[[], str]], str],
+    start_for_all: Callable[..., int],
+) -> str:
+    """A Prefect server on loopback for all tests of this run, also those in other processes: its API's address."""
+
+    def start() -> str:
+        home = tmp_path_factory.mktemp("prefect")
+        port = str(free_port())
+        environment = clean_environment | {
+            "PREFECT_HOME": str(home),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
+        }
+        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+        with (home / "server.log").open("wb") as log:
+            server = start_for_all(*argv, env=environment, stdout=log, stderr=log, cwd=ROOT)
         url = f"http://127.0.0.1:{port}/api"
-        try:
-            deadline = time.monotonic() + 300
-            while True:
-                try:
-                    httpx.get(f"{url}/health", timeout=2).raise_for_status()
-                    break
-                except httpx.HTTPError:
-                    assert server.poll() is None, (home / "server.log").read_text()
-                    assert time.monotonic() < deadline, (home / "server.log").read_text()
-                    time.sleep(0.2)
-            with if_killed("sh", "-c", f"kill -9 -- -{server.pid}"):
-                yield url
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 300
+        while True:
             try:
-                server.wait(60)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
-                server.wait(60)
+                httpx.get(f"{url}/health", timeout=2).raise_for_status()
+                return url
+            except httpx.HTTPError:
+                assert psutil.pid_exists(server), (home / "server.log").read_text()
+                assert time.monotonic() < deadline, (home / "server.log").read_text()
+                time.sleep(0.2)
+
+    return shared("prefect", start)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that is bound and does not listen: nothing answers there, and nobody else takes it."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.fixture
@@ -239,7 +243,13 @@ class Stack:
     def up(self) -> "subprocess.CompletedProcess[str]":
         done = self.command("up", "--state", "state", "--out", "out", "--port", str(self.port))
         assert done.returncode == 0, done.stderr
+        self.changed = False
         return done
+
+    def bring_up(self) -> None:
+        """`maxview up`, unless it is up."""
+        if not (self.folder / "state" / "server.json").is_file():
+            self.up()
 
     def pid(self, name: str) -> int:
         return int(json.loads((self.folder / "state" / f"{name}.json").read_text())["pid"])
@@ -371,9 +381,9 @@ def one_stack(
 @pytest.fixture
 def stack(one_stack: Stack) -> Stack:
     """`maxview up`, with basic authentication; a test may have taken it down."""
-    if one_stack.changed or not (one_stack.folder / "state" / "server.json").is_file():
+    if one_stack.changed:
         one_stack.up()
-        one_stack.changed = False
+    one_stack.bring_up()
     return one_stack
 
 

@@ -40,6 +40,7 @@ type Runs = dict[str, str]
 class Visit:
     """One browser window of one user who has typed the password."""
 
+    ui: str
     page: Any
     address: str
     foreign: set[str] = field(default_factory=set)
@@ -64,13 +65,14 @@ class Visit:
         self.page.get_by_text(tab, exact=True).last.click(timeout=WAIT_MS)
 
 
-@pytest.fixture(params=UIS)
-def visit(request: pytest.FixtureRequest, browser: Any, stack: Any) -> Iterator[Visit]:
-    """A window of each UI; after the test nothing in it has acted, and nothing in it was amiss."""
-    server = f"http://127.0.0.1:{stack.port}"
+@pytest.fixture(scope="module", params=UIS)
+def window(request: pytest.FixtureRequest, browser: Any, one_stack: Any) -> Iterator[Visit]:
+    """A window of each UI for all tests: the UIs are large, and take seconds to load."""
+    one_stack.bring_up()
+    server = f"http://127.0.0.1:{one_stack.port}"
     context = browser.new_context(viewport={"width": 1300, "height": 1000})
     context.set_default_timeout(WAIT_MS)
-    visit = Visit(context.new_page(), server + UIS[request.param])
+    visit = Visit(request.param, context.new_page(), server + UIS[request.param])
 
     def asked(route: Any) -> None:
         visit.foreign.add(urlsplit(route.request.url).hostname or "")
@@ -91,17 +93,23 @@ def visit(request: pytest.FixtureRequest, browser: Any, stack: Any) -> Iterator[
     visit.page.goto(f"{visit.address}/login")
     visit.page.evaluate("() => { window.owned = 'something'; return window.acted('the trap is set') }")
     assert visit.acted == ["something", "the trap is set"]
-    visit.acted.clear()
-    visit.page.get_by_placeholder("admin:pass").fill(stack.password, timeout=WAIT_MS)
+    visit.page.get_by_placeholder("admin:pass").fill(one_stack.password, timeout=WAIT_MS)
     visit.page.keyboard.press("Enter")
     visit.page.wait_for_url("**/dashboard**", timeout=WAIT_MS)
     visit.page.on("console", said)  # before, the UIs ask for what they may not have yet
     yield visit
-    visit.page.evaluate("window.acted('the end')")
-    assert visit.acted == ["the end"]
-    assert visit.complaints == []
-    assert visit.foreign <= (ASKED_BY_THE_NEW_UI if UIS[request.param] else set())
     context.close()
+
+
+@pytest.fixture
+def visit(window: Visit) -> Iterator[Visit]:
+    """A test's visit; after it nothing in the window has acted, and nothing in it was amiss."""
+    window.acted.clear()
+    yield window
+    window.page.evaluate("window.acted('the end')")
+    assert window.acted == ["the end"]
+    assert window.complaints == []
+    assert window.foreign <= (ASKED_BY_THE_NEW_UI if UIS[window.ui] else set())
 
 
 @pytest.fixture
@@ -152,7 +160,7 @@ def test_a_run_its_tasks_logs_and_artifacts(visit: Visit, runs: Runs) -> None:
 
 
 def test_the_verdict_and_the_way_to_the_page(visit: Visit, artifact: Callable[[str], str]) -> None:
-    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "✗ regressed: 01_base", "End of the run")
+    visit.open(f"/artifacts/artifact/{artifact('linen-vs-nnx-01-base')}", "† died: 01_base", "End of the run")
     visit.sees(f"ValueError: {ACTS}")  # word for word
     visit.holds("document.querySelectorAll('table').length >= 1")
     visit.holds(CHARTS)
@@ -192,13 +200,12 @@ CANCELS = {
 }
 
 
-def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any, request: pytest.FixtureRequest) -> None:
-    ui = request.node.callspec.params["visit"]
-    steps = {"classic": "steps=23", "new": "steps=24"}[ui]  # runs of their own
+def test_a_click_cancels_the_run_and_ends_its_job(visit: Visit, stack: Any) -> None:
+    steps = {"classic": "steps=23", "new": "steps=24"}[visit.ui]  # runs of their own
     run = stack.run("compare/main-vs-branch", branch="slow", repository=str(stack.repository), overrides=[steps])
     stack.wait(stack.jobs)
     visit.open(f"/runs/flow-run/{run}", "Running")
-    for what in CANCELS[ui]:
+    for what in CANCELS[visit.ui]:
         visit.page.locator(what).last.click(timeout=WAIT_MS)
     assert stack.ended(run)["type"] == "CANCELLED"
     assert not stack.jobs()  # they are ended before the run is

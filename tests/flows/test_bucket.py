@@ -63,9 +63,14 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     assert run.read_record() is None
     claim = {"host": "elsewhere", "folder": "/x", "pid": 7, "since": "2026-11-21T06:00:00+00:00", "replaces": None}
     store.files.write(f"runs/{run.run_name}/writer.json", json.dumps(claim).encode(), create=True)
-    third = maxview(*words, environment=environment | {"XDG_CACHE_HOME": str(tmp_path / "a third machine")})
+    there = environment | {"XDG_CACHE_HOME": str(tmp_path / "a third machine")}
+    third = maxview(*words, environment=there)
     assert third.returncode == 2
     told = " ".join(third.stderr.split())
     assert "is being written on elsewhere since 2026-11-21T06:00:00+00:00" in told
     assert "if that machine is gone: the same command with --take-over" in told
     assert not (store.path / "runs" / run.run_name / "log.txt").exists()
+    taken_over = maxview(*words, "--take-over", environment=there)
+    assert taken_over.returncode == done.returncode, taken_over.stderr
+    assert taken_over.stderr.count("finished before") == 1  # the other
+    assert run.read_record() is not None

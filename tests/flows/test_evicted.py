@@ -1,81 +1,80 @@
 """The end of a flow's process: its job ends with it, unless the flow run goes on in another pod, with the job."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
+import psutil
 import pytest
-from prefect.exceptions import TerminationSignal
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import AwaitingRetry, Cancelling, Running, State
 
-from flows import runs as module
+from flows.runs import find_heir, run_one
 from tasks.launch.owners import own
+from tasks.resolve.plans import Request, resolve
 from tasks.services import flow_runs
-from tasks.services.events import Events
-from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.events import Event, Events, Logged
+from tasks.services.running_jobs import Jobs
 from tasks.store import Store
 
-FLOW_RUN = "8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55"
+STEPS = "".join(
+    f"completed step: {step}, seconds: 1.000, TFLOP/s/device: 1.000, Tokens/s/device: 8.000, loss: 3.000\n"
+    for step in range(60)
+)
 
 
 @pytest.mark.parametrize(
-    ("backend", "queued", "ends"),
+    ("backend", "owner", "queued", "left"),
     [
-        ("xpk", set(), True),
-        ("xpk", {"night"}, False),
-        ("xpk", {"cell"}, False),
-        ("local", {"cell"}, True),  # in the same pod: told to end, it saves
+        ("xpk", "cell", set(), False),
+        ("xpk", "cell", {"night"}, True),
+        ("xpk", "cell", {"cell"}, True),
+        ("local", "cell", {"cell"}, False),  # in the same pod: told to end, it saves
+        ("local", "later", set(), True),
     ],
 )
 def test_a_job_is_left_to_whoever_goes_on_with_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str, queued: set[str], ends: bool
+    tmp_path: Path, backend: str, owner: str, queued: set[str], left: bool
 ) -> None:
-    handle, stopped = SimpleNamespace(job_name="a-job"), []
-
-    def launch(plan: Any, directory: Any, continue_from: Any, owners: tuple[str, ...], store: Store) -> Any:
-        own(plan.run_name, owners, store)
-        return handle
-
-    def watch(*_: Any) -> Iterator[Any]:
-        yield "a step"
-        raise TerminationSignal(signal.SIGTERM)
-
-    monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="cell"))
-    monkeypatch.setattr(module, "launch_step", launch)
-    monkeypatch.setattr(module, "watch_step", watch)
-    monkeypatch.setattr(module, "goes_on", queued.__contains__)
-    monkeypatch.setattr(module, "get_run_logger", lambda: SimpleNamespace(info=lambda *_: None))
-    monkeypatch.setattr(module.job, "stop", stopped.append)
     plan: Any = SimpleNamespace(run_name="a-run", backend=backend)
-    with pytest.raises(TerminationSignal):
-        module.run_one(plan, Store(tmp_path), Events(), jobs=Jobs("night"), continue_from=None)
-    assert stopped == ([handle] if ends else [])
+    own("a-run", (owner,), Store(tmp_path))
+    assert bool(find_heir(plan, ("cell", "night"), Store(tmp_path), goes_on=queued.__contains__)) is left
 
 
-def test_a_nights_jobs_are_left_and_its_cells_still_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
+    prefect_server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    processes_of: Callable[[Path], list[psutil.Process]],
+) -> None:
     """The signal reaches the night's own thread; a cell's learns of it at its job's next step."""
-    jobs, stopped = Jobs("night"), []
+    for arm in ("linen", "nnx"):
+        (tmp_path / f"{arm}.txt").write_text("XPK Start: Sat Apr 18 00:54:24 UTC 2026\n" + STEPS)
+    monkeypatch.setenv("MAXVIEW_REPLAY", str(tmp_path))
+    monkeypatch.setenv("MAXVIEW_REPLAY_SPEED", "1")
+    store, events, jobs = Store(tmp_path / "out"), Events(), Jobs("night")
+    plan, _ = resolve(Request(comparison="linen-vs-nnx", target="replay"), store.path)
+    heard: list[Event] = []
 
-    def watch(*_: Any) -> Iterator[Any]:
-        jobs.stop_all()
-        yield "a step"
-        pytest.fail("nobody looks at the job any more")
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Logged):
+            assert processes_of(store.path)
+            jobs.stop_all()
 
-    monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="cell"))
-    monkeypatch.setattr(module, "launch_step", lambda *_: SimpleNamespace(job_name="a-job"))
-    monkeypatch.setattr(module, "is_owned", lambda *_: True)
-    monkeypatch.setattr(module, "watch_step", watch)
-    monkeypatch.setattr(module, "goes_on", {"night"}.__contains__)
-    monkeypatch.setattr(module, "get_run_logger", lambda: SimpleNamespace(info=lambda *_: None))
-    monkeypatch.setattr(module.job, "stop", stopped.append)
-    plan: Any = SimpleNamespace(run_name="a-run", backend="xpk")
-    with pytest.raises(Stopped):
-        module.run_one(plan, Store(tmp_path), Events(), jobs=jobs, continue_from=None)
-    assert stopped == []
+    @flow
+    def cell() -> None:
+        run_one(plan, store, events, jobs=jobs, continue_from=None)
+
+    with temporary_settings({PREFECT_API_URL: prefect_server}), events.heard_by(hear):
+        state = cell(return_state=True)
+    assert state.message is not None
+    assert state.message.endswith("Stopped: the flow was ended, and its jobs with it")
+    assert [type(event).__name__ for event in heard] == ["Launched", "Logged", "Stopping"]
+    assert not processes_of(store.path)
 
 
 @pytest.mark.parametrize(
@@ -84,23 +83,19 @@ def test_a_nights_jobs_are_left_and_its_cells_still_end(monkeypatch: pytest.Monk
         ("reschedule", AwaitingRetry(), True),
         ("reschedule", Cancelling(), False),
         ("reschedule", Running(), False),  # an error of ours, in a pod
-        ("reschedule", None, False),  # the server is away: nothing is left behind
         ("", AwaitingRetry(), False),  # a worker that starts processes
     ],
 )
 def test_a_flow_run_goes_on_that_was_put_back_into_the_queue(
-    monkeypatch: pytest.MonkeyPatch, behaviour: str, state: State[Any] | None, expected: bool
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch, behaviour: str, state: State[Any], expected: bool
 ) -> None:
-    class Client:
-        def read_flow_run(self, flow_run: Any) -> Any:
-            if state is None:
-                raise httpx.ConnectError("nobody listens")
-            return SimpleNamespace(state=state)
-
-    @contextmanager
-    def client(**_: Any) -> Iterator[Client]:
-        yield Client()
-
     monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", behaviour)
-    monkeypatch.setattr(flow_runs, "get_client", client)
-    assert flow_runs.goes_on(FLOW_RUN) is expected
+    with temporary_settings({PREFECT_API_URL: prefect_server}), get_client(sync_client=True) as client:
+        run = client.create_flow_run(flow(lambda: None, name="evicted"), state=state)
+        assert flow_runs.goes_on(str(run.id)) is expected
+
+
+def test_nothing_is_left_behind_where_the_server_is_away(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
+    monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "reschedule")
+    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{closed_port}/api"}):
+        assert not flow_runs.goes_on("8f0f8a1e-54a5-4bb1-9d8d-1c6d0f1c5d55")

@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,14 +45,6 @@ def logs(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "a.log").write_text(LOG)
     (tmp_path / "b.log").write_text(LOG.replace("00:55:24", "00:55:25"))  # two copies of one log are no comparison
     return "a.log", "b.log"
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port that is bound and does not listen: nothing answers there, and nobody else takes it."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]
 
 
 @pytest.mark.long

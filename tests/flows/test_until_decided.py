@@ -1,52 +1,41 @@
-"""Going on with repeats inside the flow, its steps played: what is run, how often it is looked at, and what is told."""
+"""Going on with repeats inside the flow: what is run, how often it is looked at, and what is told."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from flows import compare as module
+from flows.compare import run_until_decided
 from tasks.diff.case import CaseRuns
-from tasks.diff.until import NextLook, Patience
+from tasks.diff.until import NextLook
 from tasks.services.events import Event, Events, Extended
-from tasks.store import Store
 
 
-def test_runs_are_added_until_it_is_decided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_are_added_until_it_is_decided() -> None:
     spare: list[Any] = [
         SimpleNamespace(case=case, repeat=repeat, arm=arm) for case in "ab" for repeat in range(8) for arm in "xy"
     ]
     looks: list[tuple[int | None, int]] = []
     ran: list[tuple[str, int, str]] = []
 
-    def look(runs: CaseRuns, store: Store) -> Any:
+    def look(runs: CaseRuns) -> Any:
         looks.append((runs.look, len(runs.runs)))
         return SimpleNamespace(case=runs.case)
 
-    def decide(record: Any, patience: Patience, repeats: int, spent_s: float) -> NextLook:
+    def decide(_: Any, repeats: int) -> NextLook:
         return {
             1: NextLook(repeats=3, why="not yet"),
             3: NextLook(repeats=5, why="still not"),
             5: NextLook(repeats=None, why=""),
         }[repeats]
 
-    def run(plans: list[Any], *_: Any, take_over: bool) -> Any:
-        assert take_over
+    def run(plans: list[Any]) -> list[Any]:
         ran.extend((plan.case, plan.repeat, plan.arm) for plan in plans)
         return list(plans)
 
-    monkeypatch.setattr(module, "diff_step", look)
-    monkeypatch.setattr(module, "repeat_step", decide)
-    monkeypatch.setattr(module, "run_all", run)
     heard: list[Event] = []
     events = Events()
     first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
-    jobs: Any = None
     with events.heard_by(heard.append):
-        result = module.run_until_decided(
-            first, spare, Store(tmp_path), events, jobs, patience=Patience(), began=0.0, take_over=True
-        )
+        result = run_until_decided(first, spare, events, look=look, decide=decide, run=run)
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case
