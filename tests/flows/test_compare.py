@@ -24,8 +24,8 @@ type Start = Callable[..., subprocess.Popen[str]]
 type ProcessesOf = Callable[[Path], list[psutil.Process]]
 
 SMALL = ("--set", "steps=6", "--set", "max_target_length=32")
-STEPS = 200
-LONG = ("--set", f"steps={STEPS}", "--set", "max_target_length=64", "--set", "checkpoint_period=40")
+STEPS, PERIOD = 120, 40
+LONG = ("--set", f"steps={STEPS}", "--set", "max_target_length=64", "--set", f"checkpoint_period={PERIOD}")
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -117,16 +117,29 @@ def test_linen_and_nnx_are_the_same_and_a_rerun_trains_nothing(
 
 
 @pytest.mark.long
-def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
+def test_what_is_killed_goes_on_where_it_was(
     start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
     words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
-    flow = start(*words, **holding.at("-nnx-", 51))
     runs = tmp_path / "o" / "runs"
-    wait_for(lambda: any(step_count(log) > 50 for log in runs.glob("*-nnx-*/log.txt")))
-    os.killpg(flow.pid, signal.SIGKILL)
-    flow.wait()
-    linen, nnx = next(runs.glob("*-linen-*")), next(runs.glob("*-nnx-*"))
+
+    def kill_at(arm: str, step: int) -> Path:
+        """Kill the flow when an arm's trainer is at a step; the arm's run."""
+        flow = start(*words, **holding.at(arm, step))
+        wait_for(lambda: any(step_count(log) >= step for log in runs.glob(f"*{arm}*/log.txt")))
+        os.killpg(flow.pid, signal.SIGKILL)
+        flow.wait()
+        return next(runs.glob(f"*{arm}*"))
+
+    # a trainer that is killed with its flow resumes from its last checkpoint
+    linen = kill_at("-linen-", 91)
+    for process in processes_of(runs):
+        process.kill()
+    wait_for(lambda: not processes_of(runs))
+    assert not (linen / "record.json").exists()
+
+    # a flow that is killed alone: its job trains on
+    nnx = kill_at("-nnx-", 51)
     finished = {path: path.stat().st_mtime_ns for path in (linen / "log.txt", linen / "record.json")}
     assert not (nnx / "record.json").exists()
     supervisor = json.loads((nnx / "handle.json").read_text())["pid"]
@@ -135,71 +148,56 @@ def test_a_flow_killed_in_mid_training_goes_on_where_it_was(
     holding.go.touch()
     again = maxview(*words, "--json", **holding.at("-nnx-", 51))
     assert again.returncode == 0, again.stderr
+    (comparison,) = json.loads(again.stdout)
+    # the arm that was interrupted and the one that was not end in the same bits
+    assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
+    # linen went on from a checkpoint, once, and its log is that of the whole run all the same
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    # the run that was in flight was attached to, not started a second time
+    assert (linen / "log.txt").read_text().count("XPK Start:") == 2
+    assert (linen / "log.txt").read_text().count("completed step: 0,") == 1
+    # nnx was attached to, not started a second time
     assert json.loads((nnx / "handle.json").read_text())["pid"] == supervisor
     assert (nnx / "log.txt").read_text().count("XPK Start:") == 1
-    record = read_records(tmp_path / "o")["nnx"]
-    assert record.reading.steps.height == STEPS
-    assert all(proof.ok for proof in record.proofs)
-    assert [proof.step for proof in record.proofs] == [*range(0, STEPS, 40), STEPS - 1]
+    records = read_records(tmp_path / "o")
+    for record in records.values():
+        assert record.reading.steps["step"].unique().to_list() == list(range(STEPS))
+    assert all(proof.ok for proof in records["nnx"].proofs)
+    assert [proof.step for proof in records["nnx"].proofs] == [*range(0, STEPS, PERIOD), STEPS - 1]
+    assert records["nnx"].reading.steps.height == STEPS
     assert not processes_of(runs)
 
 
 @pytest.mark.long
-def test_a_trainer_killed_with_its_flow_resumes_from_its_last_checkpoint(
-    start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any
-) -> None:
-    words = ("compare", "linen-vs-nnx", *LONG, "--out", "o")
-    flow = start(*words, **holding.at("-linen-", 91))
-    runs = tmp_path / "o" / "runs"
-    wait_for(lambda: any(step_count(log) > 90 for log in runs.glob("*-linen-*/log.txt")))
-    os.killpg(flow.pid, signal.SIGKILL)
-    flow.wait()
-    for process in processes_of(runs):
-        process.kill()
-    wait_for(lambda: not processes_of(runs))
-    holding.go.touch()
-    again = maxview(*words, "--json", **holding.at("-linen-", 91))
-    assert again.returncode == 0, again.stderr
-    (comparison,) = json.loads(again.stdout)
-    # the arm that was interrupted and the one that was not end in the same bits
-    assert {floor["name"]: floor["holds"] for floor in comparison["floors"]}["same bits"] is True
-    linen = next(runs.glob("*-linen-*"))
-    # it went on from a checkpoint, and its log is that of the whole run all the same
-    assert (linen / "log.txt").read_text().count("XPK Start:") == 2
-    assert (linen / "log.txt").read_text().count("completed step: 0,") == 1
-    record = read_records(tmp_path / "o")["linen"]
-    assert record.reading.steps["step"].unique().to_list() == list(range(STEPS))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stage", ["starting", "training", "second arm"])
-def test_control_c_leaves_nothing_running(
-    start: Start, maxview: Maxview, tmp_path: Path, processes_of: ProcessesOf, holding: Any, stage: str
+def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
+    start: Start, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:
     runs = tmp_path / "o" / "runs"
-    arm, step = {"second arm": ("-nnx-", 0)}.get(stage, ("-linen-", 6))
-    flow = start("compare", "linen-vs-nnx", *LONG, "--out", "o", **holding.at(arm, step))
-    if stage == "training":
-        wait_for(lambda: any(step_count(log) > 5 for log in runs.glob("*-linen-*/log.txt")))
-    elif stage == "second arm":
-        wait_for(lambda: any(log.stat().st_size for log in runs.glob("*-nnx-*/log.txt")))
-    else:
-        wait_for((tmp_path / "prefect-home").exists)  # Prefect is being imported, which takes a second or more
-        time.sleep(0.5)
-    os.killpg(flow.pid, signal.SIGINT)
-    _, errors = flow.communicate(timeout=300)
-    # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses does,
-    # CPython ends itself by the same signal after the command has ended in order
-    assert flow.returncode in (130, -signal.SIGINT), errors
-    assert "interrupted" in errors
-    assert "Traceback" not in errors
-    wait_for(lambda: not processes_of(tmp_path / "o"))
-    for directory in Store(tmp_path / "o").runs():
-        directory.read_record()  # readable or absent, never half-written
-    if stage == "second arm":
-        assert set(read_records(tmp_path / "o")) == {"linen"}
+
+    def interrupt_once(arm: str, step: int, condition: Callable[[], object]) -> None:
+        flow = start("compare", "linen-vs-nnx", *LONG, "--out", "o", **holding.at(arm, step))
+        wait_for(condition)
+        os.killpg(flow.pid, signal.SIGINT)
+        _, errors = flow.communicate(timeout=300)
+        # a shell shows 130 either way: where the signal meets the exec() of a text, as importing dataclasses does,
+        # CPython ends itself by the same signal after the command has ended in order
+        assert flow.returncode in (130, -signal.SIGINT), errors
+        assert "interrupted" in errors
+        assert "Traceback" not in errors
+        wait_for(lambda: not processes_of(tmp_path / "o"))
+        for directory in Store(tmp_path / "o").runs():
+            directory.read_record()  # readable or absent, never half-written
+
+    def is_starting() -> bool:
+        if (tmp_path / "prefect-home").exists():  # Prefect is being imported, which takes a second or more
+            time.sleep(0.5)
+            return True
+        return False
+
+    interrupt_once("-linen-", 6, is_starting)
+    interrupt_once("-linen-", 6, lambda: any(step_count(log) > 5 for log in runs.glob("*-linen-*/log.txt")))
+    assert read_records(tmp_path / "o") == {}
+    interrupt_once("-nnx-", 0, lambda: any(log.stat().st_size for log in runs.glob("*-nnx-*/log.txt")))
+    assert set(read_records(tmp_path / "o")) == {"linen"}
 
 
 @pytest.mark.long

@@ -151,13 +151,13 @@ def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("pack", [lambda data: gzip.compress(data, 9), lambda data: zstandard.compress(data, 3)])
-def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    path = tmp_path / "log.gz"
-    path.write_bytes(pack(bytes(400_000_000)))
-    assert path.stat().st_size < 2_000_000
+@pytest.mark.parametrize("pack", [lambda data: gzip.compress(data, 1), lambda data: zstandard.compress(data, 3)])
+def test_archives_that_grow_without_end_are_refused(pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(bytes(300_000_000))
+    assert len(packed) < 1_400_000
     with pytest.raises(LogFormatError, match=r"no log shrinks like that; if it is one, unpack it yourself"):
-        scrape(path)
+        for _ in unpack(lambda: iter([packed]), "log")[1]():
+            pass
 
 
 def test_a_small_archive_becomes_large_piece_by_piece() -> None:
