@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def test_what_is_killed_goes_on_where_it_was(
     # a trainer that is killed with its flow resumes from its last checkpoint
     linen = kill_at("-linen-", 91)
     for process in processes_of(runs):
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # one ends with the other
+            process.kill()
     wait_for(lambda: not processes_of(runs))
     assert not (linen / "record.json").exists()
 
