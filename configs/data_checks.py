@@ -1,6 +1,6 @@
-"""Turns the data that a config names into what stands in its way, without a library that could read all of it."""
+"""Turns the data that a config names into what stands in its way: asked before launch, and by the trainer again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,22 +9,26 @@ if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
 REMOTE = "gs://"
-MOST = 1 << 20  # bytes of each file that are looked at
+MOST = 1 << 20  # bytes of a text file that are looked at
+COLUMN = "text"  # of a parquet file
+TEXTS = ("string", "large_string", "binary", "large_binary")  # types of it that hold texts
+RIEGELI = bytes.fromhex("83af70d10d884a3f")  # what every array_record file begins with
 BYTE_TOKENS = 259  # the bytes, and ByT5's three of its own
-MAGIC = {"parquet": b"PAR1"}  # what a file of the kind begins with
+
+type Find = Callable[[str], list[str]]  # a pattern's files on this machine
 
 
-def find_data_problems(config: "TrainConfig") -> Iterator[str]:
-    """What of the data is missing, empty or of another kind, as far as it lies on this machine."""
+def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
+    """What of the data is missing, empty, no text, or or tokens that the vocabulary does not have.
+
+    bring: copies the files of a bucket to this machine; without it they are not looked at.
+    """
     if config.dataset_type != "grain":
         return
-    yield from _of_files("grain_train_files", config.grain_train_files, config.grain_file_type)
+    yield from _of_files("grain_train_files", config.grain_train_files, config.grain_file_type, bring)
     if config.eval_interval != -1:
-        yield from _of_files("grain_eval_files", config.grain_eval_files, config.grain_file_type)
-    if not config.tokenizer_path and config.vocab_size < BYTE_TOKENS:
-        yield f"vocab_size={config.vocab_size} is less than the {BYTE_TOKENS} of tokenizer_path='' (single bytes)"
-    elif config.tokenizer_path and not Path(config.tokenizer_path).expanduser().is_file():
-        yield f"tokenizer_path={config.tokenizer_path}: there is no such file"
+        yield from _of_files("grain_eval_files", config.grain_eval_files, config.grain_file_type, bring)
+    yield from _of_tokenizer(config.tokenizer_path, config.vocab_size)
 
 
 def split_patterns(text: str) -> list[str]:
@@ -32,34 +36,99 @@ def split_patterns(text: str) -> list[str]:
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 
+def place(path: str) -> Path:
+    """A path on this machine; one that is not absolute begins where maxview is."""
+    return Path(__file__).parent.parent / Path(path).expanduser()
+
+
 def find_here(pattern: str) -> list[str]:
-    """The files on this machine that a pattern fits; a path that is not absolute begins where maxview is."""
-    root = Path(__file__).parent.parent
-    return sorted(name for name in glob(str(root / Path(pattern).expanduser()), recursive=True) if Path(name).is_file())
+    """The files on this machine that a pattern fits."""
+    return sorted(name for name in glob(str(place(pattern)), recursive=True) if Path(name).is_file())
 
 
-def _of_files(key: str, patterns: str, kind: str) -> Iterator[str]:
+def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterator[str]:
     if not split_patterns(patterns):
         yield f"{key} is empty: name the files to read, for example {key}=data/*.{kind}"
     for pattern in split_patterns(patterns):
-        if pattern.startswith(REMOTE):
+        find = bring if pattern.startswith(REMOTE) else find_here
+        if find is None:
             continue
-        found = find_here(pattern)
+        try:
+            found = find(pattern)
+        except FileNotFoundError:  # no such bucket
+            found = []
+        except (OSError, NotImplementedError) as error:  # a bucket that may not be listed; ** in one
+            yield f"{key}={pattern}: {' '.join(str(error).split())}"
+            continue
         if not found:
             yield f"{key}={pattern}: there is no such file"
         for name in found:
-            yield from _of_file(key, name, kind)
+            try:
+                wrong = "is empty" if not Path(name).stat().st_size else LOOK[kind](name)
+            except (OSError, ValueError) as error:  # pyarrow's are ValueErrors
+                wrong = f"cannot be read: {error}"
+            if wrong:
+                yield f"{key}: {name} {wrong} (grain_file_type={kind})"
 
 
-def _of_file(key: str, name: str, kind: str) -> Iterator[str]:
+def _look_at_text(name: str) -> str:
     with open(name, "rb") as file:
         begin = file.read(MOST)
     if not begin.strip():
-        yield f"{key}: {name} is empty"
-    elif kind == "txt" and not is_text(begin, whole=len(begin) < MOST):
-        yield f"{key}: {name} is no text in UTF-8 (grain_file_type={kind})"
-    elif not begin.startswith(MAGIC.get(kind, b"")):
-        yield f"{key}: {name} is no {kind} file (grain_file_type={kind})"
+        return "is empty"
+    return "" if is_text(begin, whole=len(begin) < MOST) else "is no text in UTF-8"
+
+
+def _look_at_parquet(name: str) -> str:
+    from pyarrow import parquet  # takes half a second to load
+
+    with open(name, "rb") as file:
+        if file.read(4) != b"PAR1":
+            return "is no parquet file"
+    read = parquet.read_metadata(name)
+    kinds = {field.name: str(field.type) for field in read.schema.to_arrow_schema()}
+    if kinds.get(COLUMN) not in TEXTS:
+        return f"has no column '{COLUMN}' with texts; it has: {', '.join(kinds) or 'none'}"
+    return "" if read.num_rows else "holds no text"
+
+
+def _look_at_records(name: str) -> str:
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    with open(name, "rb") as file:
+        if file.read(len(RIEGELI)) != RIEGELI:
+            return "is no arrayrecord file"
+    reader = ArrayRecordReader(name)
+    if not reader.num_records():
+        return "holds no record, or its end is missing"
+    [first] = reader.read([0])
+    return "" if is_text(first, whole=True) else "holds no text in UTF-8"
+
+
+LOOK: dict[str, Callable[[str], str]] = {
+    "txt": _look_at_text,
+    "parquet": _look_at_parquet,
+    "arrayrecord": _look_at_records,
+}
+
+
+def _of_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
+    if not path:
+        if vocab_size < BYTE_TOKENS:
+            yield f"vocab_size={vocab_size} is less than the {BYTE_TOKENS} of tokenizer_path='' (single bytes)"
+        return
+    import sentencepiece
+
+    if not place(path).is_file():
+        yield f"tokenizer_path={path}: there is no such file"
+        return
+    try:
+        size = sentencepiece.SentencePieceProcessor(model_file=str(place(path))).vocab_size()
+    except (OSError, RuntimeError) as error:
+        yield f"tokenizer_path={path}: is no SentencePiece model: {error}"
+        return
+    if size > vocab_size:
+        yield f"vocab_size={vocab_size} is less than the {size} tokens of tokenizer_path={path}"
 
 
 def is_text(begin: bytes, *, whole: bool) -> bool:

@@ -1,6 +1,7 @@
 """Turns files of text into packed batches with grain: texts tokenised, cut to length, several in one sequence."""
 
 import mmap
+import os
 import tempfile
 import zlib
 from collections.abc import Sequence
@@ -10,20 +11,18 @@ from typing import Any
 import grain
 import jax
 import numpy as np
-import pyarrow.parquet as parquet
 from absl import logging
 from etils import epath
 from grain import experimental
 from jax.sharding import Mesh
 
-from configs.data_checks import REMOTE, find_data_problems, find_here, split_patterns
+from configs.data_checks import COLUMN, REMOTE, find_data_problems, find_here, split_patterns
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from model.batch import Batch
 from model.sharding import MESH_AXES, RULES, global_batch_size
 from model.tokens import Tokenizer, make_tokenizer
 
-COLUMN = "text"  # of a parquet file
 WINDOW, AT_ONCE = 1000, 16  # parquet: texts that are shuffled among each other, files that are read side by side
 AHEAD = 2  # batches made while the device works
 
@@ -74,22 +73,20 @@ def to_text(record: bytes | str) -> str:
 
 
 def bring(pattern: str) -> list[str]:
-    """The files of a pattern on this machine; those of a bucket are copied here first, each once."""
-    if not pattern.startswith(REMOTE):
-        return find_here(pattern)
-    folder, _, name = pattern.rpartition("/")
-    cache = Path(tempfile.gettempdir()) / "maxview" / "data" / f"{zlib.crc32(folder.encode()):08x}"
+    """The objects of a bucket that a pattern fits, as copies on this machine, each made once. Raises OSError."""
+    bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
+    cache = Path(tempfile.gettempdir()) / "maxview" / "data"
     cache.mkdir(parents=True, exist_ok=True)
     copies = []
-    for there in sorted(epath.Path(folder).glob(name)):
-        here = cache / f"{there.stat().length}-{there.name}"
+    for there in sorted(epath.Path(f"{REMOTE}{bucket}").glob(names)):
+        held = there.stat()
+        known = zlib.crc32(f"{there} {held.length} {held.mtime}".encode())  # an object that was written anew is another
+        here = cache / f"{known:08x}-{there.name}"
         if not here.exists():
             logging.info("copying %s to %s", there, here)
-            there.copy(unfinished := here.with_suffix(f".{jax.process_index()}.tmp"), overwrite=True)
+            there.copy(unfinished := here.with_suffix(f".{os.getpid()}.tmp"), overwrite=True)
             unfinished.replace(here)
         copies.append(str(here))
-    if not copies:
-        raise ConfigError([f"{pattern}: there is no such object (grain_train_files, grain_eval_files)"])
     return copies
 
 
@@ -100,16 +97,11 @@ def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDa
         files = paths[mine]
         if not files:
             raise ConfigError([f"grain_train_files: {len(paths)} files for {jax.process_count()} processes (one each)"])
-        for path in files:
-            if COLUMN not in parquet.read_schema(path).names:
-                raise ConfigError([f"grain_train_files: {path} has no column '{COLUMN}'"])
         read = [experimental.ParquetIterDataset(path).map(lambda row: row[COLUMN]) for path in files]
         one = experimental.InterleaveIterDataset(read, cycle_length=min(AT_ONCE, len(read)))
         again = experimental.RepeatIterDataset(one, None)
         return experimental.WindowShuffleIterDataset(again, window_size=WINDOW, seed=seed)
     source: Any = Lines(paths) if config.grain_file_type == "txt" else grain.sources.ArrayRecordDataSource(paths)
-    if not len(source):
-        raise ConfigError([f"grain_train_files: there is no text in {', '.join(paths)}"])
     return grain.MapDataset.source(source).seed(seed).shuffle()[mine].repeat().to_iter_dataset()
 
 
@@ -117,14 +109,15 @@ class Corpus:
     """Packed batches of text. `iterator` knows how far it has read."""
 
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
-        problems = list(find_data_problems(config))
+        problems = list(find_data_problems(config, bring))
         if problems:
             raise ConfigError(problems)
         self.declared = declared
         rows = rows_here(config, mesh)
         length = config.max_target_length
         patterns = split_patterns(config.grain_eval_files if evaluation else config.grain_train_files)
-        texts = read_texts(config, [path for pattern in patterns for path in bring(pattern)], config.data_shuffle_seed)
+        paths = [path for word in patterns for path in (bring if word.startswith(REMOTE) else find_here)(word)]
+        texts = read_texts(config, paths, config.data_shuffle_seed)
         pieces = experimental.FlatMapIterDataset(texts, Cut(make_tokenizer(config), length))
         packed = experimental.FirstFitPackIterDataset(
             pieces,

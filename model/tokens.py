@@ -5,22 +5,18 @@ from typing import Protocol
 import numpy as np
 import sentencepiece
 
-from configs.errors import ConfigError
+from configs.data_checks import place
 from configs.schema import TrainConfig
 
 
 class Tokenizer(Protocol):
     """Text to ids, an end-of-text after them."""
 
-    size: int  # ids are less than this
-
     def encode(self, text: str) -> np.ndarray: ...
 
 
 class Bytes:
     """Each byte of UTF-8 is a token, as in ByT5 (Xue et al. 2022): 0 pads, 1 ends a text, 3 is the byte 0."""
-
-    size = 3 + 256
 
     def encode(self, text: str) -> np.ndarray:
         return np.append(np.frombuffer(text.encode(), np.uint8).astype(np.int32) + 3, np.int32(1))
@@ -30,22 +26,12 @@ class SentencePiece:
     """The tokens of a SentencePiece model."""
 
     def __init__(self, path: str):
-        try:
-            self.model = sentencepiece.SentencePieceProcessor(model_file=path)
-        except (OSError, RuntimeError) as error:
-            raise ConfigError([f"tokenizer_path={path}: is no SentencePiece model: {error}"]) from error
-        self.size = self.model.vocab_size()
+        self.model = sentencepiece.SentencePieceProcessor(model_file=str(place(path)))
 
     def encode(self, text: str) -> np.ndarray:
         return np.asarray(self.model.encode(text, add_eos=self.model.eos_id() >= 0), np.int32)
 
 
 def make_tokenizer(config: TrainConfig) -> Tokenizer:
-    """The tokenizer that `tokenizer_path` names. Raises ConfigError if it does not fit the vocabulary."""
-    tokenizer: Tokenizer = SentencePiece(config.tokenizer_path) if config.tokenizer_path else Bytes()
-    if tokenizer.size > config.vocab_size:
-        name = config.tokenizer_path or "the bytes of UTF-8"
-        raise ConfigError(
-            [f"vocab_size={config.vocab_size}: tokenizer_path={name} has {tokenizer.size} tokens (at least as many)"]
-        )
-    return tokenizer
+    """The tokenizer that `tokenizer_path` names."""
+    return SentencePiece(config.tokenizer_path) if config.tokenizer_path else Bytes()

@@ -107,9 +107,10 @@ def resolve_config(
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
     # what a program of anybody's can do only that knows
-    if not target.plays_logs and comparison.trainer_of(side) != "command":
+    trainer = comparison.trainer_of(side)
+    if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]
-        if target.trains_here:  # elsewhere there are other files
+        if target.trains_here and trainer == "maxview":  # elsewhere are other files, and MaxText reads what we do not
             found += find_data_problems(config)
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
