@@ -131,7 +131,7 @@ class Comparison(Frozen):
                 raise ValueError(f"{arm.name}: set exactly one of ref and command.folder: where its program is")
             if arm.ref and not (arm.repository or self.repository):
                 raise ValueError(f"{arm.name}: say where its ref is, with `repository:`")
-        if self.command is not None and "command" not in map(self.trainer_of, self.arms):
+        if self.command is not None and not self.has_command:
             raise ValueError("a command is only run for `trainer: command`")
         return self
 
@@ -142,6 +142,11 @@ class Comparison(Frozen):
     def trainer_of(self, arm: Arm) -> Trainer:
         """Whose trainer an arm runs."""
         return arm.trainer or self.trainer
+
+    @property
+    def has_command(self) -> bool:
+        """Whether an arm's trainer is anybody's."""
+        return any(self.trainer_of(arm) == "command" for arm in self.arms)
 
     @property
     def has_refs(self) -> bool:

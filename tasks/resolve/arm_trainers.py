@@ -121,18 +121,22 @@ def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
 
 def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool) -> list[str]:
     left, right = refs
-    software = [(arm.packages, arm.python, arm.image, arm.command) for arm in arms]
-    same = left.sha == right.sha and software[0] == software[1] and arms[0].set == arms[1].set
-    if same and not aa:
+    if left.sha == right.sha and are_equal(arms) and not aa:
         return [
             f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
             "Commit what you changed, name another --branch, or say --aa to measure the noise between equal runs"
         ]
     if aa and left.sha != right.sha:
         return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]
-    if aa and software[0] != software[1]:
-        return ["--aa: the arms run different software: a control needs the same"]
+    if aa and not are_equal(arms):
+        return ["--aa: the arms run different software or settings: a control needs the same"]
     return []
+
+
+def are_equal(arms: Sequence[Arm]) -> bool:
+    """Whether nothing but their refs tells two arms apart."""
+    left, right = ((arm.packages, arm.python, arm.image, arm.command, arm.set) for arm in arms)
+    return left == right
 
 
 def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:

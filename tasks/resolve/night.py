@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from configs.comparison import Comparison, find, list_names, load_comparison, load_target
+from configs.comparison import Arm, Comparison, find, list_names, load_comparison, load_target
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
@@ -17,7 +17,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
-from tasks.resolve.arm_trainers import HERE, ArmWishes
+from tasks.resolve.arm_trainers import HERE, ArmWishes, are_equal
 from tasks.resolve.identify import hash_identity
 from tasks.resolve.plans import find_unfit
 from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
@@ -163,7 +163,8 @@ def make_plan(
     names = request.comparisons or tuple(listed)
     target = request.target or nightly.target
     cases: Sequence[str] = request.cases
-    if not cases or ALL in cases:
+    every_case = not cases or ALL in cases
+    if every_case:
         every = list_names("cases", root=root)
         unfit = problems.attempt(lambda: find_unfit(every, load_target(target, root=root), root=root)) or {}
         cases = [case for case in every if case not in unfit]
@@ -183,8 +184,11 @@ def make_plan(
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
         repeats = request.repeats or item.repeats
+        # a command has a place for what its own cases change, and hardly for every case
+        wanted_cases = spec.cases if every_case and spec.has_command else cases
         cells += [
-            _cell(nightly, name, case, day).model_copy(update={"arms": arms, "repeats": repeats}) for case in cases
+            _cell(nightly, name, case, day).model_copy(update={"arms": arms, "repeats": repeats})
+            for case in wanted_cases
         ]
     problems.raise_any()
     return NightPlan(
@@ -204,24 +208,29 @@ def make_plan(
 def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmWishes:
     """The comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
 
-    `previous` is the commit of the last night. Where both are one commit the night is a control.
+    `previous` is the commit of the last night. Where both are one commit of equal arms the night is a control.
     """
     if not spec.has_refs:
         return ArmWishes()
-    repository = check_repository(item.repository or spec.repository or str(HERE))
-    branch = resolve_ref(repository, item.branch or str(spec.arms[1].ref))
-    name = item.baseline or str(spec.arms[0].ref)
+    left, right = spec.arms
+    branch = _look_up(spec, item, right, item.branch or str(right.ref))
+    name = item.baseline or str(left.ref)
     before = last.plan.commits.get(spec.name) if last is not None else None
     if name == PREVIOUS:
         baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)
     else:
-        baseline = resolve_ref(repository, name)
+        baseline = _look_up(spec, item, left, name)
     return ArmWishes(
         baseline=pin_ref(baseline),
         branch=pin_ref(branch),
-        repository=item.repository or spec.repository,
-        aa=baseline.sha == branch.sha,
+        repository=item.repository,
+        aa=baseline.sha == branch.sha and are_equal(spec.arms),
     )
+
+
+def _look_up(spec: Comparison, item: NightlyComparison, arm: Arm, name: str) -> ResolvedRef:
+    where = item.repository or arm.repository or spec.repository or str(HERE)
+    return resolve_ref(check_repository(where), name)
 
 
 def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:

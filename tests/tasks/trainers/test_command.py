@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from tasks.launch import job
 from tasks.launch.local import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
+from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.identify import SOURCE
+from tasks.resolve.night import NightPlan, NightRequest, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
@@ -119,6 +122,52 @@ def test_the_documents_trainer_is_trained_verified_and_compared(plans_of: Plans,
     assert floors["same bits"][0] is False
     assert floors["same bits"][1].startswith("loss differs at step 1: ")  # the branch's first step is the same
     assert not [finding.kind for finding in result.findings if finding.effect == "blocks"]
+
+
+def night_of(tmp_path: Path, item: str = "{name: mine, branch: feat/x}", **wanted: Any) -> NightPlan:
+    """The plan of a night that has this comparison beside another one."""
+    (tmp_path / "night.yml").write_text(f"target: cpu\ncomparisons:\n  - {item}\n  - {{name: linen-vs-nnx}}\n")
+    request = NightRequest(config=str(tmp_path / "night.yml"), **wanted)
+    return plan_night(request, Store(tmp_path / "out"), day=date(2026, 11, 21), root=tmp_path / "configs")
+
+
+def commit_of(folder: Path, name: str) -> str:
+    found = subprocess.run(["git", "rev-parse", name], cwd=folder, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+@pytest.mark.usefixtures("comparison")
+def test_a_night_has_the_cases_that_its_comparison_names(tmp_path: Path, mine: Path) -> None:
+    night = night_of(tmp_path)
+    cells = [cell for cell in night.cells if cell.comparison == "mine"]
+    assert [cell.case for cell in cells] == ["01_base"]
+    assert len(night.cells) > 10  # of linen-vs-nnx every case
+    assert cells[0].arms == ArmWishes(
+        baseline=f"main:{commit_of(mine, 'main')}", branch=f"feat/x:{commit_of(mine, 'feat/x')}"
+    )
+    assert {cell.case for cell in night_of(tmp_path, cases=("03_dropout",)).cells} == {"03_dropout"}
+
+
+def test_a_night_looks_each_ref_up_where_its_arm_has_it(tmp_path: Path, mine: Path, comparison: Path) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", str(mine), str(other))
+    git(other, "commit", "-q", "--allow-empty", "-m", "another main")
+    text = re.sub("repository: .*\n", "", comparison.read_text())
+    text = text.replace("ref: main", f"ref: main\n    repository: {mine}")
+    comparison.write_text(text.replace("ref: HEAD", f"ref: main\n    repository: {other}"))
+    arms = night_of(tmp_path, "{name: mine}").cells[0].arms
+    assert (arms.baseline, arms.branch) == (f"main:{commit_of(mine, 'main')}", f"main:{commit_of(other, 'main')}")
+    assert arms.repository is None
+    assert not arms.aa
+
+
+def test_one_commit_under_two_commands_is_no_control(tmp_path: Path, comparison: Path) -> None:
+    text = comparison.read_text().replace("ref: main", "ref: HEAD")
+    comparison.write_text(text)
+    assert night_of(tmp_path, "{name: mine}").cells[0].arms.aa
+    other = "ref: HEAD\n    command: {argv: [sh, -c, 'train {steps} {learning_rate}']}\nset"
+    comparison.write_text(text.replace("ref: HEAD\nset", other))
+    assert not night_of(tmp_path, "{name: mine}", fresh=True).cells[0].arms.aa
 
 
 @pytest.mark.usefixtures("in_a_folder")

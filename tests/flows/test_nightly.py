@@ -1,0 +1,59 @@
+"""A night of a trainer that is anybody's: from the file that names it to what the command prints."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.resolve.night import NightRecord
+
+type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
+ROOT = Path(__file__).parents[2]
+DOC = (ROOT / "docs" / "any-trainer.md").read_text()
+
+
+def block(kind: str, containing: str) -> str:
+    """The document's block of code of a kind that has these words."""
+    return next(text for text in re.findall(rf"```{kind}\n(.*?)```", DOC, re.S) if containing in text)
+
+
+@pytest.mark.long
+def test_two_nights_of_anybodys_trainer(maxview: Maxview, tmp_path: Path) -> None:
+    # the command line runs in this folder, and takes the program and its configs from there
+    for name in ("configs", "model", "tasks", "flows"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    mine, trainer = tmp_path / "mine", block("python", "step_of")
+    mine.mkdir()
+    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(block("yaml", "~/mine").replace("~/mine", str(mine)))
+    (tmp_path / "nightly-mine.yml").write_text(block("yaml", "previous"))
+
+    def commit(text: str) -> None:
+        (mine / "train.py").write_text(text)
+        identity = ["-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "tag.gpgSign=false"]
+        for words in (["init", "-q", "-b", "main"], ["add", "-A"], [*identity, "commit", "-q", "-m", "one"]):
+            subprocess.run(["git", *words], cwd=mine, check=True, capture_output=True)
+
+    def night() -> tuple[int, NightRecord]:
+        words = ("--config", "nightly-mine.yml", "--set", "steps=4", "--repeats", "1", "--out", "out")
+        done = maxview("nightly", *words)
+        records = [
+            NightRecord.model_validate_json(path.read_text()) for path in tmp_path.glob("out/nightly/*/record.json")
+        ]
+        assert records, done.stderr
+        return done.returncode, max(records, key=lambda record: record.ended)
+
+    commit(trainer)
+    code, record = night()
+    assert code != 1
+    [result] = record.results
+    assert (result.cell.comparison, result.cell.case, result.cell.arms.aa) == ("mine", "01_base", True)
+    commit(trainer.replace("args.lr * gradient", "0.5 * args.lr * gradient"))
+    code, record = night()
+    [result] = record.results
+    assert (code, result.outcome, result.cell.arms.aa) == (1, "regressed", False)
+    assert len(list(tmp_path.glob("out/runs/*"))) == 3  # the first night's commit is not trained again
+    [change] = record.changes
+    assert change.startswith("mine 01_base: regressed, was ")
