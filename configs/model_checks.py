@@ -97,7 +97,10 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
     fixed = math.prod(size for size in asked.values() if size > 0)
     shape = {axis: num_devices // fixed if size == -1 else size for axis, size in asked.items()}
     if math.prod(shape.values()) != num_devices:
-        keys = ", ".join(f"{MESH_KEYS[axis]}={size}" for axis, size in asked.items())
+        said = {axis: size for axis, size in asked.items() if size != 1} or asked
+        keys = ", ".join(f"{MESH_KEYS[axis]}={size}" for axis, size in said.items())
+        if -1 in said.values():
+            raise ValueError(f"{keys}: they need a multiple of {fixed} devices, and there are {num_devices}")
         raise ValueError(
             f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"
         )

@@ -1,5 +1,7 @@
 """Turns a training state into a committed checkpoint and back, with Orbax, in MaxText's layout."""
 
+import errno
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,16 +49,26 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
 
 @contextmanager
 def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Manager | None]:
-    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
+    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed.
+
+    Raises OSError with the keys to change where the disk is full.
+    """
     if not config.enable_checkpointing:
         yield None
         return
-    manager = make_manager(config, checkpoint_directory(run_directory))
+    manager = make_manager(config, directory := checkpoint_directory(run_directory))
     try:
-        yield manager
-    finally:
-        manager.wait_until_finished()
-        manager.close()
+        try:
+            yield manager
+        finally:
+            manager.wait_until_finished()
+            manager.close()
+    except (OSError, ValueError) as error:  # tensorstore's is a ValueError
+        full = os.strerror(errno.ENOSPC)
+        if full not in str(error):
+            raise
+        advice = "free some, raise checkpoint_period, or choose another base_output_directory; earlier ones are whole"
+        raise OSError(errno.ENOSPC, f"{full} for a checkpoint ({advice})", str(directory)) from error
 
 
 def make_handlers(config: TrainConfig) -> dict[str, Any]:

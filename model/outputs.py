@@ -8,7 +8,7 @@ import jax
 from absl import logging
 from etils import epath
 
-from configs.schema import TrainConfig
+from configs.schema import PLACE_KEYS, TrainConfig
 from model.metrics import Number, to_json
 
 TENSORBOARD, METRICS, CONFIG = "tensorboard", "metrics", "config.yml"
@@ -18,6 +18,20 @@ TAGS = {
     "eval_loss": "eval/avg_loss",
     "learning_rate": "learning/current_learning_rate",
 }
+
+
+def config_lines(config: TrainConfig) -> list[str]:
+    """`key: value`, as JSON writes it, which is YAML too."""
+    return [f"{key}: {json.dumps(value)}" for key, value in config.model_dump().items()]
+
+
+def find_changes(config: TrainConfig, folder: epath.Path) -> str:
+    """What the config that began the run in this folder says otherwise: "scan_layers: true, …"; empty if it is gone."""
+    if not (folder / CONFIG).exists():
+        return ""
+    own = {*config_lines(config)}
+    lines = [line for line in (folder / CONFIG).read_text().splitlines() if line not in own]
+    return ", ".join(line for line in lines if line.partition(":")[0] not in PLACE_KEYS)
 
 
 class Outputs:
@@ -33,8 +47,7 @@ class Outputs:
 
     def __enter__(self) -> Self:
         if self.writes and not (self.folder / CONFIG).exists():
-            values = self.config.model_dump().items()
-            (self.folder / CONFIG).write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values))
+            (self.folder / CONFIG).write_text("\n".join(config_lines(self.config)) + "\n")
         if self.writes and self.config.enable_tensorboard:
             from tensorboardX import SummaryWriter  # type: ignore[import-untyped]  # it takes a second to load
 

@@ -26,7 +26,7 @@ from model.distributed import join_processes, leave_processes
 from model.evaluation import Evaluation, make_evaluation
 from model.flops import step_flops
 from model.metrics import MetricsFile, Number, to_number
-from model.outputs import Outputs
+from model.outputs import Outputs, find_changes
 from model.params import Tree
 from model.pipeline import schedule_events
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
@@ -153,7 +153,11 @@ def starting_state(
     abstract = dialect.to_tree(declared.arrays)
     difference = checkpoint.tree_difference(manager, latest, abstract)
     if difference:
-        raise ConfigError([f"run_name: {run_directory} holds another model: {difference} (choose another run_name)"])
+        began = find_changes(config, run_directory)
+        raise ConfigError(
+            [f"run_name: {run_directory} holds another model: {difference}; it began with {began or 'other keys'} "
+             "(choose another run_name)"]
+        )  # fmt: skip
     if latest >= config.steps:
         raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
     before = read_program(run_directory)

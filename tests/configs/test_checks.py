@@ -26,9 +26,13 @@ def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **ch
         (
             ("ici_fsdp_parallelism=16",),
             "cpu",
-            "their product must be the number of devices, 1 (set one of them to -1 to fill up)",
+            "command line: ici_fsdp_parallelism=16: their product must be the number of devices, 1 (set one of them",
         ),
-        (("ici_data_parallelism=3",), "cpu-8", "must be the number of devices, 8"),
+        (
+            ("ici_data_parallelism=3",),
+            "cpu-8",
+            "ici_data_parallelism=3, ici_fsdp_parallelism=-1: they need a multiple of 3 devices, and there are 8",
+        ),
         (("hardware=gpu",), "cpu", "command line: hardware=gpu, but the devices are cpu (set JAX_PLATFORMS=gpu or"),
         (("hardware=cpu",), "v6e-32", "command line: hardware=cpu, but the devices are tpu"),
         (
@@ -47,7 +51,7 @@ def test_what_cannot_run_there_is_refused(words: tuple[str, ...], target: str, m
 
 def test_all_is_told_at_once() -> None:
     problems = resolve("hardware=tpu", "ici_fsdp_parallelism=2", "per_device_batch_size=1000000000")
-    assert [problem.split(":")[1].split("=")[0].strip() for problem in problems] == ["hardware", "ici_data_parallelism"]
+    assert [problem.split(":")[1].split("=")[0].strip() for problem in problems] == ["hardware", "ici_fsdp_parallelism"]
 
 
 def test_a_log_that_is_played_was_of_any_machine() -> None:

@@ -34,6 +34,8 @@ def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -
     [
         ({"steps": 3}, r"steps=3: .*run has already done 6"),
         ({"base_mlp_dim": 64}, r"run_name: .* holds another model: .*wi_0/kernel is float32\[16, 2, 64\] here"),
+        ({"base_mlp_dim": 64}, r"; it began with base_mlp_dim: 32 \(choose another run_name\)"),
+        ({"pure_nnx": True}, r"absent there; it began with pure_nnx: false \(choose another run_name\)"),
     ],
 )
 def test_a_folder_of_another_run_is_refused(

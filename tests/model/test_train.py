@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +36,20 @@ def start(folder: Path, mini_arguments: MiniArguments) -> Start:
     """Starts a trainer on one CPU device, with both of its streams merged as launchers do.
 
     With `wait_at` it stops before that step's end until a signal comes: all of its steps take less than a second.
+    `inside` are words that become the trainer.
     """
     flags = "--xla_force_host_platform_device_count=1 --xla_backend_optimization_level=0"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
 
-    def run(name: str, *options: str, wait_at: int | None = None, **changes: Any) -> "subprocess.Popen[str]":
+    def run(
+        name: str, *options: str, wait_at: int | None = None, inside: Sequence[str] = (), **changes: Any
+    ) -> "subprocess.Popen[str]":
         defaults = {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}
         words = mini_arguments(**(defaults | changes), run_name=name, base_output_directory=folder)
         held = {"WAIT_AT_STEP": f"{name}:{wait_at}:{folder / 'never'}", "PYTHONPATH": f"{ROOT}:{HELD}"}
         trainer = ["-m", "model.train"] if wait_at is None else ["-c", RUN]
         return subprocess.Popen(
-            [sys.executable, *trainer, *words, *options],
+            [*inside, sys.executable, *trainer, *words, *options],
             cwd=ROOT,
             env=environment | ({} if wait_at is None else held),
             stdout=subprocess.PIPE,
@@ -268,3 +271,18 @@ def test_bad_input_is_told_in_one_go_and_changes_nothing(
     assert all(message in result.stderr for message in messages)
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(finish: Finish, folder: Path) -> None:
+    run = folder / "full"
+    run.mkdir()
+    small_disk = 'mount -t tmpfs -o size=400k none "$0" || exit 77; "$@"; code=$?; ls "$0/checkpoints"; exit $code'
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", small_disk, str(run)]
+    result = finish("full", inside=inside, checkpoint_period=1)
+    if result.returncode == 77 or "unshare" in result.stdout:
+        pytest.skip("a disk of its own needs a user namespace")
+    assert result.returncode == 1
+    *_, error, first, _ = result.stdout.splitlines()
+    assert error.startswith("OSError: [Errno 28] No space left on device for a checkpoint (free some, raise checkpoint")
+    assert first == "0"  # committed, beside the one that was not finished
