@@ -43,4 +43,7 @@ def check_out(out: str) -> None:
 
 def absolute_place(out: str) -> str:
     """A path or address that means the same in another working directory."""
-    return out if "://" in out else str(Path(out).absolute())
+    if "://" in out:
+        return out
+    place = Path(out).absolute()
+    return str(place.resolve() if ".." in place.parts else place)  # behind a link, `..` is another folder

@@ -24,11 +24,12 @@ _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
 )
-_MEMORY = re.compile(rb"((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
+_MEMORY = re.compile(rb"(?=[ \d]{2,9}\.) {0,8}((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
 _MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: with the blanks before them, two characters before the point at least
+_PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
 _KEYS = frozenset({"loss", "grad_norm", "memory", "tps", "tflops", "mfu", "elapsed_time_per_step", "step_time", "wps"})
@@ -66,10 +67,10 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
     """A match of `_FIELD` as one field, or as two: `3.20GiB(4.35%)`; None if a number in it is damaged."""
     text, at = found[3], found.start(3)
     if key == "memory":
-        memory = _MEMORY.fullmatch(text)
+        memory, at = _MEMORY.fullmatch(found[2] + text), found.start(2)
         return memory and [
-            Field(name, float(memory[group]), at + memory.start(group), at + memory.end(group), ("fixed", 2), key)
-            for group, name in ((1, "memory_gib"), (2, "memory_pct"))
+            Field(name, float(memory[group]), at + memory.start(group), at + memory.end(group), (kind, 2), key)
+            for group, name, kind in ((1, "memory_gib", "padded"), (2, "memory_pct", "fixed"))
         ]
     number = _NUMBER.fullmatch(text)
     if number is None or (number[2] == b"s" and key in _DECIMALS):
@@ -81,9 +82,10 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
         return None
     if kind != "open" and key in _DECIMALS:
         lacks_comma = key in _THOUSANDS and value >= 1000 and b"," not in number[1]
-        if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma:
+        lacks_padding = key in _PADDED and width < decimals + 3
+        if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma or lacks_padding:
             return None
-        shape = ("thousands" if key in _THOUSANDS else "fixed"), decimals
+        shape = ("thousands" if key in _THOUSANDS else "padded" if key in _PADDED else "fixed"), decimals
     elif kind == "whole" and b"," not in number[1]:
         shape = shape_of(digits, width)
     elif kind != "open":

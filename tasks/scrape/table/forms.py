@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints: each key is a column of the table
 ALIKE = 3  # rows that end at one width
+
+type Way = tuple[str, Shape]  # the key before a number, and how the number is printed
 
 
 class Forms:
@@ -60,13 +64,30 @@ class Forms:
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """The rows that lost text: those of a form that came at one step and does not go with the others; and those
         that may be cut, because they end where all long lines do. Their forms are forgotten."""
-        forms = frame.group_by("_form", maintain_order=True).agg(rows=pl.len(), steps=pl.col("step").n_unique())
-        trusted = forms.filter([steps >= (2 if self._rows[number].regular else 3) for number, _, steps in forms.rows()])
-        rows = [self._rows[number] for number in trusted.sort("rows", descending=True, maintain_order=True)["_form"]]
+        step, rows = pl.col("step"), self._rows
+        forms = frame.group_by("_form", maintain_order=True).agg(
+            pl.len(), first=step.min(), last=step.max(), steps=step.n_unique()
+        )
+        trusted = forms.filter([row["steps"] >= (2 if rows[row["_form"]].regular else 3) for row in forms.to_dicts()])
+        usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]
+        ways = self._ways((rows[number], {first, last}) for number, _, first, last, _ in forms.rows())
         rare = forms.join(trusted, on="_form", how="anti")["_form"].to_list()
-        odd = [number for number in rare if _is_odd(self._rows[number], rows)]
+        odd = [number for number in rare if _is_odd(rows[number], usual, ways)]
         self._rows = {number: row for number, row in self._rows.items() if number not in odd}
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
+
+    def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
+        """How the numbers of each column are printed: in the ways that came at two steps; where none did, in every one,
+        unless they contradict each other. `rows`: one of each form, with the first and the last step of it."""
+        came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for row, steps in rows:
+            for one in row.fields:
+                came[one.column][one.key, one.shape] |= steps
+        ways = {column: {way for way, steps in some.items() if len(steps) > 1} for column, some in came.items()}
+        for column in (column for column, found in ways.items() if not found):
+            exact = [way for way in came[column] if way[1][0] in ("fixed", "padded", "exponent")]
+            ways[column] = set() if len(exact) > 1 and column in self._known else set(came[column])
+        return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
         """Rows whose last number may go on behind the width at which a terminal cuts."""
@@ -88,27 +109,26 @@ def _unread(rows: pl.DataFrame, why: str) -> list[UnreadLine]:
     ]
 
 
-def _is_odd(row: Row, trusted: list[Row]) -> bool:
-    """Whether a row of a rare form lost text. `trusted`: one row of each other form, the most frequent first."""
-    if not trusted or not row.regular:
-        return not row.regular
-    if row.total not in {one.total for one in trusted}:
+def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
+    """Whether a row of a rare form lost text. `usual`: one row of each other form, the most frequent first."""
+    if usual and row.total not in {one.total for one in usual}:
         return True
-    if not row.excused and set(trusted[0].columns) - set(row.columns):
+    if usual and not row.excused and set(usual[0].columns) - set(row.columns):
         return True
-    shapes: dict[str, set[Shape]] = {}
-    for printed in (printed for one in trusted for printed in one.fields):
-        shapes.setdefault(printed.column, set()).add(printed.shape)
-    return not all(_fits(printed, shapes.get(printed.column, {printed.shape})) for printed in row.fields)
+    return not row.regular or not all(_fits(one, ways[one.column]) for one in row.fields)
 
 
-def _fits(printed: Field, shapes: set[Shape]) -> bool:
-    """Whether a number is printed as others of its key are."""
+def _fits(printed: Field, ways: set[Way]) -> bool:
+    """Whether a number is printed as others of its column are."""
     kind, digits = printed.shape
-    if printed.shape in shapes or kind in ("open", "free", "word") or {one for one, _ in shapes} <= {"open", "word"}:
-        return True
+    shapes = {shape for key, shape in ways if key == printed.key}  # under another key it is in another unit
+    kinds = {one for one, _ in shapes}
+    if not shapes or printed.shape in shapes or kind in ("open", "free", "word") or kinds <= {"open", "word"}:
+        return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
     # a whole number that fills or outgrows its column has no padding left
-    if kind == "whole" and any(other == "whole" for other, _ in shapes):
-        return not widths or (not digits and printed.end - printed.begin >= min(widths))
-    return False
+    return (
+        kind == "whole"
+        and "whole" in kinds
+        and (not widths or (not digits and printed.end - printed.begin >= min(widths)))
+    )

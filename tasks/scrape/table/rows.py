@@ -17,6 +17,7 @@ _OPEN = (b"nan", b"inf", b"infinity")
 _EXPONENT = rb"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _PATTERNS = {
     "fixed": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
+    "padded": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
     "exponent": rb"[-+]?\d%s" + _EXPONENT,
     "thousands": rb"(?:[1-9]\d{0,2}(?:,\d{3}){1,4}|0|[1-9]\d{0,2})%s",
     "open": rb"(?i:[-+]?(?:nan|inf(?:inity)?))",
@@ -30,8 +31,8 @@ type Value = float | int | str
 @dataclass(frozen=True, slots=True)
 class Field:
     """One value of a row. `begin` and `end` are where its text stands; `shape` is how it is printed: ("whole", the
-    width of its column or 0), ("fixed" or "exponent" or "thousands", decimals); ("free", 0): as the number happens to
-    be; ("open", 0): no finite number, ("word", 0)."""
+    width of its column or 0), ("fixed" or "exponent" or "thousands", decimals), "padded": "fixed" with a blank for a
+    second digit; ("free", 0): as the number happens to be; ("open", 0): no finite number, ("word", 0)."""
 
     column: str
     value: Value
@@ -57,9 +58,9 @@ class Row:
     tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # what may stand behind rows that are printed like this one
 
     @property
-    def form(self) -> tuple[int | None, tuple[tuple[str, Shape], ...]]:
+    def form(self) -> tuple[int | None, tuple[tuple[str, str, Shape], ...]]:
         """What rows that are printed alike have in common."""
-        return self.total, tuple((one.column, one.shape) for one in self.fields)
+        return self.total, tuple((one.column, one.key, one.shape) for one in self.fields)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -115,6 +116,8 @@ def _literal(text: bytes, one: Field) -> bytes:
     if kind == "whole" and width:
         blanks = width - (one.end - one.begin)
         return re.escape(text[: len(text) - blanks]) + rb"(?=[ \d]{%d}(?!\d)) *" % width
+    if kind == "padded":
+        return re.escape(plain) + rb" (?=[ \d+-]{2,20}\.) *"
     return re.escape(plain) + (b" " if text[len(plain) :] == b" " else b" +" if text.endswith(b" ") else b"")
 
 

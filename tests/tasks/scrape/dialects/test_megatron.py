@@ -231,6 +231,23 @@ def test_a_number_of_iterations_is_digits_alone() -> None:
     assert run.coverage.step_lines_seen == 3
 
 
+def test_of_two_ways_to_print_a_number_that_came_once_neither_is_believed() -> None:
+    first, second = (ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2))
+    assert read(first, second).steps.height == 2
+    damaged = second.replace("8.000000E+00", "8.00000E+00")
+    assert damaged != second
+    run = read(first, damaged)
+    assert (run.steps.height, len(run.coverage.unread)) == (0, 2)
+
+
+def test_a_row_in_another_unit_is_not_of_this_log() -> None:
+    rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2, 3)]
+    rows[1] = rows[1].replace("per iteration (ms)", "per iteration (s)")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [1, 3]
+    assert [line.line for line in run.coverage.unread] == [2]
+
+
 def test_a_rank_with_a_zero_before_it_is_none() -> None:
     lines = [ROW.format(second=n, step=n, samples=n, loss=1.5 + n) for n in (1, 2)]
     for rank, height in (("3", 1), ("03", 0)):

@@ -179,6 +179,16 @@ def test_a_number_beyond_all_numbers(printed: str, heights: int) -> None:
     assert read(*rows).steps.height == heights
 
 
+@pytest.mark.parametrize(("whole", "damaged"), [("87.87GiB", "7.87GiB"), ("loss:  8.50000", "loss: 8.50000")])
+@pytest.mark.parametrize("steps", [3, 30])  # 30: most are read by the layout of the first
+def test_a_number_narrower_than_its_column_lost_a_digit(whole: str, damaged: str, steps: int) -> None:
+    lines = [line(step) for step in range(1, steps + 1)]
+    lines[-2] = lines[-2].replace(whole, damaged)
+    run = read(*lines)
+    assert run.steps["step"].to_list() == [*range(1, steps - 1), steps]
+    assert [unread.line for unread in run.coverage.unread] == [steps - 1]
+
+
 def test_a_row_in_the_middle_of_another() -> None:
     """The step of the second is no field of the first."""
     rows = [line(number) for number in (1, 2, 3)]

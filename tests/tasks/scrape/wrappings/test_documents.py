@@ -28,14 +28,16 @@ def page(logs: Any, *names: str) -> bytes:
     return text
 
 
-def test_heads_name_the_logs(logs: Any) -> None:
-    reading = scrape_text(page(logs, "NNX", "Linen"), name="page.txt")  # in the other order than in the title
-    assert [(run.name, run.commit, run.steps.height) for run in reading.runs] == [
-        ("Linen", "147168c3a", 4),
-        ("NNX", "047168c3a", 3),
-    ]
+def read_page(data: bytes) -> tuple[str, list[tuple[str, str | None, str | None, int]]]:
+    """The case of a page, and of each of its logs the name, branch, commit and number of steps."""
+    reading = scrape_text(data, name="page.txt")
     assert reading.page is not None
-    assert reading.page["case"] == "04_int8"
+    return reading.page["case"], [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs]
+
+
+def test_heads_name_the_logs(logs: Any) -> None:
+    data = page(logs, "NNX", "Linen")  # in the other order than in the title
+    assert read_page(data) == ("04_int8", [("Linen", "main", "147168c3a", 4), ("NNX", "main", "047168c3a", 3)])
 
 
 # ecnal-cienet.github.io/maxview: the pages of two branches, and those of one whose logs have no heads
@@ -67,24 +69,15 @@ def test_the_page_of_two_branches(logs: Any) -> None:
     text = BRANCHES.encode()
     for name, commit, steps in (("feat/pipeline-scan-nnx", "5b21b66fc", 3), ("main", "586e69205", 4)):
         text += FULL_LOG.format(name=name, commit=commit).encode() + logs.framed(*logs.steps(steps))
-    reading = scrape_text(text, name="page.txt")
-    assert [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs] == [
-        ("main", "main", "586e69205", 4),
-        ("feat/pipeline-scan-nnx", "feat/pipeline-scan-nnx", "5b21b66fc", 3),
-    ]
-    assert reading.page is not None
-    assert reading.page["case"] == "16_zarr3_true_resume"
+    runs = [("main", "main", "586e69205", 4), ("feat/pipeline-scan-nnx", "feat/pipeline-scan-nnx", "5b21b66fc", 3)]
+    assert read_page(text) == ("16_zarr3_true_resume", runs)
 
 
 def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None:
     text = HEADLESS.encode() + logs.framed(*logs.steps(3)) + b"\n" + logs.framed(*logs.steps(4))
-    reading = scrape_text(text, name="page.txt")
-    assert [(run.name, run.branch, run.commit, run.steps.height) for run in reading.runs] == [
-        ("Linen", "feat/nnx-trainstate-and-training-loop", "29bbe47ed", 3),
-        ("feat/NNX", "feat/nnx-trainstate-and-training-loop", "19bbe47ed", 4),
-    ]
-    assert reading.page is not None
-    assert reading.page["case"] == "06_grad_accum"
+    branch = "feat/nnx-trainstate-and-training-loop"
+    runs = [("Linen", branch, "29bbe47ed", 3), ("feat/NNX", branch, "19bbe47ed", 4)]
+    assert read_page(text) == ("06_grad_accum", runs)
 
 
 @pytest.mark.parametrize(("there", "missing"), [("Linen", "NNX"), ("NNX", "Linen")])
