@@ -168,7 +168,8 @@ def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
     """Where one of these texts stands in a window, ascending."""
-    found = (match.start() for mark in marks for match in re.finditer(re.escape(mark), window.data))
+    there = (mark for mark in marks if mark in window.data)  # found a hundred times faster than by a pattern
+    found = (match.start() for mark in there for match in re.finditer(re.escape(mark), window.data))
     return sorted(start for start in found if window.start <= start < window.limit)
 
 
@@ -185,7 +186,7 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
             if builder.other_lines.ended_well:
                 runs.append(builder.finish(f"{run_name} (run {len(runs) + 1})", (begin, window.base + cut)))
                 builder, begin = RunBuilder(dialect), window.base + cut
-        deque(builder.take(replace(window, start=first)), maxlen=0)
+        deque(builder.take(replace(window, start=first) if first > window.start else window), maxlen=0)
     last = builder.finish(f"{run_name} (run {len(runs) + 1})" if runs else run_name, (begin, end))
     return [*runs, last]
 

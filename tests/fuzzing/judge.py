@@ -8,7 +8,9 @@ A number is right if it was written in the row of its step. What else is excused
   too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
   became another, and with `.3f` one of those before the point. Another line may follow at once: the line break
   is no part of a number;
-- in a log of one row, a number as an earlier version of the trainer printed it;
+- in a log of one row, a number as an earlier version of the trainer printed it, and what only other rows could show:
+  the width of a whole number's column (FlagScale pads its counts of iterations to four places, not three), and how many
+  decimals stand before an exponent (three and six are Megatron's own);
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
   labels were damaged is split into runs, and the row is in one of them under what its own text says;
@@ -172,12 +174,18 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
                 forms = (each.form, each.older) if alone and each.older else (each.form,)
                 if (
                     ends
-                    and any(replace(each, form=form).text(plain) == token for form in forms)
+                    and any(_is_printed(replace(each, form=form).text(plain), token, alone) for form in forms)
                     and _same(value_of(token, each), value)
                 ):
                     return True
     return False
 
 
-def _same(value: float | None, other: float) -> bool:
-    return value == other or (value is not None and math.isnan(value) and math.isnan(other))
+def _is_printed(printed: str, token: str, alone: bool) -> bool:
+    """Whether a number is printed so; `alone`: in the only row, or otherwise in what other rows would show."""
+    loose = token.strip().isdigit() or re.fullmatch(r" *[-+]?\d\.\d+E[-+]\d\d", token)
+    return printed == token or bool(alone and loose and float(printed.replace(",", "")) == float(token))
+
+
+def _same(value: object, other: float) -> bool:
+    return value == other or (isinstance(value, float) and math.isnan(value) and math.isnan(other))

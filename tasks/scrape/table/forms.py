@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints: each key is a column of the table
 ALIKE = 3  # rows that end at one width
 
+LOOSE = frozenset({"open", "free", "word"})  # shapes that say nothing of what else its column may hold
+
 type Way = tuple[str, Shape]  # the key before a number, and how the number is printed
 
 
@@ -85,8 +87,9 @@ class Forms:
                 came[one.column][one.key, one.shape] |= steps
         ways = {column: {way for way, steps in some.items() if len(steps) > 1} for column, some in came.items()}
         for column in (column for column, found in ways.items() if not found):
-            exact = [way for way in came[column] if way[1][0] in ("fixed", "padded", "exponent")]
-            ways[column] = set() if len(exact) > 1 and column in self._known else set(came[column])
+            kinds = [kind for _, (kind, _) in came[column] if kind not in LOOSE]
+            contradict = len(kinds) > 1 and set(kinds) != {"whole"} and column in self._known
+            ways[column] = set() if contradict else set(came[column])
         return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
@@ -123,7 +126,7 @@ def _fits(printed: Field, ways: set[Way]) -> bool:
     kind, digits = printed.shape
     shapes = {shape for key, shape in ways if key == printed.key}  # under another key it is in another unit
     kinds = {one for one, _ in shapes}
-    if not shapes or printed.shape in shapes or kind in ("open", "free", "word") or kinds <= {"open", "word"}:
+    if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
     # a whole number that fills or outgrows its column has no padding left

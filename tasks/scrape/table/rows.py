@@ -12,7 +12,7 @@ import polars as pl
 from tasks.scrape.prefixes import is_plain
 
 _DIGITS = re.compile(rb"\d+")
-_SEPARATOR = b"\x1f"
+SEPARATOR = b"\x1f"
 _OPEN = (b"nan", b"inf", b"infinity")
 _EXPONENT = rb"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _PATTERNS = {
@@ -77,6 +77,7 @@ class Layout:
     """The pattern of the rows that are like one: a group for the time before it, one where it begins, one per field."""
 
     pattern: re.Pattern[bytes]
+    following: re.Pattern[bytes]  # the same from the end of the line before; nothing, if another line follows there
     row: Row
     timed: bool
     plain: bool  # nothing else is to be looked for in what stands before it
@@ -107,7 +108,9 @@ def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> L
         parts += [_literal(line[at : one.begin], one), b"(" + _number(one.shape) + b")"]
         at = one.end
     parts += [re.escape(line[at : row.end]), row.tail]
-    return Layout(re.compile(b"(?m)" + b"".join(parts)), row, stamp is not None, is_plain(before))
+    pattern = b"".join(parts)
+    following = re.compile(rb"(?m)[\s\S]%s|" % pattern)
+    return Layout(re.compile(b"(?m)" + pattern), following, row, stamp is not None, is_plain(before))
 
 
 def _literal(text: bytes, one: Field) -> bytes:
@@ -115,7 +118,7 @@ def _literal(text: bytes, one: Field) -> bytes:
     kind, width = one.shape
     if kind == "whole" and width:
         blanks = width - (one.end - one.begin)
-        return re.escape(text[: len(text) - blanks]) + rb"(?=[ \d]{%d}(?!\d)) *" % width
+        return re.escape(text[: len(text) - blanks]) + rb"(?=[ \d]{%d}\d(?!\d)) *" % (width - 1)
     if kind == "padded":
         return re.escape(plain) + rb" (?=[ \d+-]{2,20}\.) *"
     return re.escape(plain) + (b" " if text[len(plain) :] == b" " else b" +" if text.endswith(b" ") else b"")
@@ -138,14 +141,13 @@ def _number(shape: Shape) -> bytes:
     return pattern % (rb"\.\d{%d}" % digits if digits else b"") if b"%s" in pattern else pattern
 
 
-def read_layout(layout: Layout, found: Sequence[re.Match[bytes]]) -> pl.DataFrame:
-    """The table, without places, of the rows that its pattern matched."""
-    text = b"\n".join([_SEPARATOR.join(match.groups()) for match in found])
+def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
+    """The table, without places, of the rows that its pattern matched; of each, its groups between separators."""
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
     frame = pl.read_csv(
-        text, separator="\x1f", has_header=False, quote_char=None, new_columns=list(kinds), schema_overrides=kinds,
-        encoding="utf8-lossy",
+        b"\n".join(rows), separator=SEPARATOR.decode(), has_header=False, quote_char=None, new_columns=list(kinds),
+        schema_overrides=kinds, encoding="utf8-lossy",
     ).drop("_")  # fmt: skip
     texts = [] if layout.timed else [pl.lit(None, pl.String).alias("time")]
     for name, one in fields.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import polars as pl
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain
 from tasks.scrape.table.forms import Forms
-from tasks.scrape.table.rows import Layout, Row, layout_of, read_layout
+from tasks.scrape.table.rows import SEPARATOR, Layout, Row, layout_of, read_layout
 
 if TYPE_CHECKING:
     from tasks.scrape.dialects.dialect import Dialect
@@ -26,6 +26,7 @@ BEFORE = 400  # bytes before a row in which its line begins
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
+type Alike = tuple[list[bytes], list[int], list[int]]  # the values of rows, where their heads stand, and their ends
 
 
 class StepTable:
@@ -53,20 +54,15 @@ class StepTable:
     def add(self, window: Window) -> list[Span]:
         """Read the rows that start in a window; returns the stretches between them, in which other things may stand."""
         self.forms.measure(window)
-        data, left, alike = window.data, list[Span](), dict[Layout, list[re.Match[bytes]]]()
+        data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
         edge = known = max(window.start, self._until - window.base)  # the end of the last row; of what looked like one
         self.single = []
         while (head := self.dialect.head.search(data, known)) and (position := head.start()) < window.limit:
             begin, layout, match = self._find_alike(data, position)
             if layout is not None and match is not None:
-                first, end = begin if layout.plain else position, match.end()
+                first = begin if layout.plain else position
                 self._refuse_headless(window, known, first)
-                rows = alike.setdefault(layout, [])
-                rows.append(match)
-                # most often the next line is like it
-                while layout.plain and (match := layout.pattern.match(data, end + 1)) and match.start(2) < window.limit:
-                    rows.append(match)
-                    end = match.end()
+                end = self._take_alike(window, layout, match, alike.setdefault(layout, ([], [], [])))
             else:
                 self._refuse_headless(window, known, position)
                 stop = data.find(b"\n", position, position + LINE) + 1 or min(len(data), position + LINE)
@@ -110,13 +106,25 @@ class StepTable:
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
         """Where the line of a row's head begins, or its record; and the layout that the row has, if it is known."""
-        begin = max(data.rfind(b"\n", max(0, position - BEFORE), position) + 1, position - BEFORE, 0)
+        begin = _line_begin(data, position)
         if self.dialect.record is not None:  # of a line that holds several records, the last one's
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
         for layout in self._layouts:
             if (match := layout.pattern.match(data, begin)) and match.start(2) == position:
                 return begin, layout, match
         return begin, None, None
+
+    def _take_alike(self, window: Window, layout: Layout, match: re.Match[bytes], rows: Alike) -> int:
+        """Take a row and those right behind it, which most often are like it; returns where the last one ends."""
+        texts, heads, ends = rows
+        following = layout.following.finditer(window.data, match.end()) if layout.plain else ()
+        for one in chain([match], following):
+            if not 0 <= (head := one.start(2)) < window.limit:
+                break
+            texts.append(SEPARATOR.join(one.groups()))
+            heads.append(head)
+            ends.append(one.end())
+        return ends[-1]
 
     def _take(self, window: Window, position: int, first: int, line: bytes, row: Row) -> None:
         before, source = line[: row.begin], window.source(position)
@@ -153,14 +161,13 @@ class StepTable:
         layout = layout_of(line, row, self.dialect.time, rb"(?<!\S)" if is_record else rb"^")
         self._layouts += [layout] if layout else []
 
-    def _keep(self, window: Window, alike: dict[Layout, list[re.Match[bytes]]]) -> None:
+    def _keep(self, window: Window, alike: dict[Layout, Alike]) -> None:
         """Put the rows of a window into the table: those that the grammar read, and those that are like others."""
         frames = [frame_of(self.single)] if self.single else []
-        for layout, found in alike.items():
-            frame = self._with_places(window, read_layout(layout, found), layout, found)
-            self.seen += len(found)
+        for layout, rows in alike.items():
+            frames.append(self._with_places(window, layout, rows))
+            self.seen += frames[-1].height
             self.total = layout.row.total or self.total
-            frames.append(frame.with_columns(_form=pl.lit(self.forms.number_of(layout.row), pl.Int64)))
         self._step_before = self.last_step
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)
         if not frames:
@@ -172,18 +179,20 @@ class StepTable:
         self.first_offset = self.first_offset if self.first_offset >= 0 else int(self._offsets[0])
         self.last_step, self.last_offset = int(self._steps[-1]), int(self._offsets[-1])
 
-    def _with_places(
-        self, window: Window, frame: pl.DataFrame, layout: Layout, found: Sequence[re.Match[bytes]]
-    ) -> pl.DataFrame:
-        place = np.array([match.start(2) for match in found], np.int64)
-        lines, offsets = window.breaks.searchsorted(place) + window.line, place + window.base
-        frame = frame.with_columns(line=pl.Series(lines), offset=pl.Series(offsets))
+    def _with_places(self, window: Window, layout: Layout, rows: Alike) -> pl.DataFrame:
+        texts, heads, ends = rows
+        place = np.array(heads, np.int64)
+        columns: dict[str, Any] = {
+            "line": window.breaks.searchsorted(place) + window.line, "offset": place + window.base,
+        }  # fmt: skip
         if self.dialect.rank is not None:
-            ranks = [self._rank_of(match[0][: match.start(2) - match.start()]) for match in found]
-            frame = frame.with_columns(_rank=pl.Series(ranks, dtype=pl.Int64))
+            before = (window.data[_line_begin(window.data, head) : head] for head in heads)
+            columns["_rank"] = pl.Series(map(self._rank_of, before), dtype=pl.Int64)
         if not layout.row.certain:
-            frame = frame.with_columns(_width=pl.Series([match.end() - match.start() for match in found]))
-        return frame
+            widths = [end - _line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
+            columns["_width"] = pl.Series(widths)
+        form = pl.lit(self.forms.number_of(layout.row), pl.Int64)
+        return read_layout(layout, texts).with_columns(**columns, _form=form)
 
     def _rank_of(self, before: bytes) -> int | None:
         found = self.dialect.rank.match(before) if self.dialect.rank is not None else None
@@ -200,6 +209,10 @@ class StepTable:
             begin = window.data.find(b"\n", found.start(), end)
             if begin < 0:
                 return
+
+
+def _line_begin(data: bytes, position: int) -> int:
+    return max(data.rfind(b"\n", max(0, position - BEFORE), position) + 1, position - BEFORE, 0)
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:

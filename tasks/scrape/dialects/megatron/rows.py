@@ -103,7 +103,8 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
     elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
     parts = text.decode("utf-8", "replace").split("/")
     if not 1 <= len(parts) <= 2 or not all(_NUMBER.fullmatch(part) for part in parts):
-        if name != key or (key in _KNOWN and len(parts) == 1):
+        # of the known keys those hold words that name the parts: `hip mem usage/free/…: 154GB/38GB/…`
+        if name != key or (key in _KNOWN and not 1 < len(parts) == 1 + key.count("/")):
             return None
         return [Field(name, "/".join(parts), at, found.end(3), ("word", 0), key)]
     if _COUNT.match(key) and not text.isdigit():

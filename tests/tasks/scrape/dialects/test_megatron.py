@@ -240,6 +240,21 @@ def test_of_two_ways_to_print_a_number_that_came_once_neither_is_believed() -> N
     assert (run.steps.height, len(run.coverage.unread)) == (0, 2)
 
 
+def test_a_whole_number_narrower_than_its_column_lost_a_digit() -> None:
+    rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in range(1, 31)]
+    rows[20] = rows[20].replace("batch size:    16", "batch size:    6")
+    run = read(*rows)
+    assert run.steps["step"].to_list() == [*range(1, 21), *range(22, 31)]
+
+
+def test_a_known_number_with_a_stroke_in_it_is_damaged_and_its_column_stays_one_of_numbers() -> None:
+    rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2, 3)]
+    rows[1] = rows[1].replace("1.500000E-04", "1/500000E-04")
+    run = read(*rows)
+    assert run.steps["learning rate"].to_list() == [1.5e-4, 1.5e-4]
+    assert run.coverage.step_lines_seen == 3
+
+
 def test_a_row_in_another_unit_is_not_of_this_log() -> None:
     rows = [ROW.format(second=step, step=step, samples=16 * step, loss=8.0) for step in (1, 2, 3)]
     rows[1] = rows[1].replace("per iteration (ms)", "per iteration (s)")
