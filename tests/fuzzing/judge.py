@@ -9,8 +9,8 @@ A number is right if it was written in the row of its step. What else is excused
   became another, and with `.3f` one of those before the point. Another line may follow at once: the line break
   is no part of a number;
 - in a log of one row, a number as an earlier version of the trainer printed it, and what only other rows could show:
-  the width of a whole number's column (FlagScale pads its counts of iterations to four places, not three), and how many
-  decimals stand before an exponent (three and six are Megatron's own);
+  the width of the step's column and of a whole number's (FlagScale pads its counts of iterations to four places, not
+  three), and how many decimals stand before an exponent (three and six are Megatron's own);
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
   labels were damaged is split into runs, and the row is in one of them under what its own text says;
@@ -149,12 +149,13 @@ def _was_written(written: Written, numbers: Numbers, alone: bool, place: str) ->
     for printed in rows:
         wrong = [key for key, value in numbers.items() if not (key in printed and _same(value, printed[key]))]
         if all(key == "step" or _stands(written.spec, place, key, numbers[key], alone) for key in wrong):
-            return "step" not in wrong or _is_step(written.spec, place, numbers["step"])
+            return "step" not in wrong or _is_step(written.spec, place, numbers["step"], alone)
     return False
 
 
-def _is_step(spec: Spec, place: str, step: float) -> bool:
-    return place.startswith(spec.head + format(int(step), spec.step_form) + spec.after_step.split("s")[0])
+def _is_step(spec: Spec, place: str, step: float, alone: bool) -> bool:
+    head = re.match(rf"{re.escape(spec.head)}( *\d+){re.escape(spec.after_step.split('s')[0])}", place)
+    return bool(head and _is_printed(format(int(step), spec.step_form), head[1], alone))
 
 
 def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> bool:

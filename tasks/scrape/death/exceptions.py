@@ -53,8 +53,6 @@ LOOK_BACK = 600
 LONGEST_MARK = 200  # bytes before the header on its line
 MARKED_WITHIN = 40  # below the header, in which a mark comes again, whoever else writes between them
 _NUMBER = re.compile(rb" *\d+")
-
-
 NO_MARK = b""
 _IN_GROUP = rb"[ \t]*\| ?"  # before the lines of a group of exceptions and of those in it
 
@@ -207,12 +205,5 @@ def _read_joined(data: bytes, position: int) -> Raised | None:
 def _raised(
     kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
 ) -> Raised:
-    return Raised(
-        type=kind.decode("utf-8", "replace"),
-        message=(message or b"").decode("utf-8", "replace").strip(),
-        position=position,
-        end=end,
-        detail=below.decode("utf-8", "replace"),
-        file=file.decode("utf-8", "replace").replace("\\", "/").rsplit("/", 1)[-1],
-        mark=mark,
-    )
+    of_type, said, detail, path = (text.decode("utf-8", "replace") for text in (kind, message or b"", below, file))
+    return Raised(of_type, said.strip(), position, end, detail, path.replace("\\", "/").rsplit("/", 1)[-1], mark)

@@ -214,15 +214,7 @@ DIALECT = Dialect(
     example="'step:  1  loss:  8.1309  grad_norm: …'",
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
-    head=HEAD,
-    parse=parse,
-    patterns=ANCHORS,
-    other_lines=TorchtitanOtherLines,
-    time=TIME,
-    known=KNOWN,
-    unfinished=UNFINISHED,
-    body=BODY,
-    rank=RANK,
-    glued=is_glued,
+    head=HEAD, parse=parse, patterns=ANCHORS, other_lines=TorchtitanOtherLines, time=TIME, known=KNOWN,
+    unfinished=UNFINISHED, body=BODY, rank=RANK, glued=is_glued,
     afresh=(b"Starting job: ", b"Training starts at step"),
-)
+)  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,9 +87,8 @@ class Forms:
                 came[one.column][one.key, one.shape] |= steps
         ways = {column: {way for way, steps in some.items() if len(steps) > 1} for column, some in came.items()}
         for column in (column for column, found in ways.items() if not found):
-            kinds = [kind for _, (kind, _) in came[column] if kind not in LOOSE]
-            contradict = len(kinds) > 1 and set(kinds) != {"whole"} and column in self._known
-            ways[column] = set() if contradict else set(came[column])
+            known = column in self._known or column == "step"
+            ways[column] = set() if known and _contradict([shape for _, shape in came[column]]) else set(came[column])
         return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
@@ -112,13 +111,17 @@ def _unread(rows: pl.DataFrame, why: str) -> list[UnreadLine]:
     ]
 
 
+def _contradict(shapes: Sequence[Shape]) -> bool:
+    """Whether no two numbers of one column are printed in these ways, however long they are."""
+    kinds = [kind for kind, _ in shapes if kind not in LOOSE]
+    return len({width for _, width in shapes} - {0}) > 1 or (len(kinds) > 1 and set(kinds) != {"whole"})
+
+
 def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
     """Whether a row of a rare form lost text. `usual`: one row of each other form, the most frequent first."""
-    if usual and row.total not in {one.total for one in usual}:
-        return True
-    if usual and not row.excused and set(usual[0].columns) - set(row.columns):
-        return True
-    return not row.regular or not all(_fits(one, ways[one.column]) for one in row.fields)
+    other_run = usual and row.total not in {one.total for one in usual}
+    lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
+    return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
 
 
 def _fits(printed: Field, ways: set[Way]) -> bool:
@@ -130,8 +133,5 @@ def _fits(printed: Field, ways: set[Way]) -> bool:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
     # a whole number that fills or outgrows its column has no padding left
-    return (
-        kind == "whole"
-        and "whole" in kinds
-        and (not widths or (not digits and printed.end - printed.begin >= min(widths)))
-    )
+    outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
+    return kind == "whole" and "whole" in kinds and outgrows

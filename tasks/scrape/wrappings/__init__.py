@@ -12,20 +12,9 @@ from functools import partial
 import zstandard
 
 from tasks.scrape.window import Chunks
+from tasks.scrape.wrappings import lines
 from tasks.scrape.wrappings.clean import clean
 from tasks.scrape.wrappings.exports import MARKS, Entries, count_steps, read_csv, read_json, read_notebook
-from tasks.scrape.wrappings.lines import (
-    CRI,
-    EXPORTED,
-    NO_POD,
-    POD,
-    lines_of,
-    recodings,
-    replaced,
-    starts_most_lines,
-    whole_lines,
-    written_lines,
-)
 from tasks.scrape.wrappings.unpack import ZSTD, head_of, piped, unpack
 
 _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
@@ -58,7 +47,7 @@ def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
     # the zstd tool adds a checksum to what it packs, and most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
     found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
-    for wrapping, through in recodings(head):
+    for wrapping, through in lines.recodings(head):
         found.note(wrapping)
         chunks = piped(chunks, through)
     with ExitStack() as stack:
@@ -83,23 +72,23 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
         found.note(f"{kind} export")
         entries = stack.enter_context(closing(Entries(read(chunks(), found.lose), found.lose)))
         return {source: partial(entries.text, source) for source in entries.sources}
-    if starts_most_lines(POD, head):
+    if lines.starts_most_lines(lines.POD, head):
         found.note("kubectl prefixes")
         return _pods(chunks, found)
-    if starts_most_lines(CRI, head):
+    if lines.starts_most_lines(lines.CRI, head):
         found.note("container runtime's prefixes")
-        return {"": piped(chunks, written_lines)}
-    if starts_most_lines(EXPORTED, head):
+        return {"": piped(chunks, lines.written_lines)}
+    if lines.starts_most_lines(lines.EXPORTED, head):
         found.note("export prefixes")
-        return {"": piped(chunks, partial(replaced, EXPORTED, b""))}
+        return {"": piped(chunks, partial(lines.replaced, lines.EXPORTED, b""))}
     return {"": chunks}
 
 
 def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
-    pods = dict.fromkeys(pod for lines in whole_lines(chunks()) for pod in POD.findall(lines))
+    pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
-        return {next(iter(pods)).decode("utf-8", "replace"): piped(chunks, partial(replaced, POD, b""))}
-    for lines in whole_lines(chunks()):  # one that lost its prefix is nobody's
-        for line in NO_POD.findall(lines):
+        return {next(iter(pods)).decode("utf-8", "replace"): piped(chunks, partial(lines.replaced, lines.POD, b""))}
+    for block in lines.whole_lines(chunks()):  # one that lost its prefix is nobody's
+        for line in lines.NO_POD.findall(block):
             found.lose(line.decode("utf-8", "replace"))
-    return {pod.decode("utf-8", "replace"): piped(chunks, partial(lines_of, pod)) for pod in pods}
+    return {pod.decode("utf-8", "replace"): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

@@ -155,14 +155,8 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
             goes_on = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
         elif key == "log" and fields is value and not text.endswith("\n"):  # docker cuts lines longer than 16 KiB
             goes_on = ""
-        yield (
-            _sound(str(source or "")),
-            sortable(str(stamp)),
-            _sound(part),
-            number,
-            _sound(text),
-            goes_on and _sound(goes_on),
-        )
+        named, stamp, goes_on = _sound(str(source or "")), sortable(str(stamp)), goes_on and _sound(goes_on)
+        yield named, stamp, _sound(part), number, _sound(text), goes_on
 
 
 def _count(value: Any) -> int:

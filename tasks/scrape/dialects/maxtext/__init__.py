@@ -16,15 +16,10 @@ DIALECT = Dialect(
         rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
     ),
     row=b"completed step: ",
-    head=HEAD,
-    parse=parse,
-    patterns=ANCHORS,
-    other_lines=MaxTextOtherLines,
+    head=HEAD, parse=parse, patterns=ANCHORS, other_lines=MaxTextOtherLines,
     # between the prefix and a step may stand `[Rampup Batch Size Phase], `
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
-    known=KNOWN,
-    unfinished=UNFINISHED,
-    body=BODY,
+    known=KNOWN, unfinished=UNFINISHED, body=BODY,
     afresh=(b"XPK Start: ", b"System Information: Jax Version: "),
 )  # fmt: skip

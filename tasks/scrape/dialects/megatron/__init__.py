@@ -15,13 +15,7 @@ DIALECT = Dialect(
         rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
     ),
     row=b"elapsed time per iteration",
-    head=HEAD,
-    parse=parse,
-    patterns=PATTERNS,
-    other_lines=MegatronOtherLines,
-    time=TIME,
-    known=KNOWN,
-    body=BODY,
+    head=HEAD, parse=parse, patterns=PATTERNS, other_lines=MegatronOtherLines, time=TIME, known=KNOWN, body=BODY,
     glued=is_glued,
     afresh=(b"----- arguments -----",),
 )  # fmt: skip
