@@ -24,11 +24,11 @@ _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
 )
-_MEMORY = re.compile(rb"(?=[ \d]{2,9}\.) {0,8}((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
+_MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?:0|[1-9]\d{0,8})\.\d\d)%\)")
 _MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: with the blanks before them, two characters before the point at least
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: a blank before what has one character before its point, and none else
 _PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
@@ -82,7 +82,7 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
         return None
     if kind != "open" and key in _DECIMALS:
         lacks_comma = key in _THOUSANDS and value >= 1000 and b"," not in number[1]
-        lacks_padding = key in _PADDED and width < decimals + 3
+        lacks_padding = key in _PADDED and width != max(decimals + 3, len(number[1]))
         if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma or lacks_padding:
             return None
         shape = ("thousands" if key in _THOUSANDS else "padded" if key in _PADDED else "fixed"), decimals

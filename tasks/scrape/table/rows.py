@@ -120,7 +120,7 @@ def _literal(text: bytes, one: Field) -> bytes:
         blanks = width - (one.end - one.begin)
         return re.escape(text[: len(text) - blanks]) + rb"(?=[ \d]{%d}\d(?!\d)) *" % (width - 1)
     if kind == "padded":
-        return re.escape(plain) + rb" (?=[ \d+-]{2,20}\.) *"
+        return re.escape(plain) + rb" (?: (?=\d\.)|(?=[-+\d]\d))"
     return re.escape(plain) + (b" " if text[len(plain) :] == b" " else b" +" if text.endswith(b" ") else b"")
 
 

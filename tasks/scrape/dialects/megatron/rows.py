@@ -11,7 +11,7 @@ _HEAD = re.compile(rb"iteration[ =]( {0,40})(0|[1-9]\d{0,14}) {0,40}/ {0,40}(\d{
 # `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a head is none
 _FIELD = re.compile(
     rb" {0,40}(?!iteration[ =] {0,40}\d+ {0,40}/)([A-Za-z\[][^|\n:=]{0,79}?)(?:: |=| )"
-    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {0,40}\|"
+    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {1,40}\|"
 )
 # what stands in every row behind its head: without a head, it is a row that lost one
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"

@@ -179,9 +179,11 @@ def test_a_number_beyond_all_numbers(printed: str, heights: int) -> None:
     assert read(*rows).steps.height == heights
 
 
-@pytest.mark.parametrize(("whole", "damaged"), [("87.87GiB", "7.87GiB"), ("loss:  8.50000", "loss: 8.50000")])
+@pytest.mark.parametrize(
+    ("whole", "damaged"), [("87.87GiB", "7.87GiB"), ("loss:  8.50000", "loss: 8.50000"), ("  8.2782", "  378.2782")]
+)
 @pytest.mark.parametrize("steps", [3, 30])  # 30: most are read by the layout of the first
-def test_a_number_narrower_than_its_column_lost_a_digit(whole: str, damaged: str, steps: int) -> None:
+def test_a_number_that_does_not_fill_its_column_or_more_is_damaged(whole: str, damaged: str, steps: int) -> None:
     lines = [line(step) for step in range(1, steps + 1)]
     lines[-2] = lines[-2].replace(whole, damaged)
     run = read(*lines)
