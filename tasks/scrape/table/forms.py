@@ -67,8 +67,10 @@ class Forms:
         """The rows that lost text: those of a form that came at one step and does not go with the others; and those
         that may be cut, because they end where all long lines do. Their forms are forgotten."""
         step, rows = pl.col("step"), self._rows
-        forms = frame.group_by("_form", maintain_order=True).agg(
-            pl.len(), first=step.min(), last=step.max(), steps=step.n_unique()
+        forms = (
+            frame.select("_form", "step")
+            .group_by("_form", maintain_order=True)
+            .agg(pl.len(), first=step.min(), last=step.max(), steps=step.n_unique())
         )
         trusted = forms.filter([row["steps"] >= (2 if rows[row["_form"]].regular else 3) for row in forms.to_dicts()])
         usual = [rows[number] for number in trusted.sort("len", descending=True, maintain_order=True)["_form"]]

@@ -192,7 +192,8 @@ class StepTable:
             widths = [end - _line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
             columns["_width"] = pl.Series(widths)
         form = pl.lit(self.forms.number_of(layout.row), pl.Int64)
-        return read_layout(layout, texts).with_columns(**columns, _form=form)
+        # in one piece: pieces of other lengths would all be copied when the tables of the windows become one
+        return read_layout(layout, texts).with_columns(**columns, _form=form).rechunk()
 
     def _rank_of(self, before: bytes) -> int | None:
         found = self.dialect.rank.match(before) if self.dialect.rank is not None else None
