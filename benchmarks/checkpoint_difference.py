@@ -36,9 +36,9 @@ def read_both(folders: list[Path]) -> None:
 
     from etils import epath
 
-    from tasks.verify.differences import Side, no_cache
     from tasks.verify.layout import list_files
     from tasks.verify.ocdbt import read_index
+    from tasks.verify.value_differences import Side, no_cache
 
     work = []
     for folder in folders:

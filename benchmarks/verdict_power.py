@@ -33,11 +33,11 @@ from configs.schema import Frozen
 from configs.verdict_rules import make_rules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparison import diff
-from tasks.diff.levels import Levels, find_levels
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
+from tasks.diff.step_time_levels import Levels, find_levels
 from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.history.prior import difference_of
 from tasks.ingest.step_seconds import refine_seconds

@@ -61,7 +61,7 @@ from tasks.services.outage import outlast, unless_away
 from tasks.store import RunDirectory, Store
 from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
-from tasks.verify.night import Wanted, find_wanted, prove
+from tasks.verify.steps_to_prove import Wanted, find_wanted, prove
 
 IO_RETRIES = 2
 RETRY_DELAY_S = 2

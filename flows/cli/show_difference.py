@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from tasks.publish.arrays import describe_alone, describe_counts, name_pair
+from tasks.publish.array_tables import describe_alone, describe_counts, name_pair
 from tasks.publish.text import plain
 from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from configs.schema import Frozen
-from tasks.ingest.steps import step_table
+from tasks.ingest.merged_steps import step_table
 from tasks.records import (
     ArmSummary,
     CheckpointEvent,

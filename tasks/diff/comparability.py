@@ -9,9 +9,9 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.noops import find_noops, find_variation
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
+from tasks.diff.same_code import find_code, find_writers
+from tasks.diff.same_work import find_work
 from tasks.diff.software import find_surroundings
-from tasks.diff.trainers import find_code, find_writers
-from tasks.diff.work import find_work
 from tasks.records import Finding
 
 

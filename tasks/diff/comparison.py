@@ -18,14 +18,14 @@ from tasks.diff.metric_row import DIED, NOT_JUDGED, Arms, is_unfilled
 from tasks.diff.numbering import number_alike
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
+from tasks.diff.same_code import draws_differ
 from tasks.diff.stall_rows import stall_row
 from tasks.diff.state_rows import memory_row
 from tasks.diff.time_account import account_times
 from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
-from tasks.diff.trainers import draws_differ
-from tasks.ingest.steps import cpu_seconds
+from tasks.ingest.merged_steps import cpu_seconds
 from tasks.records import CheckpointDifference, ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
-from tasks.verify.lives import lives_of
+from tasks.verify.checkpoint_lives import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
     ("regressed", "{} regressed"),

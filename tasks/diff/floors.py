@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.gaps import varies_at
-from tasks.ingest.steps import last_of_each_step
+from tasks.diff.value_gaps import varies_at
+from tasks.ingest.merged_steps import last_of_each_step
 from tasks.records import Floor, RunRecord
 
 METRICS = ("loss", "grad_norm", "param_norm")

@@ -15,7 +15,7 @@ from tasks.diff.parity import MEASURED, PLACES, MetricParity
 from tasks.diff.parity_rows import LEAST_STEPS
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
-from tasks.ingest.steps import is_exact
+from tasks.ingest.merged_steps import is_exact
 from tasks.records import Source
 
 SHOWN = 3

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from tasks.diff.levels import LEAST_STEPS
 from tasks.diff.metric_row import Arms
-from tasks.ingest.steps import step_table
+from tasks.diff.step_time_levels import LEAST_STEPS
+from tasks.ingest.merged_steps import step_table
 from tasks.records import RunReading, RunRecord, Source, Stall, TimeAccount, TimePart, seconds_between
 
 COMPUTE = "compute"

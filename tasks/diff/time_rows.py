@@ -13,10 +13,10 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
-from tasks.diff.levels import CLOSE, Levels, find_levels
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.diff.noise import Past, learn_noise
-from tasks.ingest.steps import cpu_seconds, step_table, timed_steps
+from tasks.diff.step_time_levels import CLOSE, Levels, find_levels
+from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps
 from tasks.records import Decision, MetricDiff, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"

@@ -13,12 +13,12 @@ import polars as pl
 from configs.comparison import load_comparison
 from configs.load import ConfigError
 from configs.schema import Frozen
-from tasks.diff.levels import find_levels
 from tasks.diff.maxview_rows import READERS
 from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
+from tasks.diff.step_time_levels import find_levels
 from tasks.diff.time_account import account_run, is_stall
-from tasks.ingest.steps import cpu_seconds, timed_steps
+from tasks.ingest.merged_steps import cpu_seconds, timed_steps
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
 type Role = Literal["baseline", "candidate"]

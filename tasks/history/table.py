@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from tasks.history.commits import find_commit_time
+from tasks.history.commit_times import find_commit_time
 from tasks.history.record_rows import HISTORY_SCHEMA, folder_name, history_rows, lone_run_rows
 from tasks.records import ComparisonRecord, RunRecord
 from tasks.store.atomic import StoreError

@@ -18,7 +18,7 @@ from tasks.publish.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.records import Commit
-from tasks.resolve.commits import list_commits
+from tasks.resolve.commits_between import list_commits
 from tasks.store import Store, write_atomically
 
 SIDES: tuple[Line, ...] = ("baseline", "candidate")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tasks.publish.letters import Letters
-from tasks.publish.replacing import replace_text, replacing
+from tasks.publish.streamed_file import replace_text, replacing
 from tasks.publish.text import shorten, visible
+from tasks.publish.word_filter import Letters
 from tasks.records import Source
 
 PIECE = 1_000_000  # characters: what is loaded at once

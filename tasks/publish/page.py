@@ -11,21 +11,21 @@ from markupsafe import Markup
 
 from tasks.publish import verdict_words
 from tasks.publish.again import command_again
-from tasks.publish.arrays import count_roles, describe_counts, list_arrays
+from tasks.publish.array_tables import count_roles, describe_counts, list_arrays
 from tasks.publish.chart import to_data_uri
+from tasks.publish.checkpoint_lives import draw_lives
 from tasks.publish.checkpoints import STATES, list_checkpoints
+from tasks.publish.curve_data import list_marks, write_figures
 from tasks.publish.differences import list_differences
 from tasks.publish.effects import draw_effect
 from tasks.publish.facts import compare_facts
-from tasks.publish.figures import list_marks, write_figures
-from tasks.publish.lives import draw_lives
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
-from tasks.publish.replacing import replace_text
+from tasks.publish.streamed_file import replace_text
 from tasks.publish.templating import hash_of, make_environment, read_asset
 from tasks.publish.time_bars import draw_bars, list_parts, show_seconds
 from tasks.records import ComparisonRecord, RunRecord
-from tasks.resolve.commits import MOST
+from tasks.resolve.commits_between import MOST
 
 MOST_LINES = 100  # of each side, of the lines that only it has
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tasks.publish.artifacts import LONGEST_TEXT, escape_markdown
-from tasks.publish.lives import show_rate
+from tasks.publish.checkpoint_lives import show_rate
 from tasks.publish.text import shorten, visible
 from tasks.records import LEVELS, CheckpointProof, highest
 

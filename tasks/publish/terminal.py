@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.diff.metric_row import NOT_JUDGED
-from tasks.publish.arrays import describe_alone, describe_counts, describe_values, name_pair
+from tasks.publish.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.text import visible
 from tasks.publish.time_bars import describe_part, list_parts

@@ -12,7 +12,6 @@ from tasks.records.equality import FirstDivergence, Floor, Parity
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
-from tasks.records.levels import LEVELS, Level, LevelMeaning, highest, reached
 from tasks.records.log_events import (
     CheckpointCommitted,
     CheckpointStarted,
@@ -31,6 +30,7 @@ from tasks.records.program_work import (
     ProgramWork,
     Work,
 )
+from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, reached
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from configs.schema import Frozen
-from tasks.records.levels import Level, reached
+from tasks.records.proof_levels import Level, reached
 from tasks.records.source import run_number
 
 # how far a checkpoint came in its life, as far as the log of one host shows it; `not_visible`: all that this host

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof
-from tasks.records.levels import Level, highest
+from tasks.records.proof_levels import Level, highest
 from tasks.records.source import run_number
 
 type Save = tuple[CheckpointEvent | None, CheckpointProof | None]

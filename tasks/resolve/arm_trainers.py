@@ -9,7 +9,7 @@ from configs.errors import ConfigError, Problems, suggest
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
-from tasks.resolve.commits import list_commits
+from tasks.resolve.commits_between import list_commits
 from tasks.resolve.identify import TrainerSource, read_trainer_source
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements

@@ -8,7 +8,7 @@ import numpy as np
 
 from tasks.records import Coverage, LogError, RunReading
 from tasks.scrape.dialects.dialect import Dialect, Match
-from tasks.scrape.table.steps import StepTable, gaps_between
+from tasks.scrape.table.step_table import StepTable, gaps_between
 from tasks.scrape.window import Window, find_all
 
 UNREAD_SHOWN = 20

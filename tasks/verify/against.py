@@ -12,9 +12,8 @@ from typing import Any
 from etils import epath
 
 from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference
+from tasks.verify.array_index import ArraySpec
 from tasks.verify.checkpoint import Progress, Verification
-from tasks.verify.differences import Job, Side, UnreadableError, compare_values, no_cache
-from tasks.verify.index import ArraySpec
 from tasks.verify.layout import (
     CheckpointError,
     DamagedFile,
@@ -26,6 +25,7 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import manifest_path
 from tasks.verify.ocdbt import shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
+from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, no_cache
 from tasks.verify.values import decoded_bytes
 
 

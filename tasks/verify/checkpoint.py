@@ -14,8 +14,8 @@ from typing import Any, Literal
 from etils import epath
 
 from tasks.records import CheckpointProof, Level, Problem, reached
+from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.commit import check_commit, check_unfinished, commit_time, show_time
-from tasks.verify.index import ArraySpec, Index
 from tasks.verify.layout import (
     STEP_METADATA,
     TMP_MARK,

@@ -14,7 +14,7 @@ import zstandard
 from etils import epath
 
 from tasks.records import Problem
-from tasks.verify.index import ArraySpec, Index
+from tasks.verify.array_index import ArraySpec, Index
 
 _HEAD = 18  # bytes of the longest header of a zstd frame
 _CHECKSUM = 4

@@ -13,7 +13,7 @@ from typing import Any
 from etils import epath
 
 from tasks.records import Problem
-from tasks.verify.index import Index, name_some
+from tasks.verify.array_index import Index, name_some
 from tasks.verify.layout import TREE_METADATA, DamagedFile, read_json
 
 _JAX_ARRAY = "jax.Array"

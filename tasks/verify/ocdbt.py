@@ -9,8 +9,8 @@ import tensorstore as ts
 from etils import epath
 
 from tasks.records import Problem
+from tasks.verify.array_index import FileRange, Index, array_name
 from tasks.verify.chunk_files import check_chunk_files
-from tasks.verify.index import FileRange, Index, array_name
 from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, read_small
 
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")

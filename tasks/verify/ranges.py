@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tasks.records import Problem
-from tasks.verify.index import FileRange, Index, name_some
+from tasks.verify.array_index import FileRange, Index, name_some
 
 
 def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:

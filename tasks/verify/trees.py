@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tasks.records import ArrayRole
-from tasks.verify.index import ArraySpec
+from tasks.verify.array_index import ArraySpec
 
 _QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
 _RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)

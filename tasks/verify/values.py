@@ -11,7 +11,7 @@ import tensorstore as ts
 from etils import epath
 
 from tasks.records import Problem
-from tasks.verify.index import ArraySpec, Index
+from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST
 from tasks.verify.ocdbt import kvstore_spec, shorten
 

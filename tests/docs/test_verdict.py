@@ -18,8 +18,8 @@ from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
-from tasks.diff.levels import CLOSE, QUICK, TOO_QUICK
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
+from tasks.diff.step_time_levels import CLOSE, QUICK, TOO_QUICK
 from tasks.diff.time_rows import MOST_SLOW
 from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord

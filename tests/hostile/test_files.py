@@ -19,7 +19,7 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.local import open_locked
 from tasks.publish.site import publish_comparison
 from tasks.store import RunDirectory, StoreError, open_store
-from tasks.verify.index import parse_array
+from tasks.verify.array_index import parse_array
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

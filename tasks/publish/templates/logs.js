@@ -23,7 +23,7 @@ const textOf = (name, index) => {
   loading.set(key, known);
   return known;
 };
-// Whether a piece may hold a word, by the filter that was made of its lines; see letters.py.
+// Whether a piece may hold a word, by the filter that was made of its lines; see word_filter.py.
 const letters = new Map();
 window.maxviewLetters = (name, filters) => letters.set(name, filters.map(atob));
 const lettersOf = async (log) => {

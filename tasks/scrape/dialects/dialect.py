@@ -14,7 +14,7 @@ from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import PREFIX, iso_dates
 from tasks.scrape.table.rows import Row
 from tasks.scrape.table.stalls import find_stalls
-from tasks.scrape.table.steps import StepTable
+from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
 type Match = re.Match[bytes]

@@ -11,7 +11,7 @@ from tasks.records import CheckpointEvent, Parameters
 from tasks.scrape.dialects.dialect import Dialect, Match, OtherLines, patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.rows import Field, Row, shape_of
-from tasks.scrape.table.steps import StepTable, gaps_between, usual_jump
+from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
 from tasks.scrape.window import Window
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025

@@ -14,7 +14,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import compare_blocks, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
-from tasks.diff.trainers import draws_differ
+from tasks.diff.same_code import draws_differ
 from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
 
 type MakeRun = Callable[..., RunRecord]

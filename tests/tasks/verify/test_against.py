@@ -10,7 +10,7 @@ import pytest
 from flows.cli.app import call
 from tasks.records import ArrayDifference
 from tasks.verify.against import compare_checkpoints
-from tasks.verify.index import ArraySpec
+from tasks.verify.array_index import ArraySpec
 from tasks.verify.layout import CheckpointError
 from tasks.verify.trees import pair_arrays, place_of
 

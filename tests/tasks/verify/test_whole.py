@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.verify.array_index import ArraySpec
 from tasks.verify.checkpoint import tree_digest, verify_checkpoint, verify_checkpoints
-from tasks.verify.index import ArraySpec
 from tasks.verify.layout import find_steps
 
 LAYOUTS = ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")

@@ -13,7 +13,7 @@ from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
 from tasks.scrape.dialects.maxtext.facts import Facts
 from tasks.scrape.prefixes import PREFIX, iso_in_year
 from tasks.scrape.table.stalls import find_stalls, is_deferred
-from tasks.scrape.table.steps import StepTable
+from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
 PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the next one is under way

@@ -10,7 +10,7 @@ from tasks.scrape.dialects.dialect import Match, OtherLines, patterns
 from tasks.scrape.dialects.megatron.rows import NUMBER
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import iso_of, time_before
-from tasks.scrape.table.steps import StepTable
+from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from tasks.records import RunReading
 from tasks.scrape import scrape_text
 from tasks.scrape.dialects import megatron
-from tasks.scrape.table.steps import StepTable
+from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import windows
 
 # microsoft/Megatron-DeepSpeed before 2.0 and NVIDIA's first versions: no colons, no samples

@@ -5,7 +5,7 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.letters import MOST_BYTES, Letters
+from tasks.publish.word_filter import MOST_BYTES, Letters
 
 
 def may_hold(found: str, word: str) -> bool:

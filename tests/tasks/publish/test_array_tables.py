@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasks.publish.arrays import count_roles, describe_alone, describe_counts, list_arrays
-from tasks.publish.lives import draw_lives
+from tasks.publish.array_tables import count_roles, describe_alone, describe_counts, list_arrays
+from tasks.publish.checkpoint_lives import draw_lives
 from tasks.records import (
     ArrayDifference,
     ArrayRole,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tasks.verify.differences import Job, UnreadableError, compare_values
-from tasks.verify.index import ArraySpec
+from tasks.verify.array_index import ArraySpec
+from tasks.verify.value_differences import Job, UnreadableError, compare_values
 
 FLOATS = st.floats(width=32, allow_nan=True, allow_infinity=True)
 

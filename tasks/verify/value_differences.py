@@ -14,7 +14,7 @@ from etils import epath
 from numpy.typing import NDArray
 
 from tasks.records import ValueDifference
-from tasks.verify.index import ArraySpec
+from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, boxes, decoded_bytes, itemsize
 
 _BUDGET = 64 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone

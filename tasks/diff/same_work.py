@@ -11,7 +11,7 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, compare, places_of, show_each
 from tasks.diff.settings import IMPLEMENTATION_KEYS, Difference, config_differences, variable_differences
 from tasks.diff.software import software_differs
-from tasks.ingest.steps import RATE
+from tasks.ingest.merged_steps import RATE
 from tasks.records import RunReading
 
 OTHER_UNIT = 1.5  # times: what rounding makes of a product of two printed numbers is far less

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.publish.logs import Logs
-from tasks.publish.replacing import replace_text
+from tasks.publish.streamed_file import replace_text
 from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall

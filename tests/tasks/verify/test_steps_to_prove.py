@@ -11,7 +11,7 @@ from tasks.publish.proofs import list_wrong, proof_rows, proofs_headline, proofs
 from tasks.verify.checkpoint import verify_checkpoints
 from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
-from tasks.verify.night import Wanted, find_wanted, proof_path, prove
+from tasks.verify.steps_to_prove import Wanted, find_wanted, proof_path, prove
 
 HALF_A_DAY = timedelta(hours=12)
 
