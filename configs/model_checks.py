@@ -102,7 +102,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
         if -1 in said.values():
             raise ValueError(f"{keys}: they need a multiple of {fixed} devices, and there are {num_devices}")
         raise ValueError(
-            f"{keys}: their product must be the number of devices, {num_devices} (set one of them to -1 to fill up)"
+            f"{keys}: a mesh of {fixed} devices, and there are {num_devices} (set one of its keys to -1 to fill up)"
         )
     return shape
 

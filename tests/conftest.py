@@ -71,6 +71,7 @@ class ByServer(LoadFileScheduling):  # type: ignore[misc]
         return "maxview up" if file in USE_STACK else file
 
 
+@pytest.hookimpl(optionalhook=True)  # a run without xdist has one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """For `--dist loadfile`, which is the default here."""
     return ByServer(config, log) if config.getoption("dist") == "loadfile" else None

@@ -26,7 +26,7 @@ def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **ch
         (
             ("ici_fsdp_parallelism=16",),
             "cpu",
-            "command line: ici_fsdp_parallelism=16: their product must be the number of devices, 1 (set one of them",
+            "command line: ici_fsdp_parallelism=16: a mesh of 16 devices, and there are 1 (set one",
         ),
         (
             ("ici_data_parallelism=3",),

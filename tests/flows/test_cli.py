@@ -57,7 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["compare", "linen-vs-nnx", "--out", ""], "--out is empty: name a folder"),
         (
             ["compare", "linen-vs-nnx", "--set", "ici_fsdp_parallelism=16"],
-            "ici_expert_parallelism=1: their product",
+            "ici_fsdp_parallelism=16: ",
         ),
         (["resolve", "01_base", "--set", "hardware=gpu"], "command line: hardware=gpu, but the devices are cpu"),
         (["compare", "linen-vs-nnx", "--set", "learning_rate=1e300"], "learning_rate: is infinite in float32"),
