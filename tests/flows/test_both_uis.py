@@ -22,7 +22,14 @@ STEP = (
 # The new UI asks for the settings of its statistics before it knows that they are off. It sends none.
 ASKED_BY_THE_NEW_UI = {"sr-client-cfg.amplitude.com"}
 # what Prefect's UIs ask their own server for in vain, whatever they show
-MISSING_IMAGES = ("/ico/undefined.svg", "/failed.svg", "/completed.svg", "/running.svg", "/favicon.ico")
+MISSING_IMAGES = (
+    "/ico/undefined.svg",
+    "/failed.svg",
+    "/completed.svg",
+    "/running.svg",
+    "/cancelling.svg",
+    "/favicon.ico",
+)
 # tells of everything that sets the marker, on any page and at any time
 TRAP = "Object.defineProperty(window, 'owned', {set(value) { window.acted(String(value)) }})"
 ACTIVE = "document.querySelectorAll('[href^=\"javascript:\" i], [onerror], [onload]').length"

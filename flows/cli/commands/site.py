@@ -1,5 +1,6 @@
 """`maxview site`: the pages of a store, built, served, or as an example."""
 
+import os
 from contextlib import suppress
 from typing import Annotated
 
@@ -71,6 +72,6 @@ def demo(
 
     page = make_demo(documents, out, lambda: compare("linen-vs-nnx", out=out))
     console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(f"page: {page}")
+    console.print(f"page: {page if '://' in page else os.path.relpath(page)}")
     console.print(f"next: maxview site serve --out {out}")
     return 0

@@ -90,7 +90,8 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
     excused = any(values.get(key) for key in _MAY_MISS) or (isinstance(norm, float) and not math.isfinite(norm))
-    row = Row(int(head[2]), tuple(fields), position, end, excused=excused, total=total, tail=TAIL)
+    regular = all(one.shape[1] in (3, 6) for one in fields if one.shape[0] == "exponent")  # in every version and fork
+    row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
         return row if _AFTER.match(line, end) else None
     last = fields[-1].key  # the text ends with the row: has it all fields?
