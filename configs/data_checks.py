@@ -19,7 +19,7 @@ type Find = Callable[[str], list[str]]  # a pattern's files on this machine
 
 
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
-    """What of the data is missing, empty, no text, or or tokens that the vocabulary does not have.
+    """What of the data is missing, empty or no text, or holds tokens that the vocabulary does not have.
 
     bring: copies the files of a bucket to this machine; without it they are not looked at.
     """
