@@ -25,12 +25,12 @@ spare.main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
 COMMAND = """
 import os, sys, time
 def call():
-    print(os.getpid(), os.getcwd(), os.environ["MINE"], *sys.argv[1:], flush=True)
-    if "end" in sys.argv:
-        return int(sys.argv[-1])
-    if "die" in sys.argv:
-        os.kill(os.getpid(), 9)
-    try:
+    try:  # from the first word on: Ctrl-C may come as soon as it is read
+        print(os.getpid(), os.getcwd(), os.environ["MINE"], *sys.argv[1:], flush=True)
+        if "end" in sys.argv:
+            return int(sys.argv[-1])
+        if "die" in sys.argv:
+            os.kill(os.getpid(), 9)
         time.sleep(300)
     except KeyboardInterrupt:
         print("stopping", flush=True)

@@ -37,7 +37,7 @@ def test_minus_one_takes_all_that_are_left(
 
 @pytest.mark.parametrize("fsdp", [3, 16])
 def test_a_mesh_that_is_not_all_devices_is_refused(fsdp: int, mini_config: MiniConfig) -> None:
-    with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.*number of devices, 8"):
+    with pytest.raises(ConfigError, match=rf"ici_fsdp_parallelism={fsdp}.*a mesh of {fsdp} devices, and there are 8"):
         make_mesh(mini_config(ici_fsdp_parallelism=fsdp))
 
 
