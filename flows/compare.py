@@ -1,52 +1,71 @@
 """The flow `compare`: resolve → preflight → launch → watch and verify → scrape → checkpoints → diff → publish."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from itertools import count, groupby
 from typing import Annotated, Any
 from uuid import uuid4
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
+from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled
 
-from configs.comparison import Kind, list_names, load_comparison
-from configs.load import ConfigError
-from flows.compiles import find_refused
-from flows.parameters import Baseline, Branch, Cases, Model, Overrides, Repository, Software
-from flows.runs import run_all
-from tasks.diff import exit_status
+from configs.comparison import load_target
+from configs.errors import ConfigError
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
+from tasks.ingest.run_record import unverified_steps
+from tasks.launch import job
+from tasks.launch.cross_restore import find_partner
+from tasks.launch.replay import holds_checkpoints
+from tasks.preflight.lanes import count_lanes
+from tasks.preflight.read import find_missing_compilers
 from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
-from tasks.records import ComparisonRecord, RunPlan, RunRecord
+from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import tell_end
-from tasks.services.events import EVENTS, Compared, Events, Extended, Planned, Troubled
-from tasks.services.run_form import Field, show_name
+from tasks.services.endings import final_state, tell_end
+from tasks.services.events import EVENTS, Compared, Events, Extended, Logged, Planned, Reused, Troubled, Verified
+from tasks.services.held_runs import held_job, held_run
+from tasks.services.lanes import in_lanes
+from tasks.services.run_form import (
+    Baseline,
+    Branch,
+    Cases,
+    Field,
+    Model,
+    Overrides,
+    Repository,
+    Software,
+    choices,
+    name_comparison,
+)
 from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.slices import slice_of
 from tasks.steps import (
     comment_step,
     compare_checkpoints_step,
+    diff_compiles_step,
     diff_step,
     forget_step,
+    launch_step,
     publish_step,
     repeat_step,
     resolve_step,
+    scrape_step,
     summarise_step,
+    verify_step,
+    watch_step,
 )
 from tasks.store import Store, open_store
 from tasks.verify.common_step import have_common_step
-
-
-def _choices(kind: Kind) -> dict[str, Any]:
-    """A dropdown in the run form. The names are checked again when they are resolved, with a suggestion."""
-    return {"enum": list(list_names(kind))}
 
 
 def name_run() -> str:
@@ -54,20 +73,6 @@ def name_run() -> str:
     wanted = flow_run.parameters
     refs = (wanted.get("baseline"), wanted.get("branch"))
     return name_comparison(wanted["comparison"], wanted.get("cases"), wanted.get("target"), refs)
-
-
-def name_comparison(
-    comparison: str, cases: Sequence[str] | None, target: str | None, refs: tuple[str | None, str | None]
-) -> str:
-    """The name of its flow run: cases, arms and target; refs: those of baseline and branch, if others are wanted."""
-    try:
-        spec = load_comparison(comparison)
-    except ConfigError:  # the resolve step says what is wrong with it
-        return show_name(str(comparison))
-    arms = [arm.name for arm in spec.arms]
-    if spec.has_refs:
-        arms = [(ref or arm.ref or arm.name).partition(":")[0] for ref, arm in zip(refs, spec.arms, strict=True)]
-    return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")
 
 
 @flow(
@@ -81,7 +86,7 @@ def compare(
     branch: Branch = None,
     comparison: Annotated[
         str,
-        Field(description="What to compare: a file in configs/comparisons", json_schema_extra=_choices("comparisons")),
+        Field(description="What to compare: a file in configs/comparisons", json_schema_extra=choices("comparisons")),
     ] = "linen-vs-nnx",
     cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
     target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
@@ -196,6 +201,91 @@ def compare_cases(
     return final_state(results, problem)
 
 
+def find_refused(
+    request: Request, target: str, store: Store, events: Events, jobs: Jobs
+) -> dict[str, ComparisonRecord]:
+    """The cases that cannot run on the target's slice, as its compiler says, with the comparison that tells why.
+
+    None where the target is no slice, and where there is no compiler: then that is reported, and the runs go on.
+    """
+    if load_target(target).topology is None:
+        return {}
+    try:
+        plans = resolve_step(request.model_copy(update={"compile_only": True}), store)
+        missing = find_missing_compilers(plans)
+    except ConfigError as error:
+        plans, missing = [], list(error.problems)
+    if missing:
+        message = f"preflight was left out: {'; '.join(missing)}"
+        get_run_logger().warning("%s", message)
+        events.put(Troubled(message))
+        return {}
+    events.put(Planned(plans))
+    refused = {}
+    for record in compile_cases(plans, store, events, jobs):
+        if record.programs and record.programs.unfit:
+            refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
+        else:
+            publish_step(record, store)
+    return refused
+
+
+def compile_cases(plans: list[RunPlan], store: Store, events: Events, jobs: Jobs) -> Iterator[ComparisonRecord]:
+    """The comparison of what a compiler makes of each case, in their order; several compiles run at once."""
+    compiles = [partial(run_one, plan, store, events, jobs, among=[plan]) for plan in plans]
+    records = in_lanes(compiles, count_lanes(len(plans)), jobs)
+    for case, group in groupby(plans, key=lambda plan: plan.case):
+        yield diff_compiles_step(case, [next(records) for _ in group], store)
+
+
+def run_all(
+    plans: list[RunPlan], store: Store, events: Events, jobs: Jobs, *, take_over: bool = False
+) -> Iterator[RunRecord]:
+    """The records of the plans of a case: those that have finished before are read, the others run one after another.
+
+    They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
+    restores a checkpoint of the other arm, as a proof.
+    """
+    holding = False
+    with ExitStack() as held:
+        for plan in plans:
+            finished = store.run(plan.run_name).read_record()
+            if finished is not None and finished.is_finished:
+                events.put(Reused(plan))
+                yield finished
+                continue
+            if not holding:
+                held.enter_context(slice_of(plan.target))
+                holding = True
+            yield run_one(plan, store, events, jobs, among=plans, take_over=take_over)
+
+
+def run_one(
+    plan: RunPlan, store: Store, events: Events, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False
+) -> RunRecord:
+    """The record of one run, launched, watched, verified and scraped here or by the flow that this one waited for."""
+    directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
+    with held_run(plan, store, owners, events, jobs, take_over=take_over) as finished:
+        if finished is not None:
+            return finished
+        partner = find_partner(plan, among, store)
+        launch = partial(launch_step, plan, directory, partner, owners, store)
+        proofs: list[PrefectFuture[CheckpointProof]] = []
+        with held_job(plan, store, owners, events, jobs, launch=launch) as handle:
+            for event in watch_step(plan, directory, handle):
+                events.put(Logged(plan, event))
+                jobs.check()
+                if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
+                    path = job.find_checkpoint(plan, directory, event.step)
+                    proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+        done = [future.result() for future in proofs]
+        left = unverified_steps(plan, directory, done)
+        done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in left]
+        events.put(Verified(plan, done))
+        record: RunRecord = scrape_step(plan, directory, done)
+        return record
+
+
 def publish_case(result: ComparisonRecord, store: Store, events: Events) -> tuple[ComparisonRecord, PublishedPage]:
     """A case's comparison with its page, reported to whoever watches."""
     page = publish_step(result, store)
@@ -237,15 +327,3 @@ def run_until_decided(
             break
         runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})
     return result
-
-
-def final_state(comparisons: list[ComparisonRecord], problem: str = "") -> State[Any]:
-    """The flow run's end: Failed if something regressed or an arm died, else Completed; its name is the verdict."""
-    status = exit_status(comparisons)
-    verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
-    message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
-    if status == 1:
-        worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
-        return Failed(name="Regressed" if worse else "Changed", message=message)
-    names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
-    return Completed(name=names[status], message=message)

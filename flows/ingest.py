@@ -7,10 +7,9 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from flows.compare import final_state
 from tasks.ingest.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
-from tasks.services.endings import tell_end
+from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared
 from tasks.services.run_form import Field, show_name
 from tasks.steps import diff_logs_step, publish_step, scrape_logs_step, summarise_step

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextvars import copy_context
+from functools import partial
 from typing import Annotated, Any
 
 from prefect import flow, get_run_logger
@@ -11,7 +10,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.compare import compare_cases, name_comparison
+from flows.compare import compare_cases
 from tasks.publish.index import PAGE
 from tasks.publish.nightly import comment_markdown, night_headline
 from tasks.publish.site import find_page
@@ -20,8 +19,9 @@ from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import tell_end
 from tasks.services.events import EVENTS, Compared, Event
+from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
-from tasks.services.run_form import Field
+from tasks.services.run_form import Field, name_comparison
 from tasks.services.running_jobs import Jobs
 from tasks.steps import (
     comment_step,
@@ -82,24 +82,9 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
         if isinstance(event, Compared):
             verdicts[event.flow_run] = event
 
-    with (
-        EVENTS.heard_by(keep),
-        ThreadPoolExecutor(max_workers=plan.slices, thread_name_prefix="cell") as lanes,
-    ):
-        futures: list[Future[CellResult]] = []
-        try:
-            futures += [
-                lanes.submit(copy_context().run, run_cell, plan, cell, store, jobs, verdicts) for cell in plan.cells
-            ]
-            for _ in as_completed(futures):
-                pass
-        except BaseException:  # cancellation: the lanes see it by their jobs, which end
-            for future in futures:
-                future.cancel()
-            jobs.stop_all()
-            raise
-    for future in futures:
-        yield future.result()
+    with EVENTS.heard_by(keep):
+        cells = [partial(run_cell, plan, cell, store, jobs, verdicts) for cell in plan.cells]
+        yield from in_lanes(cells, plan.slices, jobs)
 
 
 def name_cell() -> str:

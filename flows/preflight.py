@@ -1,4 +1,4 @@
-"""The flow `preflight`: resolve → compile both arms for the target's slice, here → compare → publish."""
+"""The flow `preflight`: the beginning of `compare`: resolve → compile both arms for a slice → compare → publish."""
 
 from typing import Annotated, Any
 from uuid import uuid4
@@ -9,16 +9,24 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from configs.errors import ConfigError
-from flows.compare import final_state
-from flows.compiles import compile_cases
-from flows.parameters import Baseline, Branch, Cases, Model, Overrides, Repository, Software
+from flows.compare import compile_cases
 from tasks.preflight.read import find_missing_compilers
 from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import tell_end
+from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared, Planned
-from tasks.services.run_form import Field, show_name
+from tasks.services.run_form import (
+    Baseline,
+    Branch,
+    Cases,
+    Field,
+    Model,
+    Overrides,
+    Repository,
+    Software,
+    show_name,
+)
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.steps import forget_step, publish_step, resolve_step, summarise_step
 from tasks.store import open_store

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Literal
 
 from tasks.launch.job import is_here
+from tasks.launch.owners import is_owned
 from tasks.records import RunPlan, RunRecord
-from tasks.store import RunDirectory
+from tasks.store import RunDirectory, Store
 from tasks.store.claims import TakenError
 from tasks.store.locks import hold
 
@@ -63,3 +64,12 @@ def turn_of(
 def _finished(directory: RunDirectory) -> RunRecord | None:
     record = directory.read_record()
     return record if record is not None and record.is_finished else None
+
+
+def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool]) -> str:
+    """Who goes on with the job of a flow that ends, as a sentence; empty: nobody does, and the job has to end."""
+    if not is_owned(plan.run_name, flow_runs, store):
+        return "this flow run was given up, and another has its job"
+    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # others end with the pod: they may save
+        return "this flow run goes on with it in another pod"
+    return ""

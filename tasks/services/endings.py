@@ -1,10 +1,16 @@
-"""How a flow run ends for those who watch it: with its headlines and pages, and no traceback about a verdict."""
+"""How a flow run ends for those who watch it: with headlines, pages and a verdict for a state, and no traceback."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from prefect import get_run_logger
+from prefect.client.schemas.objects import State
 from prefect.exceptions import FailedRun
+from prefect.states import Completed, Failed
+
+from tasks.diff import exit_status
+from tasks.records import ComparisonRecord
 
 # both log it: as the run's own line, and as the process's
 ENGINE = ("prefect.engine", "prefect.flow_runs")
@@ -31,3 +37,15 @@ def tell_end(lines: Iterable[tuple[str, str]]) -> None:
         get_run_logger().info("page: %s", page)
     for handler in logging.getLogger("prefect.flow_runs").handlers:
         handler.flush()  # five seconds at most
+
+
+def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
+    """The flow run's end: Failed if something regressed or an arm died, else Completed; its name is the verdict."""
+    status = exit_status(comparisons)
+    verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
+    message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
+    if status == 1:
+        worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
+        return Failed(name="Regressed" if worse else "Changed", message=message)
+    names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
+    return Completed(name=names[status], message=message)

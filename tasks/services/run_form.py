@@ -1,10 +1,14 @@
 """Turns what describes and names a flow run into what Prefect's UIs and its command line can show."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import pydantic
 
+from configs.comparison import Kind, list_names, load_comparison
+from configs.errors import ConfigError
 from tasks.publish.text import shorten, visible
+from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
 
 LONGEST_NAME = 400  # of a flow run: every case of a comparison fits
 
@@ -19,6 +23,47 @@ def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, 
     return pydantic.Field(description=description, json_schema_extra=extra, **limits)
 
 
+def choices(kind: Kind) -> dict[str, Any]:
+    """A dropdown in the run form. The names are checked again when they are resolved, with a suggestion."""
+    return {"enum": list(list_names(kind))}
+
+
+# what the flows that compare two arms are given
+Cases = Annotated[
+    list[str], Field(description="Cases, for example 03_dropout; empty: those of the comparison; all: every case")
+]
+Model = Annotated[str | None, Field(description="Model file; empty: the target's own model")]
+Overrides = Annotated[
+    list[str], Field(description="Config values for both arms, each key=value, for example remat_policy=none")
+]
+Branch = Annotated[
+    str | None,
+    Field(max_length=LONGEST_REF, description="main-vs-branch: the branch, tag or commit to judge; empty: HEAD"),
+]
+Baseline = Annotated[
+    str | None,
+    Field(max_length=LONGEST_REF, description="main-vs-branch: what to judge it against; empty: main"),
+]
+Repository = Annotated[
+    str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
+]
+Software = Annotated[list[str], Field(description="Packages or a Python for one arm, for example branch:jax==0.11.0")]
+
+
 def show_name(text: str) -> str:
     """A flow run's name out of its parameters, which anybody may have written: on one line, and nothing in it acts."""
     return shorten(visible(text), LONGEST_NAME)
+
+
+def name_comparison(
+    comparison: str, cases: Sequence[str] | None, target: str | None, refs: tuple[str | None, str | None]
+) -> str:
+    """A name for it: cases, arms and target; refs: those of baseline and branch, if others are wanted."""
+    try:
+        spec = load_comparison(comparison)
+    except ConfigError:  # the resolve step says what is wrong with it
+        return show_name(str(comparison))
+    arms = [arm.name for arm in spec.arms]
+    if spec.has_refs:
+        arms = [(ref or arm.ref or arm.name).partition(":")[0] for ref, arm in zip(refs, spec.arms, strict=True)]
+    return show_name(f"{', '.join(cases or spec.cases)}: {' vs '.join(arms)} on {target or spec.target}")

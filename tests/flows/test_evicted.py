@@ -12,7 +12,8 @@ from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import AwaitingRetry, Cancelling, Running, State
 
-from flows.runs import find_heir, run_one
+from flows.compare import run_one
+from tasks.launch.one_flow_per_run import find_heir
 from tasks.launch.owners import own
 from tasks.resolve.plans import Request, resolve
 from tasks.services import flow_runs
@@ -67,7 +68,7 @@ def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
 
     @flow
     def cell() -> None:
-        run_one(plan, store, events, jobs=jobs, continue_from=None)
+        run_one(plan, store, events, jobs, among=[plan])
 
     with temporary_settings({PREFECT_API_URL: prefect_server}), events.heard_by(hear):
         state = cell(return_state=True)

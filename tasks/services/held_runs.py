@@ -1,0 +1,64 @@
+"""Holds a run for the flow that works on it: waits for its turn, and ends its job with the flow."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prefect import get_run_logger
+
+from tasks.launch import job
+from tasks.launch.one_flow_per_run import find_heir, turn_of
+from tasks.records import RunHandle, RunPlan, RunRecord
+from tasks.services.cleanup import is_running
+from tasks.services.events import Events, Launched, Reused, Stopping, Waits
+from tasks.services.flow_runs import goes_on, life_of
+from tasks.services.running_jobs import Jobs
+from tasks.store import Store
+
+
+@contextmanager
+def held_run(
+    plan: RunPlan, store: Store, owners: tuple[str, ...], events: Events, jobs: Jobs, *, take_over: bool
+) -> Iterator[RunRecord | None]:
+    """While the block runs, no other flow works on the run; what it is given is the run's record if it is finished."""
+    logger = get_run_logger()
+    reported: set[str] = set()
+
+    def wait(why: str) -> None:
+        jobs.check()
+        if why not in reported:
+            reported.add(why)
+            logger.info("%s", why)
+            events.put(Waits(plan, why))
+
+    directory = store.run(plan.run_name)
+    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, take_over=take_over) as finished:
+        if finished is not None:
+            events.put(Reused(plan))
+        yield finished
+
+
+@contextmanager
+def held_job(
+    plan: RunPlan, store: Store, owners: tuple[str, ...], events: Events, jobs: Jobs, *, launch: Callable[[], RunHandle]
+) -> Iterator[RunHandle]:
+    """Launch a job and hold it: if the block raises or the flow ends, so does the job, but for one that goes on."""
+    logger = get_run_logger()  # here: what ends jobs has threads of its own, in which Prefect knows no run
+
+    def stop(handle: RunHandle) -> None:
+        if why := find_heir(plan, owners, store, goes_on=goes_on):
+            logger.info("%s: left running; %s", handle.job_name, why)
+            return
+        events.put(Stopping(plan))
+        job.stop(handle)
+
+    def stop_if_there() -> None:
+        handle = store.run(plan.run_name).read_handle()
+        if handle is not None and is_running(handle):
+            stop(handle)
+
+    jobs.check()
+    with jobs.launching(plan, stop_if_there):
+        handle = launch()
+    events.put(Launched(plan, handle))
+    with jobs.holding(plan, handle, stop):
+        yield handle
