@@ -10,6 +10,8 @@ import pytest
 
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
+from model.stop import StopSignal
+from model.train import train
 
 
 def start_backend() -> None:
@@ -74,6 +76,20 @@ def mini_arguments() -> MiniArguments:
         return [str(CONFIG_ROOT / "cases" / f"{case}.yml"), *words]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def finished_run(
+    mini_config: MiniConfig, tmp_path_factory: pytest.TempPathFactory, shared: Callable[[str, Callable[[], str]], str]
+) -> Path:
+    """The folder of a Linen run of six steps that is over; trained once for all processes, and left as it is."""
+
+    def make() -> str:
+        folder = tmp_path_factory.mktemp("runs")
+        assert train(mini_config(base_output_directory=folder), StopSignal()) == 0
+        return str(folder / "run")
+
+    return Path(shared("finished-run", make))
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from model.dialect import Dialect, make_dialect
 from model.sharding import make_mesh
 from model.step import DeclaredState, Program, compile_step, declare_state
 from model.stop import StopSignal
-from model.train import train
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -45,13 +44,6 @@ class Arm:
 
 
 @pytest.fixture(scope="module")
-def linen(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    assert train(mini_config(base_output_directory=folder, run_name="linen"), StopSignal()) == 0
-    return folder / "linen"
-
-
-@pytest.fixture(scope="module")
 def nnx(mini_config: MiniConfig) -> Arm:
     config = mini_config(pure_nnx=True)
     mesh = make_mesh(config)
@@ -61,10 +53,10 @@ def nnx(mini_config: MiniConfig) -> Arm:
 
 
 @pytest.fixture
-def other(linen: Path, tmp_path: Path) -> Path:
+def other(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of the Linen run that a test may damage."""
     copy = tmp_path / "linen"
-    shutil.copytree(linen, copy)
+    shutil.copytree(finished_run, copy)
     program = json.loads((copy / "program.json").read_text("utf-8"))
     program["metrics_file"] = str(copy / "metrics.jsonl")
     (copy / "program.json").write_text(json.dumps(program), "utf-8")

@@ -1,6 +1,7 @@
 """What a run folder that is already there means: go on, be done, or be refused with a reason."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,9 +16,9 @@ type MiniConfig = Callable[..., TrainConfig]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, mini_config: MiniConfig) -> Path:
+def folder(finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    assert train(mini_config(base_output_directory=folder), StopSignal()) == 0
+    shutil.copytree(finished_run, folder / "run")
     return folder
 
 
@@ -25,7 +26,8 @@ def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -
     before = json.loads((folder / "run" / "program.json").read_text("utf-8"))
     lines = (folder / "run" / "metrics.jsonl").read_text("utf-8")
     assert train(mini_config(base_output_directory=folder), StopSignal()) == 0
-    assert json.loads((folder / "run" / "program.json").read_text("utf-8")) == before
+    after = json.loads((folder / "run" / "program.json").read_text("utf-8"))
+    assert after == before | {"metrics_file": after["metrics_file"]}  # the folder is a copy, in another place
     assert (folder / "run" / "metrics.jsonl").read_text("utf-8") == lines
 
 
@@ -33,8 +35,11 @@ def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -
     ("changes", "message"),
     [
         ({"steps": 3}, r"steps=3: .*run has already done 6"),
-        ({"base_mlp_dim": 64}, r"run_name: .* holds another model: .*wi_0/kernel is float32\[16, 2, 64\] here"),
-        ({"base_mlp_dim": 64}, r"; it began with base_mlp_dim: 32 \(choose another run_name\)"),
+        (
+            {"base_mlp_dim": 64},
+            r"run_name: .* holds another model: .*wi_0/kernel is float32\[16, 2, 64\] here.*"
+            r"; it began with base_mlp_dim: 32 \(choose another run_name\)",
+        ),
         ({"pure_nnx": True}, r"absent there; it began with pure_nnx: false \(choose another run_name\)"),
     ],
 )
@@ -59,6 +64,7 @@ def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config:
             r"hardware=tpu, but the devices are cpu .*JAX_PLATFORMS=tpu",
         ),
         ({"base_output_directory": ""}, r"base_output_directory is empty"),
+        ({"base_output_directory": "x", "run_name": ""}, r"run_name is empty"),
     ],
 )
 def test_places_and_devices_that_cannot_be_are_refused(
