@@ -84,7 +84,7 @@ def count(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(make_plan: MakePlan, count: Path, directory: RunDirectory) -> RunPlan:
-    return make_plan(COUNT, str(count), "60")
+    return make_plan(COUNT, str(count), "600")
 
 
 def is_up(count: Path, times: int = 1) -> bool:
@@ -169,7 +169,7 @@ def test_what_a_killed_supervisor_left_is_ended_with_it(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     mark = tmp_path / "pid"
-    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     plan = make_plan(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
     first = launch_or_attach(plan, directory)
     wait_for(lambda: mark.exists() and mark.read_text())

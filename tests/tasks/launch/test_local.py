@@ -28,8 +28,10 @@ type MakePlan = Callable[..., RunPlan]
 CREDENTIALS = ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS", "WANDB_API_KEY")
 SECRETS = (*CREDENTIALS, "GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "PREFECT_API_KEY", "PREFECT_X")
 STAMP = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d UTC 20\d\d"
-SLEEP = "import time; print('up', flush=True); time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+)
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -132,7 +134,7 @@ def test_stop_lets_the_trainer_finish_what_it_does(start: Start) -> None:
     code = (
         "import signal, sys, time\n"
         "def end(*_): time.sleep(0.3); print('saved', flush=True); sys.exit(143)\n"
-        "signal.signal(signal.SIGTERM, end); print('up', flush=True); time.sleep(60)"
+        "signal.signal(signal.SIGTERM, end); print('up', flush=True); time.sleep(600)"
     )
     handle = start(code, grace_s=20.0)
     wait_for(lambda: is_up(handle))
@@ -199,7 +201,7 @@ def test_nothing_of_the_group_outlives_the_command(ignores: bool, start: Start, 
     mark = tmp_path / "pid"
     child = "import os, signal, sys, time\n"
     child += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if ignores else ""
-    child += f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    child += f"open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     code = (
         "import os, subprocess, sys, time\n"
         f"subprocess.Popen([sys.executable, '-c', {child!r}])\n"
@@ -224,7 +226,7 @@ def test_kill_9_of_the_supervisor_kills_the_trainer(start: Start) -> None:
 
 def test_stop_finds_what_a_killed_supervisor_left(start: Start, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     handle = start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
     wait_for(lambda: mark.exists() and mark.read_text())
     grandchild = int(mark.read_text())

@@ -22,7 +22,7 @@ from pathlib import Path
 from tasks.store.locks import hold
 with hold(Path(sys.argv[1]), lambda who: None):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

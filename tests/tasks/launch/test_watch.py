@@ -101,7 +101,7 @@ def test_a_death_is_told_at_the_next_look(tmp_path: Path, way: str) -> None:
         "say('ValueError: the mesh has no axis fsdp')\n"
         "say('EXIT_CODE=1')\n"
         if way == "exception"
-        else "time.sleep(60)\n"
+        else "time.sleep(600)\n"
     )
     process = start(log, body)
 
