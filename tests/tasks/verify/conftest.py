@@ -10,48 +10,74 @@ import pytest
 
 SAVER = Path(__file__).with_name("saver.py")
 
-Save = Callable[..., Path]
+# what several tests look at, and none of them changes; one process saves it all, as loading JAX and Orbax takes longest
+COMMON = (
+    (),
+    *(("--layout", layout) for layout in ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")),
+    ("--chunk-bytes", "4096"),
+    ("--plain-checkpointer", "--steps", "3"),
+    ("--size", "2048", "--steps", "0"),
+    ("--nan",),
+)
+
+type Save = Callable[..., Path]
+type Shared = Callable[[str, Callable[[], str]], str]
 
 
-@pytest.fixture(scope="session")
-def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
-    """save(*options) -> the folder of a run whose `checkpoints` the saver wrote; the same options are saved once."""
-    done: dict[tuple[str, ...], Path] = {}
-
-    def run(*options: str, returncode: int = 0) -> Path:
-        if options not in done:
-            folder = tmp_path_factory.mktemp("run")
-            result = subprocess.run(
-                [sys.executable, str(SAVER), str(folder / "checkpoints"), *options],
-                capture_output=True,
-                text=True,
-                timeout=600,
-            )
-            assert result.returncode == returncode, result.stderr[-2000:]
-            done[options] = folder
-        return done[options]
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def saved_by_v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder per layout, with checkpoints that Orbax's v1 wrote in each of its ways."""
-    folder = tmp_path_factory.mktemp("v1")
-    argv = [sys.executable, str(SAVER.with_name("saver_v1.py")), str(folder)]
+def run(script: str, *words: str | Path, returncode: int = 0) -> None:
+    argv = [sys.executable, SAVER.with_name(script), *words]
     result = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return folder
+    assert result.returncode == returncode, result.stderr[-2000:]
 
 
 @pytest.fixture(scope="session")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save(tmp_path_factory: pytest.TempPathFactory, shared: Shared) -> Save:
+    """save(*options) -> the folder of a run whose `checkpoints` the saver wrote; the same options are saved once."""
+
+    def all_common() -> str:
+        folder, words = tmp_path_factory.mktemp("runs"), list[str | Path]()
+        for number, options in enumerate(COMMON):
+            (folder / str(number)).mkdir()
+            words += [",", folder / str(number) / "checkpoints", *options]
+        run("saver.py", *words)
+        return str(folder)
+
+    def find(*options: str, returncode: int = 0) -> Path:
+        if options in COMMON:
+            return Path(shared("saved", all_common)) / str(COMMON.index(options))
+
+        def make() -> str:
+            folder = tmp_path_factory.mktemp("run")
+            run("saver.py", folder / "checkpoints", *options, returncode=returncode)
+            return str(folder)
+
+        return Path(shared(" ".join(("saved", *options)), make))
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def save_all(tmp_path_factory: pytest.TempPathFactory, shared: Shared) -> Callable[[str], Path]:
+    """save_all(script) -> the folder that a script of ours has filled, once for all processes of the test run."""
+
+    def make(script: str) -> str:
+        folder = tmp_path_factory.mktemp("saved")
+        run(script, folder)
+        return str(folder)
+
+    return lambda script: Path(shared(Path(script).stem, lambda: make(script)))
+
+
+@pytest.fixture(scope="session")
+def saved_by_v1(save_all: Callable[[str], Path]) -> Path:
+    """A folder per layout, with checkpoints that Orbax's v1 wrote in each of its ways."""
+    return save_all("saver_v1.py")
+
+
+@pytest.fixture(scope="session")
+def trees(save_all: Callable[[str], Path]) -> Path:
     """A run's folder per dialect, with one training state in the tree of each; see saver_trees.py."""
-    folder = tmp_path_factory.mktemp("trees")
-    argv = [sys.executable, str(SAVER.with_name("saver_trees.py")), str(folder)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return folder
+    return save_all("saver_trees.py")
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
-"""Saves real Orbax checkpoints the way MaxText does: `saver.py FOLDER [--steps 0 9] [--layout ocdbt-zarr3] …`."""
+"""Saves real Orbax checkpoints the way MaxText does: `saver.py FOLDER [--steps 0 9] [--layout ocdbt-zarr3] …`.
+
+`saver.py FOLDER … , FOLDER …` saves several, one after the other.
+"""
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -82,7 +86,7 @@ def wait_until_seen(folder: Path, files: int) -> None:
         time.sleep(0.02)
 
 
-def main() -> None:
+def read_words(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, nargs="*", default=[0, 9])
@@ -95,7 +99,10 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0)
     parser.add_argument("--seen", type=Path, help="a folder that gets a file for each second step, or saving waits")
     parser.add_argument("--plain-checkpointer", action="store_true")
-    given = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def save(given: argparse.Namespace) -> None:
     if given.plain_checkpointer:
         with ocp.StandardCheckpointer() as checkpointer:
             checkpointer.save(given.folder, make_tree(given.steps[0], given.size, given.nan))
@@ -120,4 +127,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    for ours, sets in itertools.groupby(sys.argv[1:], lambda word: word != ","):
+        if ours:
+            save(read_words(list(sets)))
