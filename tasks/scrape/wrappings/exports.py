@@ -35,13 +35,13 @@ def count_steps(text: str) -> int:
 
 def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
     """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
-    decoder, text, begin = json.JSONDecoder(), "", 0
+    decoder, text, begin = json.JSONDecoder(object_pairs_hook=_once), "", 0
     for more in chain(_decoded(chunks), [None]):
         text, begin = text[begin:] + (more or ""), 0
         while (begin := _SKIP.match(text, begin).end()) < len(text):  # type: ignore[union-attr]
             try:
                 value, begin = decoder.raw_decode(text, begin)
-            except (ValueError, RecursionError):  # no JSON, an endless number, or nested without end
+            except (ValueError, RecursionError):  # no JSON, a key twice, an endless number, or nested without end
                 following = _OBJECT.search(text, begin + 1)
                 if more is not None and following is None:
                     break  # it goes on in the next chunk
@@ -51,6 +51,14 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(value, dict):
                 yield value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values. Raises ValueError for a key that comes twice: two entries became one."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key twice")
+    return value
 
 
 def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:

@@ -171,7 +171,9 @@ def test_pods_are_runs_of_their_own(log: bytes, logs: Any) -> None:
     assert named == {"first": 40, "second": 10}
 
 
-@pytest.mark.parametrize("damaged", ['"textPoyload": "', '"textPayload" "', "x"])
+@pytest.mark.parametrize(
+    "damaged", ['"textPoyload": "', '"textPayload" "', "x", '"textPayload": "a", "textPayload": "']
+)
 @pytest.mark.parametrize("indent", [None, 1])
 def test_an_entry_that_was_left_out_is_told(damaged: str, indent: int | None, log: bytes) -> None:
     entries = exported(log)
