@@ -25,7 +25,7 @@ _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_pe
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
-_OURS = frozenset({"step", "time", "line", "offset"})
+_OURS = frozenset({"time", "line", "offset"})
 AGREEING = 3  # numbers of one line
 
 
@@ -62,7 +62,7 @@ def _split(line: bytes, position: int) -> Row | None:
     if head is None:
         return None
     fields, end = [Field("step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "step")], head.end()
-    keys: set[str] = set()
+    keys = {"step"}  # a row that names two steps has lost the break between two rows
     while line[end : end + 1] == b",":
         found = _FIELD.match(line, end)
         one = _read(found) if found else None

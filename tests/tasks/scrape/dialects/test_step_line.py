@@ -87,6 +87,7 @@ def test_profiler_step_without_numbers() -> None:
         b"completed step: 3, seconds: 0.148, total_weights: 65\n",
         b"completed step: 3, seconds: 0.148, total_weights: 65536.0 completed step: 4\n",
         b"completed step: 3, seconds: 0.1completed step: 4, seconds: 0.148\n",
+        b"completed step: 3, step: 4, seconds: 0.148, loss: 8.892\n",
     ],
 )
 def test_a_damaged_line_is_not_read(text: bytes) -> None:
