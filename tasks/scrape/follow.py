@@ -47,9 +47,12 @@ class LogFollower:
     def _advance(self, end: int, *, last: bool) -> list[LogEvent]:
         if end <= max(self._done, self._looked) and not (last and self._builder is None):
             return []
-        if self._builder is None:
-            dialect = recognise(self._data[self._looked : end]) or (DIALECTS[-1] if last else None)
-            self._builder, self._looked = None if dialect is None else RunBuilder(dialect, live=True), end
+        if self._builder is None or not self._builder.table.seen:
+            text, before = self._data[self._looked : end], self._builder and self._builder.dialect
+            dialect = recognise(text) or (DIALECTS[-1] if last else None)
+            if dialect is not None and (before is None or (dialect is not before and dialect.row in text)):
+                self._builder = RunBuilder(dialect, live=True)  # rows count more than marks
+            self._looked = end
         if self._builder is None:
             if len(self._data) > UNKNOWN_MOST:
                 self._forget(end)

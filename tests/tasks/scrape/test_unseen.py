@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tasks.records import RunReading
-from tasks.scrape import LogFormatError, scrape_text
+from tasks.records import RunReading, StepCompleted
+from tasks.scrape import LogFollower, LogFormatError, scrape_text
 
 TITAN = "[rank0]:[titan] 2025-06-01 10:00:0{n},123 - root - INFO - step: {n:2d}  loss: {loss:8.5f}  grad_norm:  1.2500  memory:  1.95GiB(2.05%)  tps: 30,768  tflops: 5.00  mfu: 0.50%"  # noqa: E501
 MEGATRON = " iteration        {n}/      20 | consumed samples:           16 | elapsed time per iteration (ms): 4493.2 | learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.000000E+01 | loss scale: 1.0 | number of skipped iterations:   0 | number of nan iterations:   0 |"  # noqa: E501
@@ -164,3 +164,11 @@ def test_nemo() -> None:
     assert (run.coverage.complete, run.coverage.unknown_keys) == (True, ())
     cut = read("\n".join(NEMO)[:-1])
     assert (cut.steps.height, cut.coverage.step_lines_seen, cut.coverage.truncated) == (8, 9, True)
+
+
+def test_nemo_as_it_grows_is_not_taken_for_megatron() -> None:
+    """Megatron's model, in NeMo's log, says what also begins Megatron's own."""
+    said = "[NeMo I 2025-03-01 10:00:00 nemo_logging:393]  > number of parameters on (tensor, pipeline) model parallel rank (0 ,0): 1108204800"  # noqa: E501
+    follower = LogFollower()
+    events = [event for line in (said, *NEMO) for event in follower.feed(f"{line}\n".encode())]
+    assert [event.step for event in events if isinstance(event, StepCompleted)] == list(range(9))
