@@ -5,9 +5,10 @@
 Every way runs in a process of its own, so that the peak memory is its own. The strict line loop takes every field as a
 number, from lines that are MaxText's from end to end; the other rivals take six fields and keep them as text; ours
 takes every field as numbers, with time, line and offset, checks each line against the grammar, and accounts for what it
-did not read. The forms of the same log: with its line breaks; without any; with steps whose times, and with them the
-widths of the columns, jump about; as Cloud Logging's JSON lines, as a sink to a bucket writes them. MB/s are those of
-the file that is read; the line loops always read the log with its line breaks.
+did not read; `table` and `JSON` are ours with what `maxview scrape` then writes, to a file. The forms of the same log:
+with its line breaks; without any; with steps whose times, and with them the widths of the columns, jump about; as Cloud
+Logging's JSON lines, as a sink to a bucket writes them. MB/s are those of the file that is read; the line loops always
+read the log with its line breaks.
 """
 
 import argparse
@@ -25,8 +26,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from math import exp
 from pathlib import Path
+from typing import Literal
 
 SIX = rb"completed step: (\d+), seconds: (\S+), TFLOP/s/device: (\S+), Tokens/s/device: (\S+), total_weights: (\d+), loss: (\S+)"  # noqa: E501
 
@@ -92,6 +95,17 @@ def read_ours(path: Path) -> int:
     return run.steps.height
 
 
+def show_ours(path: Path, *, format_: Literal["table", "json"]) -> int:
+    """The same, and written as `maxview scrape --format … -o FILE` writes it."""
+    from flows.cli.show_reading import show_reading
+    from tasks.scrape import scrape
+
+    reading = scrape(path)
+    with tempfile.TemporaryDirectory() as folder:
+        show_reading(reading, format_, Path(folder) / "shown")
+    return reading.runs[0].steps.height
+
+
 def read_line_loop(path: Path) -> int:
     """Six fields, line by line, with `re`."""
     pattern = re.compile(SIX)
@@ -138,14 +152,16 @@ def read_grep(path: Path) -> int:
 
 
 WAYS: dict[str, Callable[[Path], int]] = {
-    "ours": read_ours, "strict loop": read_strict_loop, "line loop": read_line_loop, "findall": read_findall,
+    "ours": read_ours, "table": partial(show_ours, format_="table"), "json": partial(show_ours, format_="json"),
+    "strict loop": read_strict_loop, "line loop": read_line_loop, "findall": read_findall,
     "polars": read_polars, "grep -c": read_grep,
 }  # fmt: skip
 
 
 def run_one(way: str, path: Path) -> None:
     """Read once in this process and print seconds, rows and peak memory as JSON. Imports are not counted."""
-    if way == "ours":
+    if way in ("ours", "table", "json"):
+        import flows.cli.show_reading  # noqa: F401
         import tasks.scrape  # noqa: F401
     if way == "polars":
         import polars  # noqa: F401
@@ -188,7 +204,7 @@ def main() -> None:
         print(f"{arguments.steps:,} step lines, {size:.0f} MB; best of {arguments.repeats}\n")
         ways = [
             ("strict line loop", "strict loop", broken), ("line loop, six fields", "line loop", broken),
-            ("ours", "ours", broken),
+            ("ours", "ours", broken), ("ours, table", "table", broken), ("ours, JSON", "json", broken),
             ("ours, one single line", "ours", joined), ("ours, widths that jump", "ours", jumpy),
             ("ours, Cloud Logging JSON", "ours", exported), ("findall, six fields", "findall", broken),
             ("polars, six fields", "polars", broken), ("grep -c", "grep -c", broken),

@@ -55,11 +55,20 @@ def _table_text(table: pl.DataFrame) -> Iterator[str]:
 
 
 def _row_texts(rows: pl.DataFrame) -> list[str]:
-    numbers = rows.select(cs.float())
-    finite = numbers.select(pl.all().is_finite().all()).row(0) if numbers.width else ()
-    if all(finite) and not rows.select(cs.nested()).width:  # polars has no word for the others
-        return rows.write_ndjson().rstrip("\n").split("\n")
-    return [json.dumps(_plain(row)) for row in rows.iter_rows(named=True)]
+    """Each row as an object. polars has no words for NaN and infinities: rows that have them in the same columns are
+    written together, with these columns as text."""
+    floats = rows.select(cs.float()).columns
+    finite = (pl.col(name).is_finite().fill_null(value=True).cast(pl.Int8) for name in floats)
+    kinds = rows.select(pl.concat_str(finite)).to_series()
+    texts = [""] * rows.height
+    for kind in kinds.unique():
+        words = [pl.col(name).cast(pl.String).str.to_lowercase() for name, is_finite in zip(floats, kind, strict=True)
+                 if is_finite == "0"]  # fmt: skip
+        places = (kinds == kind).arg_true()
+        lines = rows[places].with_columns(words).write_ndjson().rstrip("\n").split("\n")
+        for place, text in zip(places, lines, strict=True):
+            texts[place] = text
+    return texts
 
 
 def _plain(value: Any) -> Any:

@@ -51,12 +51,14 @@ def test_a_long_table_is_text_in_pieces(logs: Any) -> None:
     """No piece holds more than a part of the rows, and a number that JSON lacks among thousands is the one it was."""
     steps = logs.steps(50_000)
     steps[30_000] = steps[30_000].replace("loss: ", "loss: nan, was: ", 1)
+    steps[30_002] = steps[30_002].replace("loss: ", "loss: -inf, phase: a\u2028b, was: ", 1)
     reading = scrape_text(logs.framed(*steps), name="x")
     pieces = list(json_text(reading))
     assert max(map(len, pieces)) < sum(map(len, pieces)) / 2
     (run,) = json.loads("".join(pieces), parse_constant=pytest.fail)["runs"]
     rows = reading.runs[0].steps.to_dicts()
     assert run["steps"][30_000]["loss"] == "nan"
+    assert (run["steps"][30_002]["loss"], run["steps"][30_002]["phase"]) == ("-inf", "a\u2028b")
     for step in (0, 19_999, 20_000, 29_999, 30_001, 49_999):
         assert run["steps"][step] == rows[step]
     assert len(run["steps"]) == 50_000
