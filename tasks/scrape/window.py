@@ -48,8 +48,7 @@ class Window:
 
     def place(self, position: int) -> dict[str, int]:
         """The same as the fields of a record."""
-        source = self.source(position)
-        return {"line": source.line, "offset": source.offset}
+        return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
         """What begins at a position in `data`, for the receipt."""

@@ -97,14 +97,13 @@ ANCHORS = patterns(
     {
         "validate": rb"validate step: +\d{1,15}(?=  [a-z])",
         "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
-        "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with ([\d.]+)GiB memory",
+        "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with [\d.]+GiB memory",
         "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
         "saving": rb"Saving (?:a|the) (?:[\w ]+ )?checkpoint\b(?:[^\n]{0,80}?step (\d+))?",
         "saved": rb"Finished saving the checkpoint(?: \(or staging if async is enabled\))? ?in (\d+\.\d+) seconds",
         # never asynchronous
         "saved_last": rb"Last step checkpoint completed in (\d+\.\d+)s",
         "loading": rb"Loading the checkpoint (?:from|at step) ([^\s]+?)\.?(?=\s)",
-        "begun": rb"Training starts at step:? (\d+)",
         "finished": rb"Training completed\b",
     },
 )
@@ -126,7 +125,6 @@ class TorchtitanOtherLines(OtherLines):
             case "capacity":
                 kind = match[1].decode("utf-8", "replace")
                 self.environment = self.environment.model_copy(update={"device_kind": kind})
-                self.note_fact("device_memory_gib", float(match[2]), source)
             case "mesh":
                 names = re.findall(r"\w+", match[1].decode("utf-8", "replace"))
                 sizes = [int(size) for size in re.findall(rb"\d+", match[2])]
@@ -145,8 +143,6 @@ class TorchtitanOtherLines(OtherLines):
                 )
             case "loading":
                 self.note_fact("restored_from", match[1].decode("utf-8", "replace"), source)
-            case "begun":
-                self.note_fact("first_step", int(match[1]), source)
 
     def _update_last(self, **update: Any) -> None:
         self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)
@@ -178,16 +174,14 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
     """The rows of one rank, and what each rank printed. Stages of a pipeline that do not see the loss print −1: theirs
     come last. Of ranks without a name, what several print of one step counts once; a line that lost its rank is
     somebody's."""
-    if "_rank" not in steps.columns:
-        return steps, ()
+    if "_rank" not in steps.columns or steps.is_empty():
+        return steps.drop("_rank", strict=False), ()
     none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()
     nameless = steps.filter(none).filter(~copy.fill_null(value=False))
     named = steps.filter(~none)
     summary = pl.concat([nameless, named]).group_by("_rank", maintain_order=True).agg(
         rows=pl.len().cast(pl.Int64), last_step=pl.col("step").last(), blind=(pl.col("loss") == -1).all()
     )  # fmt: skip
-    if summary.is_empty():
-        return steps.drop("_rank"), ()
     best = summary.sort("blind", -pl.col("rows"), pl.col("_rank").is_null(), maintain_order=True)["_rank"][0]
     chosen = nameless if best is None else named.filter(pl.col("_rank") == best)
     if best is not None:

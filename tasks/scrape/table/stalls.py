@@ -33,7 +33,6 @@ TIMES = 3.0
 SECONDS_MORE = 0.1
 NEIGHBOURS = 21
 PAID_BACK = 0.5
-_NEEDED = {"step", "seconds", "line", "offset", "total_weights"}
 LATE = 2  # lines by which a deferred step line is behind its time
 
 
@@ -51,7 +50,7 @@ def find_stalls(
 
     starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
     """
-    timed = steps.select(key for key in steps.columns if key in _NEEDED).filter(pl.col("seconds").is_finite())
+    timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())
     if timed.height < 2:
         return ()
     seconds = timed["seconds"].to_numpy()
@@ -115,8 +114,6 @@ def _any_between(offsets: NDArray[np.int64], begin: int, end: int) -> bool:
 
 def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
     """Where a step has another number of weights than the one before it: its program is compiled anew."""
-    if "total_weights" not in timed.columns:
-        return np.zeros(timed.height, dtype=np.bool_)
     weights = timed["total_weights"].cast(pl.Float64, strict=False).to_numpy()
     before = np.concatenate([[np.nan], weights[:-1]])
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))

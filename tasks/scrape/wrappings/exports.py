@@ -116,19 +116,16 @@ class Entries:
 
     def __init__(self, values: Objects, lose: Lose) -> None:
         self._found = sqlite3.connect("")
-        fields = "source, stamp, part, number, text, goes_on"
-        self._found.execute(f"CREATE TABLE came ({fields})")
-        self._found.executemany("INSERT INTO came VALUES (?, ?, ?, ?, ?, ?)", _entries_of(values, lose))
-        self._found.execute(f"CREATE TABLE entries AS SELECT {fields} FROM came ORDER BY stamp, part, number")
-        self._found.execute("CREATE INDEX of ON entries (source)")
-        self.sources = [
-            row[0] for row in self._found.execute("SELECT source FROM came GROUP BY source ORDER BY min(number)")
-        ]
-        self._found.execute("DROP TABLE came")
+        order = "source, stamp, part, number"
+        self._found.execute(f"CREATE TABLE entries ({order}, text, goes_on, PRIMARY KEY ({order})) WITHOUT ROWID")
+        self._found.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", _entries_of(values, lose))
+        came = self._found.execute("SELECT source FROM entries GROUP BY source ORDER BY min(number)")
+        self.sources = [source for (source,) in came]
 
     def text(self, source: str) -> Iterator[bytes]:
         """The text of one source in chunks; every entry ends its line, but for those that the next one continues."""
-        rows = self._found.execute("SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY rowid", (source,))
+        wanted = "SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY stamp, part, number"
+        rows = self._found.execute(wanted, (source,))
         lines = (
             text if goes_on is not None and (after is None or goes_on in ("", after[1])) else text.rstrip("\n") + "\n"
             for (text, _, goes_on), after in pairwise(chain(rows, [None]))

@@ -81,7 +81,4 @@ def unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind
 
 def from_utf16(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The text of a file that begins with a byte order mark; what is no UTF-16 in it becomes U+FFFD."""
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
-    for chunk in chunks:
-        yield decoder.decode(chunk).encode("utf-8", "replace")
-    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+    yield from (text.encode("utf-8", "replace") for text in codecs.iterdecode(chunks, "utf-16", "replace"))

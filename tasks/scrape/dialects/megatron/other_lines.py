@@ -7,7 +7,7 @@ import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
 from tasks.scrape.dialects.dialect import Match, OtherLines, patterns
-from tasks.scrape.dialects.megatron.rows import NUMBER
+from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import iso_of, time_before
 from tasks.scrape.table.step_table import StepTable
@@ -20,9 +20,7 @@ _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?:
 # | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
 _WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
-_VALUE = re.compile(rb" {0,40}([A-Za-z][^|\n:]{0,79}): {0,40}(%s) {0,40}\|" % NUMBER.encode(), re.IGNORECASE)
 _BEHIND = re.compile(rb"[ \t]*(?:\r?\n|\[|-{5,}|rank \d|iteration +\d|saving check|\Z)")
-_DECIMALS = re.compile(r"[-+]?\d+\.(\d+)[eE][-+]\d\d\d?")
 _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexity", "LM PPL": "perplexity",
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
 PATTERNS = patterns(
@@ -256,20 +254,14 @@ def _read_validation(match: re.Match[bytes], window: Window, step_before: int | 
     }  # fmt: skip
 
 
-def _values(data: bytes, end: int) -> dict[str, float] | None:
+def _values(data: bytes, position: int) -> dict[str, float] | None:
     """The fields of a row; None if it is damaged. Megatron prints all of them with as many decimals."""
-    values: dict[str, float] = {}
-    decimals: set[int] = set()
-    while found := _VALUE.match(data, end):
-        key, text = found[1].decode("utf-8", "replace").strip(), found[2].decode()
-        if (name := _VALUES.get(key, key)) in values:
-            return None
-        values[name] = float(text)
-        if shape := _DECIMALS.fullmatch(text):
-            decimals.add(len(shape[1]))
-        end = found.end()
-    if not values or len(decimals) > 1 or not _BEHIND.match(data, end):
+    fields, end = read_fields(data, position)
+    if not fields or any(isinstance(one.value, str) for one in fields) or not _BEHIND.match(data, end):
         return None
+    values = {_VALUES.get(one.key, one.key): float(one.value) for one in fields}
+    exponents = {one.shape for one in fields if one.shape[0] == "exponent"}
     losses = [name for name in values if name == "loss" or name.endswith(" value")]
     is_whole = not losses or any(name == "perplexity" or name.endswith(" PPL") for name in values)
-    return values if is_whole or not decimals else None
+    is_right = len(values) == len(fields) and len(exponents) <= 1 and (is_whole or not exponents)
+    return values if is_right else None

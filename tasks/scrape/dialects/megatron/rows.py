@@ -23,8 +23,9 @@ BODY = re.compile(
 # C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`, and
 # none that would make infinity of a number
 _EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
-NUMBER = rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)"
-_NUMBER = re.compile(NUMBER, re.IGNORECASE)
+_NUMBER = re.compile(
+    rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)", re.IGNORECASE
+)
 # what may stand behind a whole row: the end of the line, or what another rank or the next line glued to it
 _AFTER = re.compile(
     rb"[ \t]*(?:\r?\n|\[|rank \d|Number of |Total number|Theoretical |\(min, max\)|time \(ms\)|-{5,}|saving check|"
@@ -51,10 +52,9 @@ _KNOWN = frozenset(_NAMED) | {
     "num zeros", "params norm", "number of skipped iterations", "number of nan iterations", "samples per second",
     "load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss", "mtp_1 loss", "sop loss",
     "energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)", "hip mem usage/free/total/usage_ratio", "mem usages",
-    "actual seqlen", "curriculum seqlen", "seqlen", "consumed_samples", "consumed_tokens", "learning_rate",
-    "global_batch_size", "loss_scale", "grad_norm", "actual_seqlen", "number_of_skipped_iterations",
-    "number_of_nan_iterations", "samples_per_second", "elapsed_time_per_iteration_ms", "[DS]-TFLOPs", "[DS]TFLOPs",
+    "actual seqlen", "curriculum seqlen", "seqlen", "[DS]-TFLOPs", "[DS]TFLOPs",
 }  # fmt: skip
+_KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's
 _AVERAGE = "{} (average)"
 _FINAL = frozenset({"number of nan iterations", "number_of_nan_iterations"})
 _MAY_MISS = ("number of skipped iterations", "number_of_skipped_iterations", *_FINAL)
@@ -75,18 +75,11 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         return None
     end, total = head.end(), int(head[3]) if head[3].isdigit() else None
     width = len(head[1]) + len(head[2])
-    fields = [Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")]
-    taken = {"step"}
-    while found := _FIELD.match(line, end):
-        read = _read(found)
-        # two losses, by whatever names, are those of two rows
-        if read is None or not taken.isdisjoint(one.column for one in read):
-            return None
-        taken.update(one.column for one in read)
-        fields += read
-        end = found.end()
-    if "seconds" not in taken:  # every one of them prints it
+    first = Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")
+    fields, end = read_fields(line, end)
+    if all(one.column != "seconds" for one in fields):  # every one of them prints it
         return None
+    fields.insert(0, first)
     values = {one.key: one.value for one in fields}
     norm = values.get("grad norm", values.get("grad_norm"))
     excused = any(values.get(key) for key in _MAY_MISS) or (isinstance(norm, float) and not math.isfinite(norm))
@@ -96,6 +89,19 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         return row if _AFTER.match(line, end) else None
     last = fields[-1].key  # the text ends with the row: has it all fields?
     return row if is_end and (last == like.fields[-1].key if like is not None else last in _FINAL) else None
+
+
+def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
+    """The fields that begin at a position, and where they end; none if one of them is damaged."""
+    fields: list[Field] = []
+    while found := _FIELD.match(data, position):
+        read = _read(found)
+        # two losses, by whatever names, are those of two rows
+        if read is None or not {"step", *(one.column for one in fields)}.isdisjoint(one.column for one in read):
+            return [], position
+        fields += read
+        position = found.end()
+    return fields, position
 
 
 def _read(found: re.Match[bytes]) -> list[Field] | None:
