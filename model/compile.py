@@ -3,14 +3,17 @@
     python -m model.compile CONFIG.yml --out DIR --topology v6e:4x8 [key=value …]
 
 leaves `compile.json`, the lowered and the optimised program in DIR. It is the step that `model.train` compiles.
+With $MAXVIEW_PROGRAMS, a folder, a program that was compiled there before is not compiled again.
 """
 
 import argparse
 import importlib.util
+import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -20,6 +23,7 @@ from configs.checks import Devices, check
 from configs.load import ConfigError, load_train_config
 from configs.schema import TrainConfig
 from configs.topologies import GIB, Topology, find_topology
+from model.compile_once import compile_once
 from model.compiled import Stages, describe_array, quiet_libtpu, recorded, say
 from model.data import batch_shape
 from model.dialect import make_dialect, name_arrays
@@ -27,10 +31,13 @@ from model.sharding import make_mesh
 from model.step import compile_lowered, declare_state, lower_step
 
 
-def compile_ahead(config: TrainConfig, devices: Sequence[jax.Device], stages: Stages) -> None:
+def compile_ahead(
+    config: TrainConfig, devices: Sequence[jax.Device], stages: Stages, programs: Path | None = None
+) -> None:
     """Lower and compile the training step for devices; `stages` keeps what comes of it.
 
-    Raises what the model or the compiler raises where there is no such program, or none that fits.
+    A program that is kept in the folder `programs` is not compiled again. Raises what the model or the compiler raises
+    where there is no such program, or none that fits.
     """
     say("lowering")
     start = time.monotonic()
@@ -43,7 +50,11 @@ def compile_ahead(config: TrainConfig, devices: Sequence[jax.Device], stages: St
     ]
     lowered = lower_step(config, dialect, declared, mesh)
     stages.lowered(lowered, round(time.monotonic() - start, 3))
-    stages.compile(lowered, lambda: compile_lowered(config, lowered, mesh))
+    compile_step = partial(compile_lowered, config, lowered, mesh)
+    if programs is None:
+        stages.compile(lowered, compile_step)
+    else:
+        compile_once(stages, lowered, compile_step, programs)
 
 
 def describe_devices(topology: Topology) -> Sequence[jax.Device]:
@@ -87,10 +98,11 @@ def main(argv: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     quiet_libtpu()
+    programs = os.environ.get("MAXVIEW_PROGRAMS")
     stages = Stages(arguments.out, topology.name, topology.hbm_bytes, topology.devices)
     try:
         with recorded(stages):
-            compile_ahead(config, describe_devices(topology), stages)
+            compile_ahead(config, describe_devices(topology), stages, Path(programs) if programs else None)
     except Exception:
         traceback.print_exc()
         return 1

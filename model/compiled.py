@@ -56,15 +56,21 @@ class Stages:
     def compile(self, lowered: Any, compile_lowered: Callable[[], Any]) -> Any:
         """What `compile_lowered` makes of the step, with its texts, memory and times kept."""
         say(f"compiling for {self.topology}, {self.devices} devices")
-        wall, cpu = time.monotonic(), time.process_time()
-        compiled = compile_lowered()
-        self.record["compile_seconds"] = round(time.monotonic() - wall, 3)
-        self.record["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
+        with self.timed():
+            compiled = compile_lowered()
         text = compiled.as_text() or ""
         write_packed(self.out / OPTIMISED, text)
         self.record["fingerprints"]["optimised"] = sha256(strip_hlo(text))
         self.record["memory"] = measure_memory(compiled)
         return compiled
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """What happens inside is the compile: its seconds, and those of the processors."""
+        wall, cpu = time.monotonic(), time.process_time()
+        yield
+        self.record["compile_seconds"] = round(time.monotonic() - wall, 3)
+        self.record["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
 
     def finish(self, error: BaseException | None) -> None:
         """Write `compile.json`, whole."""

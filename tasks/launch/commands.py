@@ -25,6 +25,7 @@ PYTHON_IN_POD = "python"
 # what the trainer is, only the run itself can say
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
 NOWHERE = Path("/nowhere/run")  # a folder whose command is made to see whether it can be
+PROGRAMS = "programs"  # beside a store's runs: what compiles keep for equal programs
 IMAGE = "image "  # how a checkout's software names one
 
 
@@ -146,9 +147,11 @@ class CompileHere(Plain):
 
     topology: Topology
     config: TrainConfig
+    anew: bool  # even if an equal program was compiled in this store before
 
     def _plan(self, directory: Path) -> CompileCommand:
-        return plan_compile(self.config, self.checkout, self.topology, directory)
+        programs = None if self.anew else directory.parent.parent / PROGRAMS
+        return plan_compile(self.config, self.checkout, self.topology, directory, programs)
 
     def argv(self, directory: Path) -> tuple[str, ...]:
         """See Command."""
@@ -213,16 +216,17 @@ def make_command(
     return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
 
 
-def make_compile(target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str) -> CompileHere:
+def make_compile(
+    target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str, anew: bool = False
+) -> CompileHere:
     """The command that compiles an arm's step for the target's slice. Raises ConfigError."""
     if target.topology is None:
         raise ConfigError([f"{target.name} names no topology: only what TPU slices run is compiled ahead of time"])
     if any(word.startswith(IMAGE) for word in checkout.software):
         raise ConfigError([f"the arm '{arm}' runs an image: what is in it cannot be compiled here"])
     topology = find_topology(target.topology)
-    command = CompileHere(
-        checkout=checkout, topology=topology, config=config, facts={"compile": topology.model_dump(mode="json")}
-    )
+    facts = {"compile": topology.model_dump(mode="json")}
+    command = CompileHere(checkout=checkout, topology=topology, config=config, facts=facts, anew=anew)
     command.argv(NOWHERE)
     return command
 

@@ -157,13 +157,31 @@ def _findings(arms: Arms, rules: VerdictRules) -> list[Finding]:
 
 def _floors(sides: list[Side]) -> Iterator[Floor]:
     if same_text(*sides):
-        yield Floor(name="same program", holds=True, evidence="the compiler makes the same program of both")
+        handed = "both arms hand the compiler the same program"
+        evidence = handed if _one_input(sides) else "the compiler makes the same program of both"
+        yield Floor(name="same program", holds=True, evidence=evidence)
         return
     lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
     if None not in lowered:
         same = lowered[0] == lowered[1]
         what = "the same StableHLO, of which the compilers made" if same else "other StableHLO, and so"
         yield Floor(name="same program", holds=False, evidence=f"{what} different programs")
+
+
+def _one_input(sides: list[Side]) -> bool:
+    """Whether both arms handed the compiler the same, so that its answer is one."""
+    keys = [side.program.compiler_key for side in sides]
+    return keys[0] is not None and keys[0] == keys[1]
+
+
+def _say_compiled(sides: list[Side], arms: Arms) -> str:
+    """What was compiled, and for which arm."""
+    pairs = list(zip(arms, (side.program.taken_from for side in sides), strict=True))
+    anew = [arm.label for arm, before in pairs if before is None]
+    if _one_input(sides) and len(anew) == 1:
+        return f"compiled once, for {anew[0]}: both arms handed the compiler the same program"
+    told = [f"{arm.label} was not compiled: {before} is the same program" for arm, before in pairs if before]
+    return "; ".join(told) or "one compile of each"
 
 
 def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
@@ -191,7 +209,7 @@ def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[Metric
     yield _kernels_row(arms, cells)
     seconds = [side.program.compile_cpu_seconds for side in sides]
     cells = [Cell() if value is None else Cell(value=value, text=f"{value:,.1f}") for value in seconds]
-    yield _told_row(COMPILE_TIME, arms, cells, "one compile of each")
+    yield _told_row(COMPILE_TIME, arms, cells, _say_compiled(sides, arms))
 
 
 def _work(side: Side) -> ProgramWork | None:

@@ -170,7 +170,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     make: Callable[..., Command] = partial(make_command, target)
     if request.compile_only:
         runs = [run for run in runs if run[-1] == 0]
-        make = partial(plan_compiling, target)
+        make = partial(plan_compiling, target, anew=bool(request.fresh))
     commands = [
         problems.attempt(partial(make, checkouts[arm], configs[case, arm].config, case=case, arm=arm, repeat=repeat))
         for case, arm, repeat in runs
@@ -199,10 +199,10 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
 
 
 def plan_compiling(
-    target: Target, checkout: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int
+    target: Target, checkout: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int, anew: bool
 ) -> Command:
     """The command that compiles what a run of the target would train. Raises ConfigError."""
-    return make_compile(target, checkout, config, arm=arm)
+    return make_compile(target, checkout, config, arm=arm, anew=anew)
 
 
 def on_this_machine(target: Target) -> Target:

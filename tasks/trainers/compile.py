@@ -23,11 +23,14 @@ class CompileCommand(Frozen):
     folder: str | None = None  # None: as installed here
 
 
-def plan_compile(config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path) -> CompileCommand:
+def plan_compile(
+    config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
+) -> CompileCommand:
     """The command that leaves `compile.json` and both texts in `directory`.
 
-    Our own trainer reads its config there, from `config.yml`. Raises ConfigError for a program of anybody's, which
-    nothing is known of, and with every value that a MaxText cannot do.
+    Our own trainer reads its config there, from `config.yml`, and keeps in the folder `programs` what it compiles, for
+    equal programs. Raises ConfigError for a program of anybody's, which nothing is known of, and with every value that
+    a MaxText cannot do.
     """
     if checkout.command is not None:
         raise ConfigError(["a command of anybody's cannot be compiled ahead of time: only maxview's and MaxText's can"])
@@ -37,7 +40,9 @@ def plan_compile(config: TrainConfig, checkout: TrainerSource, topology: Topolog
         return CompileCommand(argv=argv, environment=environment, folder=checkout.maxtext.source)
     argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
     argv += ("--out", str(directory), "--topology", topology.name)
-    return CompileCommand(argv=argv, folder=checkout.folder)
+    # no word of the command: the trainer of an older commit would not know it
+    environment = ENVIRONMENT | ({"MAXVIEW_PROGRAMS": str(programs)} if programs else {})
+    return CompileCommand(argv=argv, environment=environment, folder=checkout.folder)
 
 
 def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, directory: Path) -> tuple[str, ...]:

@@ -38,6 +38,37 @@ def test_one_program_is_the_same() -> None:
     assert [(floor.name, floor.holds) for floor in record.floors] == [("same program", True)]
 
 
+def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
+    one = compiled(arm, "none")
+    program = one.program.model_copy(update={"compiler_key": key, "taken_from": taken_from})
+    return one.model_copy(update={"program": program})
+
+
+@pytest.mark.parametrize(
+    ("linen", "nnx", "told", "floor"),
+    [
+        (("k", None), ("k", "01_base-linen"), "compiled once, for linen: both arms handed", "both arms hand"),
+        (("k", "01_base-nnx"), ("k", None), "compiled once, for nnx: both arms handed", "both arms hand"),
+        (("k", None), ("k", None), "one compile of each", "both arms hand"),
+        (("k", None), ("l", None), "one compile of each", "the compiler makes"),
+        ((None, None), (None, None), "one compile of each", "the compiler makes"),
+        (("k", None), ("l", "old"), "nnx was not compiled: old is the same program", "the compiler makes"),
+        (
+            ("k", "old"),
+            ("k", "old"),
+            "linen was not compiled: old is the same program; nnx was not compiled: old is the same program",
+            "both arms hand",
+        ),
+    ],
+)
+def test_what_was_compiled_is_told(
+    linen: tuple[str | None, str | None], nnx: tuple[str | None, str | None], told: str, floor: str
+) -> None:
+    record = judge(keyed("linen", *linen), keyed("nnx", *nnx))
+    assert record.floors[0].evidence.startswith(floor)
+    assert next(row for row in record.rows if row.metric == "compile_cpu_s").reason.startswith(told)
+
+
 @pytest.mark.parametrize(
     ("sample", "row"), [("no-donation", "program_memory_gb"), ("gather-in-loop", "collective_bytes")]
 )

@@ -38,6 +38,10 @@ def test_our_own_trainer_compiles_where_its_source_is(config: TrainConfig) -> No
     )  # fmt: skip
     assert command.folder == "/checkouts/abc"
     assert command.environment["JAX_PLATFORMS"] == "cpu"
+    assert "MAXVIEW_PROGRAMS" not in command.environment
+    shared = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"), Path("/programs"))
+    assert shared.argv == command.argv  # which the trainer of any commit knows
+    assert shared.environment["MAXVIEW_PROGRAMS"] == "/programs"
 
 
 def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
