@@ -93,7 +93,7 @@ def compare_compiles(
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
     rows = list(_rows(sides, arms, rules))
-    floors = list(_floors(sides))
+    floors = list(_floors(sides, arms))
     verdict, headline = conclude(left, right, findings, rows, floors)
     summaries = [
         summarise(arm).model_copy(update={"programs": _texts(one), "environment": _describe_software(one.program)})
@@ -155,10 +155,10 @@ def _findings(arms: Arms, rules: VerdictRules) -> list[Finding]:
     return [finding for finding in found if finding.kind in KINDS]
 
 
-def _floors(sides: list[Side]) -> Iterator[Floor]:
+def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
     if same_text(*sides):
-        handed = "both arms hand the compiler the same program"
-        evidence = handed if _one_input(sides) else "the compiler makes the same program of both"
+        made = "the compiler makes the same program of both"
+        evidence = _say_compiled(sides, arms) if _one_input(sides) else made
         yield Floor(name="same program", holds=True, evidence=evidence)
         return
     lowered = [side.program.fingerprints and side.program.fingerprints.lowered for side in sides]
@@ -175,13 +175,14 @@ def _one_input(sides: list[Side]) -> bool:
 
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
-    """What was compiled, and for which arm."""
+    """What was compiled, and for whom."""
     pairs = list(zip(arms, (side.program.taken_from for side in sides), strict=True))
+    if not _one_input(sides):
+        taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
+        return "; ".join(taken) or "one compile of each"
     anew = [arm.label for arm, before in pairs if before is None]
-    if _one_input(sides) and len(anew) == 1:
-        return f"compiled once, for {anew[0]}: both arms handed the compiler the same program"
-    told = [f"{arm.label} was not compiled: {before} is the same program" for arm, before in pairs if before]
-    return "; ".join(told) or "one compile of each"
+    when = ("compiled before, for {}", "compiled once, for {}", "compiled twice")[len(anew)]
+    return f"{when.format(anew[0] if anew else pairs[0][1])}: both arms handed the compiler the same program"
 
 
 def _rows(sides: list[Side], arms: Arms, rules: VerdictRules) -> Iterator[MetricDiff]:
