@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ from tasks.ingest.run_record import unverified_steps
 from tasks.launch import job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.replay import holds_checkpoints
-from tasks.preflight.lanes import count_lanes
+from tasks.preflight.lanes import count_lanes, order_compiles
 from tasks.preflight.read import find_missing_compilers
 from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
@@ -232,10 +232,14 @@ def find_refused(
 
 def compile_cases(plans: list[RunPlan], store: Store, events: Events, jobs: Jobs) -> Iterator[ComparisonRecord]:
     """The comparison of what a compiler makes of each case, in their order; several compiles run at once."""
-    compiles = [partial(run_one, plan, store, events, jobs, among=[plan]) for plan in plans]
-    records = in_lanes(compiles, count_lanes(len(plans)), jobs)
-    for case, group in groupby(plans, key=lambda plan: plan.case):
-        yield diff_compiles_step(case, [next(records) for _ in group], store)
+    lanes = count_lanes(len(plans))
+    groups = order_compiles(plans, lanes)
+    compiles = [partial(run_one, plan, store, events, jobs, among=[plan]) for plan in chain(*groups)]
+    records = in_lanes(compiles, lanes, jobs)
+    for group in groups:
+        done = [(plan.case, next(records)) for plan in group]
+        for case in dict.fromkeys(plan.case for plan in group):
+            yield diff_compiles_step(case, [record for its_case, record in done if its_case == case], store)
 
 
 def run_all(

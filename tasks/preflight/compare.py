@@ -22,6 +22,7 @@ RECOMPUTED = 0.1  # of the products that are recomputed: a difference of so many
 MIB = 2**20
 NONE = "none"
 COLLECTIVE = "collective"
+KIND_NAMES = {"other": "other work"}  # as people read it
 BUFFER = "AllocateBuffer"
 
 
@@ -326,7 +327,7 @@ def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[Pr
 
 def _name_group(units: Sequence[Unit]) -> str:
     """`all-gather in a loop` and its kind."""
-    return " and ".join(sorted({unit.kind for unit in units})) + (
+    return " and ".join(sorted({KIND_NAMES.get(unit.kind, unit.kind) for unit in units})) + (
         " in a loop" if any(unit.runs.loops for unit in units) else ""
     )
 
@@ -338,7 +339,7 @@ def _costliest(units: Sequence[Unit]) -> Source | None:
 
 
 def _describe_units(units: Sequence[Unit]) -> str:
-    """`2, run 16 times, bf16×bf16: 10,240 cycles` and its kind."""
+    """`2 instructions, run 16 times, bf16×bf16: 10,240 cycles` and its kind."""
     if not units:
         return NONE
     work: Work = add_work(unit.work for unit in units)
@@ -348,7 +349,8 @@ def _describe_units(units: Sequence[Unit]) -> str:
     facts = [f"{work.collective_bytes / MIB:,.2f} MiB in collectives"] if work.collective_bytes else []
     facts += [f"{work.cycles:,} cycles"] if work.cycles else []
     types = sorted({unit.kind for unit in units if unit.collectives}) + types
-    head = f"{len(units)}{often if times[-1] > 1 else ''}{''.join(f', {word}' for word in types)}"
+    count = f"{len(units)} instruction{'' if len(units) == 1 else 's'}"
+    head = f"{count}{often if times[-1] > 1 else ''}{''.join(f', {word}' for word in types)}"
     return f"{head}: {', '.join(facts)}" if facts else head
 
 

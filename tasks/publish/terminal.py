@@ -226,10 +226,10 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
 
 
 def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:
-    """In what two compiled programs differ, what costs most first; the page has the rest."""
+    """In what two compiled programs differ, the largest share first; the page has the rest."""
     if record.programs is None or not record.programs.differences:
         return
-    yield _section("What differs between the programs, by cost")
+    yield _section("What differs between the programs, by share of cycles, collective bytes or memory")
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")

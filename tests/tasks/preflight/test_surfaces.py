@@ -60,7 +60,7 @@ def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecor
     console.print(render_terminal(record))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "What differs between the programs, by cost" in text
+    assert "What differs between the programs, by share of cycles, collective bytes or memory" in text
     assert "all-gather in a loop  head" in text
     assert "The compiled step" in text
     assert re.search(r"Bytes in collectives \(MiB\) +40\.00 +50\.00 +\+10\.00:", text)
