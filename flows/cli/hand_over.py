@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 COMMANDS = ("compare", "ingest", "nightly", "preflight")  # those that run a flow
 FOLDER = "maxview"  # of Prefect's
@@ -26,24 +25,24 @@ LENGTH_BYTES, TAKEN, GO = 8, b"t", b"\0"  # signals have other numbers
 GONE = "maxview: the process that did this is gone; the same command goes on from here\n"
 
 
-class _Place(NamedTuple):
-    path: Path
-    environment: dict[str, str]  # as it was when this command began
-
-
-_place: _Place | None = None  # where a spare process is missing
+_missing: Path | None = None  # where a spare process was looked for in vain
 
 
 def hand_over(words: Sequence[str]) -> int | None:
     """The exit status of a command that a spare process took; None if it has to be done here."""
-    global _place
+    global _missing
     if not words or words[0] not in COMMANDS or os.environ.get("PREFECT_API_URL"):
         return None
     path = socket_path()
-    line = _connect(path)
+    line = connect(path, PATIENCE_S)
     if line is None:
-        _place = _Place(path, dict(os.environ))
+        _missing = path
         return None
+    return follow(line)
+
+
+def follow(line: socket.socket) -> int:
+    """Let the command begin that a spare process took; its exit status, or this process ends as that one did."""
     with line:
         _pass_signals_on(line)
         with suppress(OSError):  # it has just ended
@@ -52,17 +51,10 @@ def hand_over(words: Sequence[str]) -> int | None:
     return _end_alike(int(answer)) if answer else _say_gone()
 
 
-def leave_spare(server: int, rest_s: float) -> None:
-    """Start a spare process for the commands after this one, to end with the server that has this process id."""
-    import subprocess
-
-    if _place is None or not hasattr(os, "pidfd_open") or _count_spare(_place.path.parent) >= MOST_SPARE:
-        return
-    argv = [sys.executable, "-P", "-m", "flows.cli.spare", str(_place.path), str(server), str(rest_s)]
-    nothing = subprocess.DEVNULL
-    subprocess.Popen(
-        argv, env=_place.environment, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-    )
+def missing_spare() -> Path | None:
+    """Where a spare process may be put for this command and those after it; None if none may."""
+    may = _missing is not None and hasattr(os, "pidfd_open") and _count_spare(_missing.parent) < MOST_SPARE
+    return _missing if may else None
 
 
 def _count_spare(folder: Path) -> int:
@@ -79,10 +71,10 @@ def _count_spare(folder: Path) -> int:
     return waiting
 
 
-def _connect(path: Path) -> socket.socket | None:
+def connect(path: Path, patience_s: float) -> socket.socket | None:
     """The line to a spare process that has taken the command of this one; None if there is none."""
     line = socket.socket(socket.AF_UNIX)
-    line.settimeout(PATIENCE_S)
+    line.settimeout(patience_s)
     request = {"words": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
     packed = json.dumps(request).encode()
     try:
@@ -106,6 +98,7 @@ def _pass_signals_on(line: socket.socket) -> None:
         with suppress(OSError):  # it has just ended
             line.send(bytes([number]))
 
+    signal.set_wakeup_fd(-1)  # who counts them is there
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, pass_on)
 

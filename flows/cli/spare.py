@@ -21,9 +21,9 @@ from flows.cli.hand_over import GO, LENGTH_BYTES, TAKEN
 from flows.cli.start import INTERRUPTED, leave_at_interrupt, run, say_interrupted
 
 LOADED = (
-    "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.interrupted", "flows.cli.live_view",
-    "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "flows.preflight", "tasks.publish.floors",
-    "tasks.publish.terminal", "tasks.services.server", "tasks.services.slices",
+    "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.first_command", "flows.cli.interrupted",
+    "flows.cli.live_view", "flows.cli.offline", "flows.compare", "flows.ingest", "flows.nightly", "flows.preflight",
+    "tasks.publish.floors", "tasks.publish.terminal", "tasks.services.server", "tasks.services.slices",
     # what Prefect and its client load when the first flow is run
     "anyio._backends._asyncio", "prefect.flow_engine", "prefect.task_engine",
 )  # fmt: skip

@@ -45,7 +45,6 @@ class Api:
 
     url: str
     is_ending: Callable[[], bool] = lambda: False  # whether this command needs it no more
-    process: int | None = None  # of an embedded server
 
 
 class EmbeddedServer:
@@ -171,7 +170,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
     embedded.keep_alive(lost)
     assert embedded.server is not None  # it answers
     with temporary_settings({PREFECT_API_URL: embedded.server.url}):
-        yield Api(embedded.server.url, is_ending=lambda: embedded.ending, process=embedded.server.pid)
+        yield Api(embedded.server.url, is_ending=lambda: embedded.ending)
 
 
 def answers(url: str) -> bool:

@@ -29,11 +29,11 @@ def run_flow(
 
     left_out: cases that were not run, and why.
     """
+    state, view = finish_flow(name, parameters, out)
     from tasks.diff import exit_status
     from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
 
-    state, view = finish_flow(name, parameters, out)
     records = [record for record, _ in view.comparisons]
     if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
@@ -67,9 +67,11 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
 
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
-    from flows.cli.hand_over import leave_spare
-    from flows.cli.live_view import LiveView
+    from flows.cli.first_command import hand_over_first
     from flows.cli.start import NothingToUndo, end_at_once
+
+    hand_over_first(Console(stderr=True))
+    from flows.cli.live_view import LiveView
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
@@ -91,7 +93,6 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
 
             environment.prepare()
             from flows.cli.interrupted import end_in_time
-            from tasks.services.resting import REST_S
             from tasks.services.server import prefect_api
 
             api = held.enter_context(prefect_api(lost, load_flows))
@@ -100,6 +101,4 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
         with EVENTS.heard_by(view.show):
             flow = getattr(import_module(f"flows.{name}"), name)
             state = flow(**parameters, out=absolute_place(out), return_state=True)
-        if api.process is not None:
-            leave_spare(api.process, REST_S)
         return state, view
