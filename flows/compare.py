@@ -20,7 +20,6 @@ from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
 from tasks.ingest.run_record import unverified_steps
 from tasks.launch import job
-from tasks.launch.cross_restore import find_partner
 from tasks.launch.replay import holds_checkpoints
 from tasks.preflight.lanes import count_lanes, order_compiles
 from tasks.preflight.read import find_missing_compilers
@@ -272,9 +271,8 @@ def run_one(
     with held_run(plan, store, owners, events, jobs, take_over=take_over) as finished:
         if finished is not None:
             return finished
-        partner = find_partner(plan, among, store)
-        launch = partial(launch_step, plan, directory, partner, owners, store)
         proofs: list[PrefectFuture[CheckpointProof]] = []
+        launch = partial(launch_step, plan, among, directory, owners, store)
         with held_job(plan, store, owners, events, jobs, launch=launch) as handle:
             for event in watch_step(plan, directory, handle):
                 events.put(Logged(plan, event))

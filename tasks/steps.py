@@ -30,6 +30,7 @@ from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
+from tasks.launch.cross_restore import find_partner
 from tasks.launch.owners import forget, own
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
@@ -78,10 +79,14 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
 def launch_step(
-    plan: RunPlan, directory: RunDirectory, continue_from: Path | None, flow_runs: tuple[str, ...], store: Store
+    plan: RunPlan, among: Sequence[RunPlan], directory: RunDirectory, flow_runs: tuple[str, ...], store: Store
 ) -> RunHandle:
-    """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`."""
+    """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`.
+
+    among: the plans of its case, of which one may have a checkpoint that it restores as a proof.
+    """
     own(plan.run_name, flow_runs, store)
+    continue_from = find_partner(plan, among, store)
     if continue_from is not None and job.is_here(plan):
         store.run(continue_from.name).bring_checkpoints()
     return job.launch_or_attach(plan, directory, continue_from=continue_from)
