@@ -5,14 +5,11 @@ metadata. Drawing, sharding, counting and dumping read the record and nothing el
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-import flax.linen as nn
 import jax
 import numpy as np
-from flax import nnx, struct
 
 from model.initializers import Initializer
 
@@ -36,12 +33,6 @@ class Declaration:
         return math.prod(self.shape)
 
 
-class Declared(nn.LogicallyPartitioned):
-    """Linen's box of a value and its logical axes, with the initializer beside them."""
-
-    initializer: Initializer | None = struct.field(default=None, pytree_node=False)
-
-
 def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """What either API's own `init` gives: drawn on the host from its own key, wherever it is traced."""
 
@@ -50,20 +41,3 @@ def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...]
 
     like, words = jax.ShapeDtypeStruct(shape, dtype), jax.random.key_data(key)
     return cast(jax.Array, jax.pure_callback(draw, like, words, vmap_method="sequential"))
-
-
-def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
-    """What `Module.param` calls for its first value."""
-
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> Declared:
-        return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)
-
-    return init
-
-
-def nnx_param(
-    initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: Any, rngs: nnx.Rngs
-) -> nnx.Param[jax.Array]:
-    """A parameter that knows its logical axes and its initializer."""
-    value = first_value(initializer, rngs.params(), shape, dtype)
-    return nnx.Param(value, out_sharding=axes, eager_sharding=False, initializer=initializer)

@@ -10,9 +10,9 @@ from configs.schema import TrainConfig
 from model import core
 from model.attention import CORES, core_name
 from model.contraction import PRODUCTS, Product, contract, plain
-from model.declaration import linen_param
 from model.experts import run_experts
 from model.initializers import INITIALIZERS, Initializer
+from model.param_linen import linen_param
 from model.sharding import constrain
 from model.stack_linen import STACKS, Site
 

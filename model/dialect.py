@@ -8,8 +8,6 @@ from model.batch import Batch
 from model.declaration import Declaration
 from model.objective import Metrics
 from model.params import Tree, flatten
-from model.trainer_linen import Linen
-from model.trainer_nnx import Nnx
 
 
 class Dialect(Protocol):
@@ -26,13 +24,16 @@ class Dialect(Protocol):
     def common_names(self, paths: list[str]) -> list[str]: ...
 
 
-DIALECTS: dict[bool, type[Linen] | type[Nnx]] = {False: Linen, True: Nnx}  # by the value of `pure_nnx`
-
-
 def make_dialect(config: TrainConfig) -> Dialect:
     """The dialect that `pure_nnx` asks for."""
     load_core(config)
-    return DIALECTS[config.pure_nnx](config)
+    if config.pure_nnx:
+        from model.trainer_nnx import Nnx  # a run loads its own API only
+
+        return Nnx(config)
+    from model.trainer_linen import Linen
+
+    return Linen(config)
 
 
 def name_arrays(dialect: Dialect, arrays: Any) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def scanned(site: Site, x_BLE: jax.Array, context: core.Context) -> Ran:
         in_axes=(0, nn.broadcast),
         length=group.layers,
         metadata_params={nn.PARTITION_NAME: "layers"},
+        check_constancy_invariants=False,  # Linen would trace the layer twice to look for them
     )
     ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
     return ran

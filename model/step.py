@@ -1,12 +1,15 @@
 """Turns a decoder and an optimizer into the one compiled step that training, resume and cross restore share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import jax
+import numpy as np
+from jax.extend.core import Literal
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from configs.schema import TrainConfig
 from model.batch import Batch
@@ -65,10 +68,34 @@ def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[st
 
 
 def init_state(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Tree:
-    """The state before step 0: first weights, zero moments, zero counters."""
+    """The state before step 0: first weights, and what the optimizer begins with."""
     shardings = parameter_shardings(declared.parameters, mesh)
     params = draw_params(config.init_weights_seed, declared.parameters, shardings)
-    return jax.device_put(dialect.first(params), placements(declared))
+    return jax.tree.map(put, fill_on_host(dialect.first, params), placements(declared))
+
+
+def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
+    """`first(params)`, where the arrays that it fills with one value are numpy's views of that value.
+
+    Run as it stands, each shape would be a program of its own, and wait for the compiler behind the step.
+    """
+    closed, made = jax.make_jaxpr(first, return_shape=True)(params)
+    values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))
+    for equation in closed.eqns:
+        read, (written,) = equation.invars, equation.outvars
+        if equation.primitive.name != "broadcast_in_dim" or not isinstance(read[0], Literal):
+            return first(params)  # another optimizer may begin with more than that
+        like = cast(jax.core.ShapedArray, written.aval)
+        values[written] = np.broadcast_to(np.asarray(read[0].val, like.dtype), like.shape)
+    leaves = [np.asarray(x.val) if isinstance(x, Literal) else values[x] for x in closed.jaxpr.outvars]
+    return jax.tree.unflatten(jax.tree.structure(made), leaves)
+
+
+def put(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
+    """An array where it will live; of one that is only described each device is given its own piece."""
+    if isinstance(array, jax.Array):
+        return cast(jax.Array, jax.device_put(array, sharding))
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array[index]))
 
 
 def placements(declared: DeclaredState) -> Tree:

@@ -4,14 +4,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax.training.train_state import TrainState
 
 from configs.schema import TrainConfig
 from model import decoder_linen
 from model.batch import Batch
-from model.declaration import Declaration, Declared
+from model.declaration import Declaration
 from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
 from model.optimizer import clip, make_optimizer
+from model.param_linen import Declared
 from model.params import Tree, path_of, unflatten
 
 
@@ -48,7 +50,7 @@ class Linen:
     def first(self, params: dict[str, Any]) -> Arrays:
         """The state before step 0, around the first weights (their shapes will do under `eval_shape`)."""
         state = TrainState.create(apply_fn=self.module.apply, params=unflatten(params), tx=self.tx)
-        return Arrays(state.params, state.opt_state, jnp.int32(0))
+        return Arrays(state.params, state.opt_state, jnp.asarray(np.int32(0)))
 
     def train_step(self, arrays: Arrays, batch: Batch) -> tuple[Arrays, Metrics]:
         """One step: loss, gradients, update."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from configs.schema import TrainConfig
@@ -24,7 +25,7 @@ class TrainState(nnx.Module):
         self.model = model
         self.optimizer = optimizer
         # NNX counts in uint32; int32 is what optax and Linen count in
-        self.optimizer.step = nnx.optimizer.OptState(jnp.int32(0))
+        self.optimizer.step = nnx.optimizer.OptState(jnp.asarray(np.int32(0)))
 
 
 class Nnx:

@@ -1,9 +1,10 @@
 """First weights: the seeds' tree and count, MaxText's distributions, the same draws whatever the layout."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -13,9 +14,9 @@ from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
 from model import decoder_linen, decoder_nnx, report
 from model.dialect import make_dialect
-from model.params import count_params, flatten
+from model.params import count_params, draw_params, flatten
 from model.sharding import MESH_AXES, make_mesh
-from model.step import declare_state, init_state
+from model.step import declare_state, fill_on_host, init_state, parameter_shardings
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -30,6 +31,47 @@ def first_weights(config: TrainConfig) -> dict[str, np.ndarray]:
     mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
     state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
     return flatten(jax.device_get(state.params))
+
+
+@pytest.fixture
+def compiled() -> Iterator[list[str]]:
+    """What XLA is given to compile from now on."""
+    events: list[str] = []
+
+    def listen(event: str, seconds: float, **_: object) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize("pure_nnx", [False, True])
+def test_a_state_begins_as_its_api_begins_it_and_nothing_is_compiled(
+    pure_nnx: bool, mini_config: MiniConfig, compiled: list[str]
+) -> None:
+    config = mini_config(pure_nnx=pure_nnx, base_mlp_dim=40)  # shapes that no other test has compiled
+    mesh, dialect = make_mesh(config), make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    state = init_state(config, dialect, declared, mesh)
+    assert not compiled
+    params = draw_params(config.init_weights_seed, declared.parameters, parameter_shardings(declared.parameters, mesh))
+    native = dialect.first(params)  # TrainState.create, or nnx.Optimizer, as they are
+    assert compiled
+    assert jax.tree.structure(state) == jax.tree.structure(native)
+    for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(native), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+
+
+def test_a_state_that_begins_with_more_than_one_value_is_made_by_its_api() -> None:
+    def first(params: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return params | {"average": params["kernel"] * 0.5, "count": jnp.zeros((3,))}
+
+    state = fill_on_host(first, {"kernel": jnp.arange(4.0)})
+    assert state["average"].tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert state["count"].tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("pure_nnx", [False, True])

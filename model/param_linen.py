@@ -1,0 +1,26 @@
+"""Turns a declaration into a parameter of Flax Linen: what a decoder file calls. Twin of `param_nnx.py`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax import struct
+
+from model.declaration import first_value
+from model.initializers import Initializer
+
+
+class Declared(nn.LogicallyPartitioned):
+    """Linen's box of a value and its logical axes, with the initializer beside them."""
+
+    initializer: Initializer | None = struct.field(default=None, pytree_node=False)
+
+
+def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
+    """What `Module.param` calls for its first value."""
+
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> Declared:
+        return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)
+
+    return init
