@@ -40,22 +40,22 @@ def open_source(config: TrainConfig) -> DataSource:
 
 def texts_of(batch: Batch, ends: set[str]) -> None:
     """Adds what the batch's sequences hold, text by text, read off its targets and its segments."""
-    for row in range(batch.inputs.shape[0]):
-        segments = np.asarray(batch.segment_ids[row])
+    arrays = map(np.asarray, (batch.inputs, batch.targets, batch.segment_ids, batch.positions))
+    for inputs, targets, segments, positions in zip(*arrays, strict=True):
         for number in range(1, segments.max() + 1):
             held = segments == number
-            first = int(np.asarray(batch.inputs[row])[held][0])
-            ids = [first, *np.asarray(batch.targets[row])[held].tolist()]
+            ids = [int(inputs[held][0]), *targets[held].tolist()]
             ends.add(bytes(token - 3 for token in ids if token >= 3).decode(errors="replace"))
-            assert np.asarray(batch.positions[row])[held].tolist() == list(range(held.sum()))
+            assert positions[held].tolist() == list(range(held.sum()))
 
 
 def test_every_text_is_in_a_batch_and_padding_counts_for_nothing(packing: Callable[..., TrainConfig]) -> None:
     source, seen, full = open_source(packing()), set[str](), []
     for _ in range(12):
         batch = source.next()
-        assert np.array_equal(np.asarray(batch.weights) == 1, np.asarray(batch.segment_ids) > 0)
-        full.append(int(np.sum(batch.weights)) == batch.inputs.size)
+        weights = np.asarray(batch.weights)
+        assert np.array_equal(weights == 1, np.asarray(batch.segment_ids) > 0)
+        full.append(int(weights.sum()) == batch.inputs.size)
         texts_of(batch, seen)
     assert not all(full)
     assert {text for text in TEXTS if len(text) < 16} <= seen
