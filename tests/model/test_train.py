@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+from configs.schema import TrainConfig
 from model.metrics import read_losses
+from model.stop import StopSignal
+from model.train import NonFiniteLoss, train
 
 type MiniArguments = Callable[..., list[str]]
 type Start = Callable[..., "subprocess.Popen[str]"]
@@ -234,23 +237,31 @@ def test_kill_and_leftovers_do_no_harm(
     assert_continued_bit_for_bit(folder, "killed")
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(finish: Finish, folder: Path) -> None:
-    result = finish("diverged", learning_rate=1e38, gradient_clipping_threshold=0.0)
-    assert result.returncode == 1
-    lines = [json.loads(line) for line in (folder / "diverged" / "metrics.jsonl").read_text("utf-8").splitlines()]
+def test_a_loss_that_is_not_finite_ends_the_run(
+    mini_config: Callable[..., TrainConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process ends with 1, as with any exception."""
+    config = mini_config(
+        run_name="diverged", base_output_directory=tmp_path, learning_rate=1e38, gradient_clipping_threshold=0.0
+    )
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        pytest.raises(NonFiniteLoss, match=r"the loss is (nan|inf); lower learning_rate") as ended,
+    ):
+        train(config, StopSignal())
+    lines = [json.loads(line) for line in (tmp_path / "diverged" / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert lines[-1]["loss"] in ("nan", "inf")
     assert all(isinstance(line["loss"], float) for line in lines[:-1])
     step = lines[-1]["step"]
-    assert f"completed step: {step}," in result.stdout
-    assert re.search(rf"NonFiniteLoss: step {step}: the loss is (nan|inf); lower learning_rate", result.stdout)
-    assert step not in committed(folder, "diverged")
+    assert str(ended.value).startswith(f"step {step}: ")
+    assert f"completed step: {step}," in caplog.text
+    assert step not in committed(tmp_path, "diverged")
 
 
 @pytest.mark.parametrize(
     ("changes", "messages"),
     [
         ({"stepz": 3, "steps": 0}, ("unknown key 'stepz' (did you mean 'steps'?)", "greater than 0, got 0")),
-        ({"run_name": ""}, ("run_name is empty",)),
         ({"ici_fsdp_parallelism": 3}, ("ici_fsdp_parallelism=3",)),
     ],
 )
