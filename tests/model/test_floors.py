@@ -24,23 +24,19 @@ SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
 MOE = {"num_experts": 4, "base_moe_mlp_dim": 32}
 MLA = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
-# one setting of every case that has a program of its own: a case's first weights and data, or its tree, may differ too
+# one setting of every case whose first weights, tree or place differ from those of another one here
 # the first is trained at every change; the long tests train the others
 CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 8, BF16 | SCAN),
 ]
 OTHER_CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("03_dropout", 1, F32 | LOOP),
-    ("02_remat", 1, BF16),
     ("04_int8", 1, SCAN),
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("06_moe", 1, F32 | MOE),
     ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
-    ("08_packing", 1, BF16 | {"vocab_size": 272}),
-    ("10_shardy_false", 8, BF16),
     ("11_optimizer_offload_true", 1, BF16),
     ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
-    ("15_flash_attention", 8, F32 | {"base_num_kv_heads": 1}),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
 # one program from equal weights gives equal bits: these are lowered and not trained
@@ -48,23 +44,24 @@ OTHER_SETTINGS: list[tuple[str, int, dict[str, Any]]] = [
     ("01_base", 1, F32 | SCAN),
     ("01_base", 1, BF16 | LOOP),
     ("01_base", 8, F32 | LOOP),
+    ("02_remat", 1, BF16),
     ("03_dropout", 1, BF16 | SCAN),
     ("03_dropout", 8, F32 | SCAN),
     ("03_dropout", 8, BF16 | LOOP),
     ("08_packing", 8, F32 | {"vocab_size": 272, "per_device_batch_size": 1}),
+    ("10_shardy_false", 8, BF16),
     ("12_pipeline", 8, BF16 | {"base_num_decoder_layers": 16, "dropout_rate": 0.1, "num_layers_per_pipeline_stage": 2}),
+    ("15_flash_attention", 8, F32 | {"base_num_kv_heads": 1}),
     ("16_f32_exact", 1, SCAN),
 ]
-# of the case 01_base, on eight devices
+# of the case 01_base, on eight devices; some together, as a program is equal only if all of its parts are
 QUICK_CHANGES: list[dict[str, Any]] = [
-    {"remat_policy": "none"},
-    {"optimizer_memory_host_offload": True},
-    {"quantization": "int8", "scan_layers": False},
-    {"gradient_accumulation_steps": 2, "shardy": False},
+    {"remat_policy": "none", "optimizer_memory_host_offload": True, "ici_context_parallelism": 4},
+    {"quantization": "int8", "scan_layers": False, "gradient_accumulation_steps": 2, "shardy": False},
     MOE | {"num_experts_per_tok": 2, "ici_expert_parallelism": 4, "ici_fsdp_parallelism": 2},
-    MLA | {"attention_type": "mla", "q_lora_rank": 0, "ici_tensor_parallelism": 2},
-    {"ici_data_parallelism": 2, "ici_fsdp_parallelism": 2, "ici_tensor_parallelism": 2, "dropout_rate": 0.1},
-    {"ici_context_parallelism": 4},
+    MLA
+    | {"attention_type": "mla", "q_lora_rank": 0, "ici_tensor_parallelism": 2, "ici_data_parallelism": 2}
+    | {"ici_fsdp_parallelism": 2, "dropout_rate": 0.1},
 ]
 OTHER_CHANGES: list[dict[str, Any]] = [
     {"remat_policy": "minimal"},
