@@ -1,6 +1,5 @@
 """Reads what equal runs differ by on each kind of device, and what matters there: configs/noise.yml."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -13,8 +12,6 @@ from configs.schema import Frozen
 
 Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
 DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # the last is the processor's clock
-
-type Noises = Mapping[DeviceKind, "DeviceNoise"]
 
 
 class DeviceNoise(Frozen):

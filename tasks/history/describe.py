@@ -11,7 +11,6 @@ from tasks.ingest.compare_logs import INGEST, options_of
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # nights drawn
-NOT_IN_A_TABLE = frozenset({"jax"})
 
 
 def draw_trend(values: Sequence[float]) -> str:
@@ -29,11 +28,6 @@ def values_of(judged: Judged, line: Line) -> list[float]:
     """The line's values, oldest first, without the nights that have none."""
     read = {"baseline": "baseline", "candidate": "candidate", "ratio": "ratio"}[line]
     return [getattr(judged.series.nights[i], read) for i in judged.line(line).nights]
-
-
-def is_interesting(judged: Judged) -> bool:
-    """Whether a series has anything to tell beyond its values."""
-    return bool(judged.events or any(line.trend.drift for line in judged.lines))
 
 
 def show_event(event: Event, series: Series) -> str:

@@ -1,7 +1,6 @@
 """Turns a series into what it means: which line changed when, between which commits, and whose doing it can be."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Literal
 
 from configs.schema import Frozen
@@ -155,8 +154,3 @@ def _notes(series: Series, lines: dict[Line, LineTrend]) -> list[str]:
 def _show_drift(drift: Drift, series: Series, line: Line) -> str:
     unit = "" if line == "ratio" or not series.unit else f" {series.unit}"
     return f"{drift.slope:+.3g}{unit} a night, 95 % from {drift.low:+.3g} to {drift.high:+.3g}"
-
-
-def last_time(series: Series) -> datetime | None:
-    """When the latest night with a known time began."""
-    return max((night.time for night in series.nights if night.time is not None), default=None)

@@ -11,7 +11,6 @@ CHANGED_EVENT = "maxview.nightly.changed"
 MARKER = "<!-- maxview:{} -->"  # by which a comment is found again
 LONGEST_HEADLINE = 300
 MOST_LINES = 20  # of one message
-QUARANTINED = "quarantined"
 
 
 def night_markdown(record: NightRecord) -> str:

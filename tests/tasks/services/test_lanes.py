@@ -1,0 +1,44 @@
+"""Several things of a flow at once: their results come in order, and they end with the flow."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.services.lanes import in_lanes
+from tasks.services.running_jobs import Jobs, Stopped
+
+
+def test_results_come_in_the_order_of_the_calls() -> None:
+    second_is_over = threading.Event()
+
+    def first() -> str:
+        assert second_is_over.wait(60)
+        return "first"
+
+    def second() -> str:
+        second_is_over.set()
+        return "second"
+
+    assert list(in_lanes([first, second], 2, Jobs())) == ["first", "second"]
+
+
+def test_where_the_flow_is_ended_so_are_the_jobs_and_no_further_call_begins() -> None:
+    jobs, began, ended = Jobs(), threading.Event(), threading.Event()
+    plan: Any = SimpleNamespace(run_name="a")
+
+    def work() -> None:
+        with jobs.launching(plan, ended.set):
+            began.set()
+            assert ended.wait(60)
+
+    later: list[str] = []
+    results = in_lanes([lambda: None, work, lambda: later.append("began")], 1, jobs)
+    next(results)
+    assert began.wait(60)
+    results.close()  # type: ignore[attr-defined] # as an exception does in whoever takes them
+    assert ended.is_set()
+    assert later == []
+    with pytest.raises(Stopped):
+        jobs.check()
