@@ -98,6 +98,8 @@ class LiveView:
         for row in (self._waiting, *self._rows.values()):
             if row is not None:
                 self._progress.stop_task(row)
+        for row in self._rows.values():
+            self._progress.update(row, visible=True)
         self._progress.stop()
 
     def show(self, event: Event) -> None:
@@ -146,6 +148,14 @@ class LiveView:
             self._rows[plan.run_name] = self._progress.add_task(escape(name), total=steps, start=False, note="waiting")
             self._checkpoints[plan.run_name] = {}
 
+    def _make_room(self) -> None:
+        """Where the rows are more than the screen shows, those that are over go, the oldest first: what runs stays in
+        sight. The last frame, which may be longer than the screen, has them all."""
+        shown = [task for task in self._progress.tasks if task.visible]
+        over = [task for task in shown if task.stop_time is not None or (not task.started and task.remaining == 0)]
+        for task in over[: max(0, len(shown) - self.console.height + 1)]:
+            self._progress.update(task.id, visible=False)
+
     def _note(self, plan: RunPlan, text: str, **changes: Any) -> None:
         marks = "".join(f" ckpt {step}{mark}" for step, mark in sorted(self._checkpoints[plan.run_name].items()))
         self._progress.update(self._rows[plan.run_name], note=plain(text + marks), **changes)
@@ -161,11 +171,13 @@ class LiveView:
             else "finished before (--fresh trains again)"
         )
         self._note(plan, again, completed=1 if plan.compiles_for else int(plan.config["steps"]))
+        self._make_room()
         self._say(f"{plan.run_name}: {again}")
 
     def _launched(self, plan: RunPlan, handle: RunHandle) -> None:
         self._started[plan.run_name] = time.monotonic()
         self._progress.start_task(self._rows[plan.run_name])
+        self._make_room()
         self._note(plan, "starting")
         self._say(f"{plan.run_name}: running, log {handle.log}")
 
@@ -204,6 +216,8 @@ class LiveView:
         if name not in self._rows:
             self._rows[name] = self._progress.add_task(escape(name), note="MiB of their values compared")
         self._progress.update(self._rows[name], completed=done // MIB, total=total // MIB)
+        if done >= total:
+            self._progress.stop_task(self._rows[name])
 
     def _verified(self, plan: RunPlan, proofs: Sequence[CheckpointProof]) -> None:
         for proof in proofs:

@@ -1,0 +1,44 @@
+"""What a person sees while a comparison runs."""
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.cli.live_view import LiveView
+from tasks.records import RunPlan
+from tasks.resolve.plans import Request, resolve
+from tasks.services.events import Planned, Reused
+
+HEIGHT = 8
+
+
+def see(view: LiveView) -> list[str]:
+    """The view as a screen shows it: what it is too low for is cut off at the bottom."""
+    screen = Console(file=io.StringIO(), width=view.console.width)
+    with screen.capture() as frame:
+        screen.print(view._progress.get_renderable())
+    lines = frame.get().splitlines()
+    return lines if len(lines) <= HEIGHT else lines[: HEIGHT - 1]
+
+
+def plans_of(cases: tuple[str, ...], out: Path) -> list[RunPlan]:
+    return resolve(Request(comparison="linen-vs-nnx", cases=cases), out)
+
+
+def test_what_runs_is_in_sight_however_many_cases_have_finished(tmp_path: Path) -> None:
+    cases = ("01_base", "02_remat", "03_dropout", "05_grad_accum", "09_scan_layers_false", "13_eval")
+    plans = plans_of(cases, tmp_path)
+    assert len(plans) == 12 > HEIGHT
+    console = Console(file=io.StringIO(), force_terminal=True, height=HEIGHT, width=100)
+    with LiveView(console) as view:
+        view.show(Planned(plans))
+        for plan in plans[:10]:
+            view.show(Reused(plan))
+        shown = "\n".join(see(view))
+        assert "13_eval linen" in shown
+        assert "13_eval nnx" in shown
+        assert "01_base" not in shown  # is over, and the screen is full
+        assert "09_scan_layers_false nnx" in shown  # is over, and there is room for it
+    last = console.file.getvalue().rpartition("01_base linen")  # type: ignore[attr-defined]
+    assert "13_eval nnx" in last[2]  # what stays on the screen has every run
