@@ -68,7 +68,7 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
             except (OSError, ValueError) as error:  # pyarrow's are ValueErrors
                 wrong = f"cannot be read: {error}"
             if wrong:
-                yield f"{key}: {name} {wrong} (grain_file_type={kind})"
+                yield f"{key}={pattern}: {name} {wrong} (grain_file_type={kind})"
 
 
 def _look_at_text(name: str) -> str:

@@ -52,8 +52,8 @@ def write_records(*records: bytes, cut: int = 0) -> Write:
     ("kind", "write", "message"),
     [
         ("txt", None, "grain_train_files={path}: there is no such file"),
-        ("txt", write_bytes(b""), "grain_train_files: {path} is empty (grain_file_type=txt)"),
-        ("txt", write_bytes(b" \n\n"), "grain_train_files: {path} is empty"),
+        ("txt", write_bytes(b""), "grain_train_files={path}: {path} is empty (grain_file_type=txt)"),
+        ("txt", write_bytes(b" \n\n"), "grain_train_files={path}: {path} is empty"),
         ("txt", write_bytes(b"\xff\xfe\x00"), "{path} is no text in UTF-8 (grain_file_type=txt)"),
         ("parquet", write_bytes(b"text"), "{path} is no parquet file (grain_file_type=parquet)"),
         ("parquet", write_bytes(b"PAR1, and then no footer"), "{path} cannot be read: "),
@@ -73,6 +73,12 @@ def test_a_file_that_holds_no_texts(kind: str, write: Write | None, message: str
     [problem] = problems_of(f"grain_train_files={path}", f"grain_file_type={kind}", "eval_interval=-1")
     assert problem.startswith("command line: grain_")
     assert message.format(path=path) in problem
+
+
+def test_a_file_is_told_with_the_place_that_names_it_not_its_kind(tmp_path: Path) -> None:
+    write_bytes(b"")(tmp_path / "texts")
+    [problem] = problems_of(f"grain_train_files={tmp_path}/t*", "eval_interval=-1")  # the case says of what kind it is
+    assert problem.startswith(f"command line: grain_train_files={tmp_path}/t*: {tmp_path / 'texts'} is empty")
 
 
 @pytest.mark.parametrize(
