@@ -25,6 +25,7 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
             console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
             continue
         size = f"{proof.arrays} arrays, {proof.files} files, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
-        console.print(f"{word}  {plain(proof.path)}  ({', '.join(proof.checks)}; {size})")
+        console.print(f"{word}  {plain(proof.path)}  ({'; '.join(filter(None, (', '.join(proof.checks), size)))})")
         for problem in proof.problems:
-            console.print(f"   {problem.check}: {plain(problem.path)}: {plain(problem.message)}")
+            place = "" if problem.path == "." else f"{plain(problem.path)}: "
+            console.print(f"   {problem.check}: {place}{plain(problem.message)}")

@@ -26,6 +26,7 @@ READING = ("get", "list")  # permissions, storage.objects.…
 WRITING = ("create", "delete")
 READERS = 10  # at once: as many connections as the client keeps
 TIMEOUT_S = 60
+LOOK_S = 20  # so long is a bucket asked whether it is there
 CHUNK = 8 << 20  # bytes of a stream that are asked for at once
 BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 FORBIDDEN = frozenset("*?[]#")  # which wildcards of the service's tools, and of listings, would read
@@ -141,6 +142,13 @@ class GcsFiles:
         with self._errors(prefix):
             for blob in self._bucket.list_blobs(prefix=start, fields=FIELDS, timeout=TIMEOUT_S, **options):
                 yield self._entry(blob)
+
+    def look(self) -> None:
+        """Raise StoreError if nobody answers, there is no such bucket, or it may not be listed."""
+        with self._errors(""):
+            patience = DEFAULT_RETRY.with_timeout(LOOK_S)
+            pages = self._bucket.list_blobs(prefix=self._prefix, max_results=1, timeout=LOOK_S, retry=patience)
+            next(iter(pages), None)
 
     def delete(self, name: str, *, version: str | None = None) -> bool:
         try:

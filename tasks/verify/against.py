@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from tasks.records import ArrayDifference, CheckpointDifference, CheckpointProof, ValueDifference
+from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.checkpoint import Progress, Verification
 from tasks.verify.layout import (
@@ -19,6 +19,7 @@ from tasks.verify.layout import (
     DamagedFile,
     FoundStep,
     find_steps,
+    name_steps,
     open_path,
     read_json,
 )
@@ -83,18 +84,13 @@ def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -
     if common:
         return common[-1], there[common[-1].step]
     raise CheckpointError(
-        f"{_parent(theirs)}: has no step in common with {_parent(ours)}: it has {_name_steps(theirs)}, not "
-        f"{_name_steps(ours)}; name a step of each"
+        f"{_parent(theirs)}: has no step in common with {_parent(ours)}: it has {name_steps(theirs)}, not "
+        f"{name_steps(ours)}; name a step of each"
     )
 
 
 def _parent(found: Sequence[FoundStep]) -> epath.Path:
     return found[0].path if len(found) == 1 else found[0].path.parent
-
-
-def _name_steps(found: Sequence[FoundStep]) -> str:
-    names = [one.path.name for one in found]
-    return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
 
 
 @dataclass(frozen=True)
@@ -112,20 +108,14 @@ def _open_tree(found: FoundStep) -> _Tree:
     verification = Verification(found, manifest_path(folder), "none", deep=False, on_progress=None)
     proof = verification.run()
     if not proof.ok:
-        reason = f"{_name_file(proof)}{proof.problems[0].message}" if proof.problems else "was removed meanwhile"
-        raise CheckpointError(f"{folder}: is no whole checkpoint: {reason}")
+        path, message = next(((one.path, one.message) for one in proof.problems), (".", "was removed meanwhile"))
+        raise CheckpointError(f"{folder}: {message if path == '.' else f'is no whole checkpoint: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
     # beside the training's state lie small items, such as the position in the data
     item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
     return _Tree(tuple(index.arrays.values()), Side(place, no_cache()), _read_sharding(place), proof.committed_at)
-
-
-def _name_file(proof: CheckpointProof) -> str:
-    """The file of the first problem, to begin a sentence with; empty where it is the step as a whole."""
-    path = proof.problems[0].path
-    return "" if path == "." else f"{path} "
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:

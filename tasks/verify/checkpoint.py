@@ -179,7 +179,8 @@ class Verification:
             self._check(folder)
         except CheckpointError as error:
             self.files = {}
-            self.problems.append(Problem(check="commit", path=".", message=str(error)))
+            message = str(error).removeprefix(str(folder)).lstrip("/: ")
+            self.problems.append(Problem(check="commit", path=".", message=message))
         if self._is_being_removed(folder):
             message = "was removed while it was being verified, so nothing can be said about it"
             retired = _has_newer(self.found)
@@ -323,7 +324,10 @@ class Verification:
         files = self.files
         while self.problems and folder.exists():
             time.sleep(_DELETION_PAUSE_S)
-            left = list_files(folder)
+            try:
+                left = list_files(folder)
+            except CheckpointError:  # which is what the problems say
+                return False
             if left.keys() >= files.keys():
                 return False  # nothing goes on any more: the problems are real
             files = left

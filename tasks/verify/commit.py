@@ -1,4 +1,4 @@
-"""Turns the marks that Orbax leaves when a save is complete into problems, or into a wait for them.
+"""Turns the marks that Orbax leaves when a save is complete into problems.
 
 Where a save is complete shows in three places. On a local disk the folder has its final name only after the save
 (`9.orbax-checkpoint-tmp` before); on gs:// it has it from the beginning. `_CHECKPOINT_METADATA` gets its commit time
@@ -6,8 +6,6 @@ just before that. `commit_success.txt` is written last: on gs:// by every versio
 """
 
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -23,24 +21,11 @@ from tasks.verify.layout import (
     V1_MARKER,
     DamagedFile,
     Item,
-    open_path,
-    read_json,
     read_small,
     step_number,
 )
 
 LAST_NS = 1 << 63  # Orbax counts with 64 bits
-
-
-def is_committed(path: str | os.PathLike[str]) -> bool:
-    """Whether the save of the step at `path` is complete, by the cheapest sure sign. False while it does not exist."""
-    folder = open_path(path)
-    if TMP_MARK in folder.name or ("://" in str(folder) and not (folder / COMMIT_MARKER).exists()):
-        return False
-    try:
-        return commit_time(read_json(folder / STEP_METADATA)) is not None
-    except DamagedFile:
-        return False
 
 
 def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
@@ -58,20 +43,6 @@ def show_time(time_ns: Any) -> str | None:
 
 def _is_time(time_ns: Any) -> bool:
     return type(time_ns) is int and 0 < time_ns < LAST_NS
-
-
-def wait_for_commit(path: str | os.PathLike[str], timeout_s: float, poll_s: float = 0.1) -> bool:
-    """Waits until the save of the step at `path` is complete: True, or False after `timeout_s` seconds.
-
-    Asks only for the final name, so it never opens a file that is still being written.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not is_committed(path):
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(poll_s, left))
-    return True
 
 
 def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | None:

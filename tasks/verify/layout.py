@@ -4,7 +4,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,15 +106,14 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
 def _list_names(root: epath.Path) -> set[str]:
     try:
         _forget_listings(root)
+        _look_at_bucket(str(root))
         if not root.exists():
-            _explain_bucket(str(root))
-            raise CheckpointError(f"{root}: does not exist; give the folder of a checkpoint, or of a run")
+            raise CheckpointError(f"{root}: does not exist; {_what_instead(root)}")
         if not root.is_dir():
             kind = "a file" if _is_plain(root) else "a pipe or a device"
             raise CheckpointError(f"{root}: is {kind}, not the folder of a checkpoint; give the folder")
         return {child.name for child in root.iterdir()}
     except OSError as error:
-        _explain_bucket(str(root))
         raise CheckpointError(
             f"{root}: cannot be read ({error.strerror or error}); check the path and its rights"
         ) from error
@@ -123,15 +123,32 @@ def _list_names(root: epath.Path) -> set[str]:
         ) from error
 
 
-def _explain_bucket(place: str) -> None:
-    """epath calls everything missing that it cannot see; the store's client tells what is wrong with the bucket."""
+def _look_at_bucket(place: str) -> None:
+    """epath calls everything missing that it cannot see, after minutes; the store's client says what is wrong."""
     if place.startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # a second to load, which local checkpoints need not wait for
 
         try:
-            next(GcsFiles(place).entries(), None)
+            GcsFiles(place).look()
         except StoreError as error:
             raise CheckpointError(str(error)) from error
+
+
+def _what_instead(missing: epath.Path) -> str:
+    """What to give instead of a step that is not there."""
+    there: list[FoundStep] = []
+    if step_number(missing.name) is not None:
+        if missing.with_name(missing.name + TMP_MARK).exists():
+            return f"its save never came to its end: {missing.name}{TMP_MARK} lies there; give another step"
+        with suppress(CheckpointError):
+            there = find_steps(missing.parent)
+    return f"give one of {name_steps(there)}" if there else "give the folder of a checkpoint, or of a run"
+
+
+def name_steps(found: Sequence[FoundStep]) -> str:
+    """`0, 10, …, 80, 90`."""
+    names = [one.path.name for one in found]
+    return ", ".join(names if len(names) < 6 else [*names[:2], "…", *names[-2:]])
 
 
 def _can_be_step(folder: epath.Path) -> bool:
@@ -139,13 +156,15 @@ def _can_be_step(folder: epath.Path) -> bool:
         names = {child.name for child in folder.iterdir()}
     except FileNotFoundError:  # a checkpoint manager has just removed it
         return False
+    except PermissionError:  # its verification says so, and the other steps are verified all the same
+        return True
     return not names or bool(names & _MARKS)
 
 
 def list_files(root: epath.Path) -> dict[str, int]:
     """Every file below `root`: path relative to it, with "/" → size in bytes, -1 of a pipe or a device. What vanishes
     meanwhile is left out, and so are links to folders, which Orbax never makes and which could lead anywhere. Raises
-    CheckpointError if the folder cannot be listed."""
+    CheckpointError if the folder cannot be listed, or a file may not be read."""
     _forget_listings(root)
     try:
         return _walk_files(root)
@@ -174,7 +193,10 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
                     folders.append((f"{prefix}{child.name}/", child))
                 continue
             try:
-                files[prefix + child.name] = int(child.stat().length) if _is_plain(child) else -1
+                plain = _is_plain(child)
+                if plain and "://" not in str(child) and not os.access(child, os.R_OK):
+                    os.close(os.open(child, os.O_RDONLY))  # raises what is wrong, also that it has just vanished
+                files[prefix + child.name] = int(child.stat().length) if plain else -1
             except FileNotFoundError:
                 continue
     return files

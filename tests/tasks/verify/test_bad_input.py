@@ -1,11 +1,16 @@
 """What is no checkpoint gets one clear message."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from flows.cli.app import call
 from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import CheckpointError
 
@@ -63,3 +68,53 @@ except CheckpointError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "gcsfs" in done.stdout
+
+
+@contextmanager
+def weak():
+    """The block is run by a user who may not read everything, also where root runs the tests."""
+    user = os.getuid()
+    os.setresuid(*2 * (user or 65534,), user)
+    try:
+        yield
+    finally:
+        os.setresuid(user, user, user)
+
+
+def test_what_may_not_be_read_is_said_and_the_rest_is_verified(run_folder, capsys):
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders let nobody else in
+        run = Path(shutil.copytree(run_folder, Path(name, "run")))
+        first, last = (run / "checkpoints" / step for step in ("0", "9"))
+        assert call(["verify", str(last), "--against", str(last)]) == 0  # loads what a weak user may not
+        for folder, *_ in os.walk(name):
+            os.chmod(folder, 0o755)
+        first.chmod(0)
+        with weak():
+            denied, whole = verify_checkpoints(run)
+            capsys.readouterr()
+            assert call(["verify", str(last), "--against", str(first)]) == 2
+            assert f"{first}: cannot be read" in capsys.readouterr().err
+            assert call(["verify", str(run)]) == 2
+        assert (denied.ok, whole.ok) == (False, True)
+        assert "cannot be read" in denied.problems[0].message
+        first.chmod(0o755)
+        for file in (last / "items" / "_METADATA", next((last / "items" / "d").iterdir())):
+            file.chmod(0)
+            capsys.readouterr()
+            with weak():
+                assert call(["verify", str(last), "--record"]) == 2
+            assert f"Permission denied: '{file}'" in "".join(capsys.readouterr())
+            file.chmod(0o644)
+        assert not (run / "manifests").exists()
+
+
+@pytest.mark.parametrize("there", ["9", "9.orbax-checkpoint-tmp"])
+def test_a_step_that_is_not_there_leads_to_those_that_are(run_folder, there):
+    steps = run_folder / "checkpoints"
+    (steps / "9").rename(steps / there)
+    with pytest.raises(CheckpointError, match="give one of 0") as caught:
+        verify_checkpoint(steps / "77")
+    assert ("9" in str(caught.value).partition("give")[2]) == (there == "9")
+    if there != "9":
+        with pytest.raises(CheckpointError, match=r"never came to its end: 9\.orbax-checkpoint-tmp"):
+            verify_checkpoint(steps / "9")

@@ -94,6 +94,16 @@ def test_no_such_bucket_no_right_and_no_such_run_are_one_message(
     assert words in shown.err
 
 
+@pytest.mark.long  # the client asks for 20 seconds
+def test_a_bucket_that_is_away_is_one_message(
+    gcs_url: str, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{free_port()}")
+    assert call(["verify", gcs_url]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"maxview: {gcs_url}/: the bucket does not answer (RetryError); try again\n")
+
+
 def test_half_a_save_in_a_bucket_is_not_committed(remote: str) -> None:
     assert GcsFiles(remote).delete("checkpoints/4/commit_success.txt")
     (proof,) = verify_checkpoints(remote, mode="record")
