@@ -144,9 +144,12 @@ class _Metrics:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
         heads = ["Metric", *sides, "Difference", "Verdict"]
+        told = {row.group for row in self.record.rows} - {"maxview"}  # whose rows need no heading
+        groups = {group: name_group(self.record, group) for group in GROUPS if group in told}
         cells = [_cells(self.record, row) for row in self.record.rows]
         columns = [list(column) for column in zip(heads, *cells, strict=True)]
-        widths = share_width(columns, options.max_width - GAP * len(heads))
+        columns[0] += [name.replace(" ", GLUE) for name in groups.values()]
+        widths = share_width(columns, options.max_width - GAP * (len(heads) - 1))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, collapse_padding=True)
         for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
             table.add_column(Text(head), justify="right" if 0 < place < 4 else "left", overflow="fold", width=width)
@@ -154,8 +157,8 @@ class _Metrics:
             of_group = [pair for pair in zip(self.record.rows, cells, strict=True) if pair[0].group == group]
             if of_group:
                 table.add_section()
-            if of_group and group != "maxview":
-                table.add_row(Text(name_group(self.record, group), style="dim"), "", "", "", "")
+            if group in groups:
+                table.add_row(Text(groups[group], style="dim"), "", "", "", "")
             for row, (*texts, verdict) in of_group:
                 told = Text(verdict, style=OUTCOMES[row.verdict].style)
                 table.add_row(*(Text(text, overflow="fold") for text in texts), told)

@@ -93,7 +93,7 @@ def difference_text(row: MetricDiff) -> str:
         words = f"{words}: {visible(row.effect_text)}"
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
-    return f"{words}, by {ONE_RUN}" if little else f"{words}, noise" if noise else words
+    return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words
 
 
 def threshold_text(row: MetricDiff) -> str:

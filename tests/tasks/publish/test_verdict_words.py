@@ -47,8 +47,8 @@ def test_a_short_reason_is_whole_clauses(make_row: Callable[..., MetricDiff], re
 @pytest.mark.parametrize(
     ("evidence", "verdict", "words"),
     [
-        (ONE_PROGRAM, "same", "-0.1: -25.2 %, noise"),  # else a large figure stands beside "same" without a reason
-        (ONE_RUN, "regressed", "-0.1: -25.2 %, by one run of each"),
+        (ONE_PROGRAM, "same", "-0.1: -25.2 % (noise)"),  # else a large figure stands beside "same" without a reason
+        (ONE_RUN, "regressed", "-0.1: -25.2 % (one run of each)"),
         (ONE_RUN, "same", "-0.1: -25.2 %"),
     ],
 )
