@@ -105,13 +105,13 @@ def describe_values(array: ArrayDifference) -> str:
     )
 
 
-def describe_counts(found: CheckpointDifference) -> str:
+def describe_counts(found: CheckpointDifference, here: str = "here", there: str = "there") -> str:
     """`39 arrays here, 69 there: 39 equal bit for bit`."""
-    here, there = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
+    left, right = (sum(len(names) for names in side) for side in zip(*map(_names, found.arrays), strict=True))
     compared = found.compared
     differing = sum(not array.exact for array in compared)
     ratio = f"{differing} of {len(compared)} differ" if differing else f"{len(compared)} equal bit for bit"
-    return f"{here} arrays here, {there} there: {ratio}"
+    return f"{left} arrays {here}, {right} {there}: {ratio}"
 
 
 def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:

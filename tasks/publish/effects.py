@@ -1,10 +1,13 @@
-"""Turns a judged row into the places of its effect and interval on a scale that all rows of a table share."""
+"""Turns the judged rows of a table into the places of their effects and intervals on one scale."""
+
+from collections.abc import Sequence
 
 from configs.schema import Frozen
 from tasks.records import MetricDiff
 
 WIDTH = 150.0  # px; its middle is no change
-REACH = 3.0  # thresholds at the edges: what goes further ends there
+MARGIN = 4.0  # px on either side, so that a point at the edge is whole
+LEAST, MOST = 3.0, 12.0  # thresholds up to the edges: the band is always seen, and what goes further ends there
 
 
 class EffectLine(Frozen):
@@ -14,30 +17,44 @@ class EffectLine(Frozen):
     high: float | None
     point: float
     words: str
-    band: tuple[float, float] = (WIDTH / 2 * (1 - 1 / REACH), WIDTH / 2 * (1 + 1 / REACH))
+    band: tuple[float, float]
     width: float = WIDTH
 
 
-def draw_effect(row: MetricDiff) -> EffectLine | None:
-    """The row's effect against its threshold; None without a threshold, a direction or an effect of its own."""
-    if row.effect is None or not row.threshold or not row.baseline or row.better == "equal":
-        return None
+def draw_effects(rows: Sequence[MetricDiff]) -> dict[str, EffectLine]:
+    """By metric; nothing of a row without a threshold, a direction or an effect of its own."""
+    drawn = [row for row in rows if row.effect is not None and row.threshold and row.baseline and row.better != "equal"]
+    furthest = max((abs(end) / _threshold(row) for row in drawn for end in _ends(row)), default=0.0)
+    reach = min(max(LEAST, furthest), MOST)
+    return {row.metric: _draw(row, reach) for row in drawn}
+
+
+def _ends(row: MetricDiff) -> list[float]:
+    """The effect, and its interval if that is known."""
+    return [end for end in (row.effect, row.effect_low, row.effect_high) if end is not None]
+
+
+def _threshold(row: MetricDiff) -> float:
+    """As a share of the baseline, like the effect."""
+    assert row.threshold is not None
+    assert row.baseline is not None
+    return row.threshold / abs(row.baseline)
+
+
+def _draw(row: MetricDiff, reach: float) -> EffectLine:
+    threshold = _threshold(row)
     sign = 1 if row.better == "lower" else -1
-    threshold = row.threshold / abs(row.baseline)
 
     def place(effect: float) -> float:
-        times = max(-REACH, min(REACH, sign * effect / threshold))
-        return round(WIDTH / 2 * (1 + times / REACH), 1)
+        share = max(-1.0, min(1.0, sign * effect / threshold / reach))
+        return round(WIDTH / 2 + (WIDTH / 2 - MARGIN) * share, 1)
 
-    ends = (
-        None if row.effect_low is None or row.effect_high is None else (place(row.effect_low), place(row.effect_high))
-    )
-    text = f"{100 * row.effect:+.2g} %"
-    if row.effect_low is not None and row.effect_high is not None:
-        text += f", from {100 * row.effect_low:+.2g} to {100 * row.effect_high:+.2g} %"
+    effect, *interval = _ends(row)
+    ends = sorted(map(place, interval)) if len(interval) == 2 else (None, None)
     return EffectLine(
-        low=min(ends) if ends else None,
-        high=max(ends) if ends else None,
-        point=place(row.effect),
-        words=f"{text}; the grey band is ±{100 * threshold:.2g} %, worse is right",
+        low=ends[0],
+        high=ends[1],
+        point=place(effect),
+        words=f"the threshold, in grey, is ±{100 * threshold:.2g} %; worse is right",
+        band=(min(place(-threshold), place(threshold)), max(place(-threshold), place(threshold))),
     )

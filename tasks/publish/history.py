@@ -1,6 +1,7 @@
 """Turns judged series into one static page: the changes of level with their commits, then a row of charts per case."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -8,12 +9,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from configs.read import CONFIG_ROOT
-from tasks.diff.maxview_rows import FINAL_LOSS
+from tasks.diff.maxview_rows import FINAL_LOSS, READERS
+from tasks.diff.stall_rows import STALLS
 from tasks.diff.state_rows import MEMORY
-from tasks.diff.time_rows import FIRST_STEP, STEP_TIME
+from tasks.diff.time_rows import CPU_TIME, FIRST_STEP, QUICK, STEP_TIME
 from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
-from tasks.history.series import Night
+from tasks.history.series import Night, Series
 from tasks.publish.index import HISTORY, PAGE, add_history, parse_index
 from tasks.publish.index_page import link_home, update_index
 from tasks.publish.templating import hash_of, make_environment, read_asset
@@ -25,9 +27,13 @@ SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
 # what a case is looked at for first: the columns that are shown without being asked for
-MAIN = {metric.name: metric.title for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)}
+MAIN = tuple(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP))
+TITLES = {metric.name: metric.title for metric in (STEP_TIME, CPU_TIME, MEMORY, FIRST_STEP, STALLS)}
+TITLES |= {reader.metric.name: reader.metric.title for reader in READERS}
+TITLES |= {quick: f"{TITLES[name].removesuffix(', steady')} of quick steps" for name, quick in QUICK.items()}
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
+type Places = dict[str, int]  # of the nights of a case, by the ids of their comparisons
 
 
 def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
@@ -38,7 +44,7 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
     if not store.writable and store.mirror is None:
         return None
     script, style = read_asset("history.js"), read_asset("page.css")
-    pages, died = _find_pages(store), _find_deaths(store)
+    drawn = Drawn(pages=_find_pages(store), died=_find_deaths(store))
     groups: dict[Group, list[Judged]] = {}
     for item in judged:
         groups.setdefault((item.series.comparison, item.series.pair, item.series.target), []).append(item)
@@ -49,13 +55,14 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
             groups=[
                 (
                     " · ".join(filter(None, group)),
-                    [table for table in _tables(items, pages, died) if table["rows"]],
+                    [table for table in _tables(items, drawn) if table["rows"]],
                     list(_notes(items)),
                 )
                 for group, items in sorted(groups.items(), key=_longest_first)
             ],
             metrics=sorted({item.series.metric for item in judged}, key=_order),
-            changes=list(_changes(groups, store)),
+            changes=list(_changes(groups, drawn.pages, store)),
+            data={"rows": drawn.rows, "charts": drawn.charts},
             style=Markup(style),
             style_hash=hash_of(style),
             script=Markup(script),
@@ -68,6 +75,18 @@ def write_history_page(judged: Sequence[Judged], store: Store) -> Path | None:
         store.push(page)
         update_index(store, add_history)
     return page
+
+
+@dataclass
+class Drawn:
+    """What the charts know of the store's pages, and what their points lead to: the data of the page's script."""
+
+    pages: dict[str, str]
+    died: set[str]
+    rows: list[list[tuple[str, str, str]]] = field(
+        default_factory=list
+    )  # per case: page, day and verdict of each night
+    charts: list[tuple[int, list[float | None], list[float | None]]] = field(default_factory=list)  # row, both arms
 
 
 def _longest_first(group: tuple[Group, list[Judged]]) -> int:
@@ -89,7 +108,7 @@ def _notes(items: Sequence[Judged]) -> Iterator[str]:
 
 def title_of(metric: str) -> str:
     """What people call a metric."""
-    return MAIN.get(metric, metric.replace("_", " "))
+    return TITLES.get(metric, metric.replace("_", " "))
 
 
 def _find_pages(store: Store) -> dict[str, str]:
@@ -105,7 +124,7 @@ def _find_deaths(store: Store) -> set[str]:
     return {item.page for item in index.comparisons if item.died} if index else set()
 
 
-def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[str, Any]]:
+def _changes(groups: dict[Group, list[Judged]], pages: dict[str, str], store: Store) -> Iterator[dict[str, Any]]:
     """What happened, the last first: all that moved in a case on a night is one change, its first metric leading."""
     found: dict[tuple[Group, str, str], list[tuple[Judged, Event]]] = {}
     for group, items in groups.items():
@@ -120,6 +139,7 @@ def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[s
         yield {
             "word": _word(event),
             "when": show_time(event.after),
+            "page": pages.get(_page(item.series, event.after)),
             "case": case,
             "group": " · ".join(filter(None, group)),
             "id": _anchor(item),
@@ -134,7 +154,7 @@ def _changes(groups: dict[Group, list[Judged]], store: Store) -> Iterator[dict[s
 
 
 def _order(metric: str) -> tuple[int, str]:
-    return (list(MAIN).index(metric) if metric in MAIN else len(MAIN), metric)
+    return (MAIN.index(metric) if metric in MAIN else len(MAIN), metric)
 
 
 def _commits_between(item: Judged, event: Event, store: Store) -> dict[str, Any]:
@@ -164,14 +184,28 @@ def _named(item: Judged, night: Night, side: str, store: Store) -> Iterable[Comm
     return () if record is None else record.commits.get(getattr(record, side).name, ())
 
 
-def _tables(items: Sequence[Judged], pages: dict[str, str], died: set[str]) -> Iterator[dict[str, Any]]:
+def _tables(items: Sequence[Judged], drawn: Drawn) -> Iterator[dict[str, Any]]:
     """A row of charts per case: the metrics that are looked at first, then all others."""
+    nights: dict[str, dict[str, Night]] = {}
+    for item in items:
+        nights.setdefault(item.series.case, {}).update((night.comparison_id, night) for night in item.series.nights)
+    places: dict[str, Places] = {}
+    for case, found in nights.items():
+        inside = sorted(found.values(), key=lambda night: (show_time(night), night.comparison_id))
+        series = next(item.series for item in items if item.series.case == case)
+        places[case] = {night.comparison_id: place for place, night in enumerate(inside)}
+        drawn.rows.append(
+            [(drawn.pages.get(_page(series, night), ""), show_time(night), night.verdict or "") for night in inside]
+        )
+    row_of = {case: len(drawn.rows) - len(nights) + number for number, case in enumerate(nights)}
     for main in (True, False):
         metrics = sorted({i.series.metric for i in items if (i.series.metric in MAIN) is main}, key=_order)
         rows: dict[str, dict[str, Any]] = {}
         for item in items:
             if item.series.metric in metrics:
-                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(item, pages, died)
+                rows.setdefault(item.series.case, {})[item.series.metric] = _cell(
+                    item, row_of[item.series.case], places[item.series.case], drawn
+                )
         units = {i.series.metric: i.series.unit for i in items}
         yield {"main": main, "metrics": [(metric, units[metric]) for metric in metrics], "rows": rows}
 
@@ -186,23 +220,39 @@ def _anchor(item: Judged) -> str:
     )
 
 
-def _cell(item: Judged, pages: dict[str, str], died: set[str]) -> dict[str, Any]:
+def _page(series: Series, night: Night) -> str:
+    """The name of a night's page in the store."""
+    return f"comparisons/{series.comparison}/{series.case}/{night.comparison_id}/index.html"
+
+
+def _cell(item: Judged, row: int, places: Places, drawn: Drawn) -> dict[str, Any]:
     series, latest = item.series, item.series.nights[-1]
     last = item.events[-1] if item.events else None
-    page = f"comparisons/{series.comparison}/{series.case}/{latest.comparison_id}/index.html"
+    page = _page(series, latest)
+    drawn.charts.append((row, _values(series, "baseline", places), _values(series, "candidate", places)))
     return {
         "id": _anchor(item),
+        "chart": len(drawn.charts) - 1,
         "nights": len(series.nights),
         "when": show_time(latest),
         "value": "" if latest.candidate is None else f"{latest.candidate:.4g}",
-        "died": page in died,
-        "page": pages.get(page),
+        "died": page in drawn.died,
+        "page": drawn.pages.get(page),
         "last": last and {"word": _word(last), "relative": last.change.relative},
-        "lines": list(_lines(item)),
+        "lines": list(_lines(series, places)),
         "changes": [
-            {"x": _x(item, series.nights.index(event.after) - 0.5), "word": _word(event)} for event in item.events
+            {"x": _x(places[event.after.comparison_id] - 0.5, places), "word": _word(event)} for event in item.events
         ],
     }
+
+
+def _values(series: Series, side: Line, places: Places) -> list[float | None]:
+    """The medians of an arm, of every night of the row."""
+    values: list[float | None] = [None] * len(places)
+    for night in series.nights:
+        value = getattr(night, side)
+        values[places[night.comparison_id]] = None if value is None else float(f"{value:.4g}")
+    return values
 
 
 def _word(event: Event) -> str:
@@ -211,21 +261,21 @@ def _word(event: Event) -> str:
     return "regressed" if event.worse else "improved"
 
 
-def _x(item: Judged, place: float) -> float:
-    return round(2 + 96 * place / max(len(item.series.nights) - 1, 1), 2)
+def _x(place: float, places: Places) -> float:
+    return round(2 + 96 * place / max(len(places) - 1, 1), 2)
 
 
-def _lines(item: Judged) -> Iterator[tuple[Line, str]]:
+def _lines(series: Series, places: Places) -> Iterator[tuple[Line, str]]:
     """The points of both arms' medians, around the middle of all; the height is at least LEAST_REACH each way."""
-    nights = item.series.nights
+    nights = series.nights
     values = [value for night in nights for value in (night.baseline, night.candidate) if value is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
     middle = (low + high) / 2
     reach = max((high - low) / 2, abs(middle) * LEAST_REACH) or 1.0
     for side in SIDES:
         points = [
-            f"{_x(item, place)},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
-            for place, night in enumerate(nights)
+            f"{_x(places[night.comparison_id], places)},{HEIGHT / 2 - (HEIGHT / 2 - 4) * (value - middle) / reach:.1f}"
+            for night in nights
             if (value := getattr(night, side)) is not None
         ]
         yield side, " ".join(points)

@@ -135,12 +135,18 @@ def index_comparison(record: ComparisonRecord) -> IndexedComparison:
     both = row is not None and row.baseline and row.candidate is not None
     return IndexedComparison(
         **record.model_dump(include={"comparison", "case", "id", "target", "created", "verdict"}),
-        headline=textwrap.shorten(visible(record.headline), HEADLINE, placeholder=" …"),
+        headline=textwrap.shorten(visible(_what(record.headline)), HEADLINE, placeholder=" …"),
         baseline=record.baseline.ref,
         candidate=record.candidate.ref,
         died=record.has_died,
         ratio=float(f"{row.candidate / row.baseline:.4g}") if both else None,  # type: ignore[union-attr,operator]
     )
+
+
+def _what(headline: str) -> str:
+    """A headline without who was compared with whom, which the pair beside it tells."""
+    arms, _, rest = headline.partition(": ")
+    return rest if " against " in arms else headline
 
 
 def in_order(found: Iterable[IndexedComparison]) -> tuple[IndexedComparison, ...]:

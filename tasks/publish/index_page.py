@@ -210,9 +210,10 @@ def tell_trend(ratios: list[float | None]) -> str:
     return f"{known[0]} at first, {known[-1]} last, of {len(known)} comparisons" if known else ""
 
 
-def _why(headline: str) -> str:
-    """Of a headline what the matrix has room for: not who was compared with whom."""
-    return textwrap.shorten(headline.partition(": ")[2] or headline, LONGEST_WHY, placeholder=" …")
+def _why(item: IndexedComparison) -> str:
+    """Of a headline what the matrix has room for: of a death its cause."""
+    told = item.headline.partition(": ")[2] if item.died else item.headline.removeprefix("not comparable: ")
+    return textwrap.shorten(told or item.headline, LONGEST_WHY, placeholder=" …")
 
 
 def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from tasks.publish.checkpoint_lives import draw_lives
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.curve_data import list_marks, write_figures
 from tasks.publish.differences import list_differences
-from tasks.publish.effects import draw_effect
+from tasks.publish.effects import draw_effects
 from tasks.publish.facts import compare_facts
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
@@ -75,6 +75,7 @@ def write_page(
             record=record,
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             facts=compare_facts(record),
+            effects=draw_effects(record.rows),
             lost=lost,
             kept=[row for row in record.rows if row not in lost],
             logs=logs,
@@ -131,7 +132,6 @@ def _environment() -> Environment:
         words=verdict_words,
         list_parts=list_parts,
         show_seconds=show_seconds,
-        draw_effect=draw_effect,
         checkpoint_states=STATES,
         list_checkpoints=list_checkpoints,
         count_roles=count_roles,

@@ -30,6 +30,7 @@ from tasks.publish.verdict_words import (
     name_side,
     name_verdict,
     outcome_of,
+    unbroken,
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
@@ -144,8 +145,8 @@ class _Metrics:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sides = [_heading(self.record, arm.name) for _, arm in _sides(self.record)]
         heads = ["Metric", *sides, "Difference", "Verdict"]
-        told = {row.group for row in self.record.rows} - {"maxview"}  # whose rows need no heading
-        groups = {group: name_group(self.record, group) for group in GROUPS if group in told}
+        named = {row.group for row in self.record.rows} - {"maxview"}  # whose rows need no heading
+        groups = {group: name_group(self.record, group) for group in GROUPS if group in named}
         cells = [_cells(self.record, row) for row in self.record.rows]
         columns = [list(column) for column in zip(heads, *cells, strict=True)]
         columns[0] += [name.replace(" ", GLUE) for name in groups.values()]
@@ -172,9 +173,7 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
         cell_text(row.candidate_text, record.candidate),
         difference_text(row),
     ]
-    # an interval is one word, and so is a number with what it is known to
-    words = [re.sub(r" (?=[%…±])|(?<=[…±]) ", GLUE, text) for text in texts]
-    return [*words, name_verdict(row.verdict).replace(" ", GLUE)]
+    return [*(unbroken(text, GLUE) for text in texts), name_verdict(row.verdict).replace(" ", GLUE)]
 
 
 def share_width(columns: Sequence[Sequence[str]], room: int) -> list[int | None]:

@@ -118,6 +118,11 @@ def short_reason(row: MetricDiff) -> str:
     return text[: max(fitting)] if fitting else text[:SHORT].rsplit(" ", 1)[0] + " …"
 
 
+def unbroken(text: str, blank: str = "\u00a0") -> str:
+    """The text with blanks that no line breaks at: in an interval, and in a number with what it is known to."""
+    return re.sub(r" (?=[%…±])|(?<=[…±]) ", blank, text)
+
+
 def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:
     """Whether there is nothing to compare because an arm died before it had a value."""
     sides = (record.baseline, row.baseline_text), (record.candidate, row.candidate_text)

@@ -1,5 +1,6 @@
 "use strict";
-// Shows the cases, pairs and the metric that the reader asks for; what was asked stands in the address.
+// Shows the cases, pairs and the metric that the reader asks for, which stand in the address; a point of a chart leads to
+// its comparison.
 (() => {
   const form = document.getElementById("filters"), names = ["find", "pair", "metric"];
   const params = new URLSearchParams(location.search);
@@ -29,4 +30,46 @@
   });
   form.hidden = false;
   apply();
+
+  const { rows, charts } = JSON.parse(document.getElementById("data").textContent);
+  const told = document.createElement("a"), cursor = document.createElementNS("http://www.w3.org/2000/svg", "line");
+  told.className = "told-night";
+  cursor.setAttribute("class", "cursor");
+  for (const chart of document.querySelectorAll("[data-chart]")) {
+    const [row, ...values] = charts[chart.dataset.chart], nights = rows[row];
+    const known = nights.map((_, at) => at).filter((at) => values.some((line) => line[at] !== null));
+    let place = known.length - 1;
+    const put = (next) => {
+      place = Math.max(0, Math.min(known.length - 1, next));
+      const [, day, verdict] = nights[known[place]];
+      const words = ["baseline", "candidate"].map((side, line) => `${side} ${values[line][known[place]] ?? "–"}`);
+      chart.setAttribute("aria-valuenow", place);
+      chart.setAttribute("aria-valuetext", [day, ...words, verdict].filter(Boolean).join(", "));
+    };
+    const tell = (next) => {
+      put(next);
+      const at = known[place], page = nights[at][0], x = 2 + 96 * at / Math.max(1, nights.length - 1);
+      told.textContent = chart.getAttribute("aria-valuetext");
+      if (page) told.href = page; else told.removeAttribute("href");
+      for (const [name, value] of Object.entries({ x1: x, x2: x, y1: 0, y2: 40 })) cursor.setAttribute(name, value);
+      chart.append(cursor);
+      chart.after(told);
+    };
+    const near = (event) => {
+      const box = chart.getBoundingClientRect(), wanted = ((event.clientX - box.left) / box.width * 100 - 2) / 96 * (nights.length - 1);
+      return known.reduce((best, at, i) => Math.abs(at - wanted) < Math.abs(known[best] - wanted) ? i : best, 0);
+    };
+    const keys = { ArrowLeft: () => tell(place - 1), ArrowRight: () => tell(place + 1), Home: () => tell(0), End: () => tell(known.length), Enter: () => told.click() };
+    for (const [name, value] of Object.entries({ role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": known.length - 1 })) chart.setAttribute(name, value);
+    put(place);
+    chart.addEventListener("focus", () => tell(place));
+    chart.addEventListener("pointermove", (event) => tell(near(event)));
+    chart.addEventListener("pointerup", (event) => {
+      tell(near(event));
+      if (event.pointerType !== "touch") told.click(); // a finger reads first, and follows what it read
+    });
+    chart.addEventListener("keydown", (event) => {
+      if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    });
+  }
 })();

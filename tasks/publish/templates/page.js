@@ -37,16 +37,37 @@ for (const button of document.querySelectorAll("[data-rows]")) {
 }
 if (params.get("rows")) showRows(params.get("rows"));
 
-// ---- settings
-const settings = document.getElementById("find-setting");
-if (settings) {
-  settings.addEventListener("input", () => {
-    const wanted = settings.value.trim().toLowerCase();
-    for (const row of document.querySelectorAll("#differences tbody tr, #differences .equals li")) {
-      row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
-    }
-    if (wanted) for (const part of document.querySelectorAll("#differences details")) part.open = true;
+// ---- differences
+const sought = document.getElementById("find-difference");
+const showDifferences = () => {
+  const wanted = sought.value.trim().toLowerCase();
+  for (const row of document.querySelectorAll("#differences tbody tr, #differences .equals li")) {
+    row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
+  }
+  if (wanted) for (const part of document.querySelectorAll("#differences details")) part.open = true;
+  remember("differs", wanted);
+};
+if (sought) {
+  sought.addEventListener("input", showDifferences);
+  sought.value = params.get("differs") ?? "";
+  if (sought.value) showDifferences();
+}
+
+// ---- commands; the clipboard of `navigator` is only there over https
+const copied = make("p", "unseen");
+copied.setAttribute("role", "status");
+document.querySelector(".commands")?.after(copied);
+for (const command of document.querySelectorAll(".commands code")) {
+  const button = make("button", "", "copy"), name = command.parentNode.previousElementSibling.textContent;
+  button.type = "button";
+  button.setAttribute("aria-label", `copy the command: ${name}`);
+  button.addEventListener("click", () => {
+    getSelection().selectAllChildren(command);
+    const told = document.execCommand("copy") ? "copied" : "marked: copy it with Ctrl-C";
+    button.textContent = told;
+    copied.textContent = `${name}: ${told}`;
   });
+  command.after(button);
 }
 
 // ---- the cases before and after this one, out of a file that all pages of the comparison share

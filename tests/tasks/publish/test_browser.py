@@ -224,7 +224,7 @@ def test_what_the_reader_chose_is_kept_in_the_address(visit: Visit, address: str
     assert again.locator("tr[data-verdict]:visible").count() == 1
 
 
-WIDTHS = (340, 390, 600, 840, 970, 1280, 1920)
+WIDTHS = (340, 390, 600, 840, 970, 1060, 1100, 1280, 1920)
 
 
 def width_needed(page: Any, width: int) -> int:
@@ -289,6 +289,8 @@ def test_the_index_leads_to_the_pages_and_fits_every_width(
 def test_without_javascript_the_figures_and_the_whole_logs_are_still_there(visit: Visit, address: str) -> None:
     page = visit(address, ready=False, java_script_enabled=False).page
     assert page.locator("#m-final_loss").is_visible()
+    assert page.locator(".commands code").is_visible()
+    assert page.locator(".commands button").count() == 0
     page.click("#log-baseline > summary")
     assert page.locator("#log-baseline a[href='logs/baseline.txt']").is_visible()
 
@@ -498,6 +500,37 @@ def test_the_history_shows_what_is_asked_for(visit: Visit, site: dict[str, str])
     assert [charts.nth(at).is_visible() for at in range(2)] == [False, True]
 
 
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_a_point_of_the_history_leads_to_its_comparison(visit: Visit, tmp_path: Path, device: dict[str, Any]) -> None:
+    store, series = Store(tmp_path), _series_with_a_change()
+    pages = [store.comparison(series.comparison, series.case, night.comparison_id).page for night in series.nights]
+    for page in pages:
+        page.parent.mkdir(parents=True)
+        page.write_text("<!doctype html><title>a night</title>")
+    history = write_history_page([judge(series)], store)
+    assert history is not None
+    seen = visit(history.as_uri(), ready=False, **device)
+    chart = seen.page.locator("[data-chart]").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    where = {"x": box["width"] * (0.02 + 0.96 * 7 / 11), "y": 20}  # the eighth of twelve nights
+    if device:
+        chart.tap(position=where)
+        told = seen.page.locator(".told-night")
+        assert told.inner_text() == "2026-11-08, baseline 0.1001, candidate 0.1101"  # its verdict is not known
+        told.tap()
+    else:
+        chart.click(position=where)
+    seen.page.wait_for_url(pages[7].as_uri())
+    seen.page.go_back()
+    chart.focus()
+    seen.page.keyboard.press("ArrowLeft")
+    assert chart.get_attribute("aria-valuetext").startswith("2026-11-11, baseline 0.1001")
+    seen.page.keyboard.press("Enter")
+    seen.page.wait_for_url(pages[10].as_uri())
+    assert seen.complaints == []
+
+
 def test_a_note_of_the_history_names_whom_it_is_about(visit: Visit, tmp_path: Path) -> None:
     long = _series_with_a_change()
     short = long.model_copy(update={"case": "03_dropout", "pair": "main → new", "nights": long.nights[:1]})
@@ -558,10 +591,24 @@ def test_the_front_is_filtered_and_its_address_keeps_it(visit: Visit, many: str,
 def test_differences_are_searched(visit: Visit, site: dict[str, str], device: dict[str, Any]) -> None:
     page = visit(site["main-vs-branch"], **device).page
     commit = page.locator("#d-commits tbody tr")
-    page.fill("#find-setting", "FLOAT32")
+    page.fill("#find-difference", "FLOAT32")
     playwright.expect(commit).to_be_visible()
-    page.fill("#find-setting", "no such thing")
+    page.fill("#find-difference", "no such thing")
     playwright.expect(commit).to_be_hidden()
+    page.reload()
+    assert page.input_value("#find-difference") == "no such thing"
+    playwright.expect(commit).to_be_hidden()
+
+
+@pytest.mark.parametrize("device", [{}, PHONE])
+def test_a_command_is_copied(visit: Visit, address: str, device: dict[str, Any]) -> None:
+    page = visit(address, **device).page
+    command = page.locator(".commands code")
+    page.get_by_role("button", name="copy the command: what to do next").click()
+    assert page.locator(".commands + [role=status]").inner_text() == "what to do next: copied"
+    page.focus("#find-difference, #find")
+    page.keyboard.press("Control+V")
+    assert page.input_value("#find-difference, #find") == command.inner_text()
 
 
 @pytest.mark.parametrize("device", [{}, PHONE])
