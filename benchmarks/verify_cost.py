@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
 from tasks.resolve.plans import Request, resolve
+from tasks.services.resting import make_place
 from tasks.services.server import prefect_api
 from tasks.store import Store, open_store
 
 type Pairs = NDArray[np.float64]  # pair, (verified, left alone), (s/step, processor s/step, flow's and server's s)
 
 
-def train(number: int, store: Store, arguments: argparse.Namespace, server: int | None) -> Pairs:
+def train(number: int, store: Store, arguments: argparse.Namespace, server: int) -> Pairs:
     """One training: what was measured from each save to the next one."""
     from prefect import flow
 
@@ -50,14 +51,14 @@ def train(number: int, store: Store, arguments: argparse.Namespace, server: int 
     # step 0 compiles, and the last save ends the run: neither is in a pair
     firsts = range(arguments.every, last, 2 * arguments.every)
     chosen = {first + arguments.every * coin.randrange(2) for first in firsts}
-    processes = [psutil.Process(pid) for pid in (os.getpid(), server) if pid]
+    processes = [psutil.Process(pid) for pid in (os.getpid(), server)]
     spent: dict[int, float] = {}
     late = 0
 
     @flow(name=f"verify-cost-{number}")
     def run() -> None:
         nonlocal late
-        handle = launch_step(plan, directory, None, (), store)
+        handle = launch_step(plan, [plan], directory, (), store)
         proofs: list[Any] = []
         for event in watch_step(plan, directory, handle):
             if not isinstance(event, CheckpointCommitted):
@@ -91,9 +92,11 @@ def main() -> None:
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"PREFECT_HOME": f"{folder}/prefect", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR"}
-        with prefect_api(sys.exit, lambda: None) as api:
+        with prefect_api(sys.exit, lambda: None):
+            server = make_place().find()
+            assert server is not None
             measured = [
-                train(number, open_store(f"{folder}/{number}"), arguments, api.process)
+                train(number, open_store(f"{folder}/{number}"), arguments, server.pid)
                 for number in range(arguments.runs)
             ]
     print_cost(np.concatenate(measured), arguments.every)
