@@ -1,6 +1,7 @@
 """Hands the first command over to a spare process that is started for it: nothing is loaded twice, and it stays."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,11 +12,12 @@ from socket import socket
 
 from rich.console import Console
 
-from flows.cli.hand_over import connect, follow, missing_spare
+from flows.cli.hand_over import connect, follow, missing_spare, prefect_files
 from flows.cli.start import NothingToUndo
 
 PATIENCE_S = 120.0  # with a spare process that loads: this process would take as long
 PAUSE_S = 0.02
+NAMES_SERVER = re.compile(r"PREFECT_API_URL|^\s*(?:\[(?:tool\.prefect\.)?api\]|api\b.*=)", re.MULTILINE)
 
 
 def hand_over_first(console: Console) -> None:
@@ -29,6 +31,8 @@ def hand_over_first(console: Console) -> None:
 
         began_in = dict(os.environ)
         prepare()
+        if has_server_of_its_own():
+            return
         embedded = EmbeddedServer()
         server = embedded.process or embedded.server
         assert server is not None  # it was found or is starting
@@ -40,6 +44,15 @@ def hand_over_first(console: Console) -> None:
     if embedded.process is not None:  # where it ends, who looks for it does not find what is left of it
         threading.Thread(target=embedded.process.wait, daemon=True, name="embedded server").start()
     os._exit(follow(line))
+
+
+def has_server_of_its_own() -> bool:
+    """Whether Prefect's settings name a server. Only Prefect knows; it is asked where one of its files may name one."""
+    if not any(NAMES_SERVER.search(text) for text in prefect_files()):
+        return False
+    from prefect.settings import get_current_settings
+
+    return bool(get_current_settings().api.url)
 
 
 def start_spare(path: Path, server: int, environment: dict[str, str]) -> socket | None:

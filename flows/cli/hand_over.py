@@ -140,11 +140,11 @@ def spare_key() -> str:
         os.stat(path).st_mtime_ns for path in sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
     ]
     inherited = (environment, limits, rights, os.nice(0), cores, group, sys.executable, sys.flags, packages)
-    return sha256(repr((inherited, _settings(), _sources())).encode()).hexdigest()[:12]
+    return sha256(repr((inherited, prefect_files(), _sources())).encode()).hexdigest()[:12]
 
 
-def _settings() -> list[str]:
-    """What Prefect reads in the working directory and in its own."""
+def prefect_files() -> list[str]:
+    """What Prefect reads its settings from, in the working directory and in its own."""
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     return [
         _read(path) for path in (Path("pyproject.toml"), Path("prefect.toml"), Path(".env"), home / "profiles.toml")

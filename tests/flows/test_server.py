@@ -154,6 +154,19 @@ def test_nothing_answers_at_the_address(
     assert "Traceback" not in result.stderr
 
 
+def test_a_profile_names_the_server(
+    maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], closed_port: int, tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{closed_port}/api"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "profiles.toml").write_text(f'active = "ours"\n[profiles.ours]\nPREFECT_API_URL = "{url}"\n')
+    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "home")}
+    result = maxview("ingest", *logs, environment=environment)
+    assert (result.returncode, f"no Prefect server answers at {url}" in result.stderr) == (2, True), result.stderr
+    assert maxview("down", environment=environment).stderr != "embedded server: ended\n"  # none was left
+    assert not list((tmp_path / "home").rglob("*.sock"))
+
+
 class Other(BaseHTTPRequestHandler):
     """A server that is no Prefect: `server.answers` says what it has for each path."""
 
