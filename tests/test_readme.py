@@ -31,7 +31,7 @@ def shape(line: str) -> str:
     return re.sub(r"\s+", " ", line).strip()
 
 
-type Run = Callable[[list[str], Path], subprocess.CompletedProcess[str]]
+type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Run `maxview …` in a folder; what rests between two commands ends with the tests."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
     home = str(tmp_path_factory.mktemp("home"))
-    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT)}
 
-    def command(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    def command(words: list[str], folder: Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "flows.cli", *words]
         return subprocess.run(
-            argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+            argv,
+            cwd=folder,
+            env=environment | {"COLUMNS": str(columns)},
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
         )
 
     yield command
@@ -62,7 +68,7 @@ def assert_shown(command: str, output: str) -> None:
 
 @pytest.mark.long
 def test_the_main_command_prints_what_the_readme_shows(run: Run, tmp_path: Path) -> None:
-    result = run(["compare", "linen-vs-nnx"], tmp_path)
+    result = run(["compare", "linen-vs-nnx"], tmp_path, columns=120)  # no figure is so wide that its row is folded
     assert result.returncode == 0, result.stderr
     assert_shown("maxview compare linen-vs-nnx", result.stdout)
     page = tmp_path / re.sub(r"^page: ", "", next(x for x in result.stdout.splitlines() if x.startswith("page: ")))

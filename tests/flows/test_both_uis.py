@@ -28,6 +28,7 @@ MISSING_IMAGES = (
     "/completed.svg",
     "/running.svg",
     "/cancelling.svg",
+    "/cancelled.svg",
     "/favicon.ico",
 )
 # tells of everything that sets the marker, on any page and at any time

@@ -10,7 +10,7 @@ import pytest
 from tasks.store import open_store
 from tasks.verify.checkpoint import verify_checkpoints
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 
 
 def test_a_comparison_in_a_bucket_is_there_for_every_machine(

@@ -170,6 +170,7 @@ def test_what_is_killed_goes_on_where_it_was(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_control_c_leaves_nothing_running_and_the_same_command_goes_on(
     start: Start, tmp_path: Path, processes_of: ProcessesOf, holding: Any
 ) -> None:

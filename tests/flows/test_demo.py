@@ -13,6 +13,7 @@ type Maxview = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_what_was_planted_is_found(maxview: Maxview, tmp_path: Path) -> None:
     made = maxview("site", "demo", "--out", "demo")
     assert made.returncode == 0, made.stderr

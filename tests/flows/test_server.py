@@ -221,6 +221,7 @@ def test_an_address_that_is_none(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_two_commands_at_once_make_one_database(
     start: Callable[..., "subprocess.Popen[str]"],
     logs: tuple[str, str],

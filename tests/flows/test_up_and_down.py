@@ -19,6 +19,7 @@ from tasks.publish.nightly import CHANGED_EVENT
 pytestmark = pytest.mark.long
 
 
+@pytest.mark.by_hand
 def test_up_again_changes_nothing_that_is_right(one_stack: Any) -> None:
     one_stack.bring_up()
     before = (one_stack.pid("server"), one_stack.pid("worker"))
@@ -33,6 +34,7 @@ def test_up_again_changes_nothing_that_is_right(one_stack: Any) -> None:
     assert ours["maxview-slices-cpu"] == 1
 
 
+@pytest.mark.by_hand
 def test_a_night_outlives_its_server_and_tells_what_changed_once(stack: Any) -> None:
     config = stack.folder / "night.yml"
     config.write_text(

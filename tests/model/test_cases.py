@@ -111,6 +111,7 @@ def test_eval_lines_are_maxtext_s(mini_config: MiniConfig, tmp_path: Path, caplo
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
     mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

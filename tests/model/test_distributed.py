@@ -52,6 +52,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_two_processes_train_what_one_trains_with_as_many_devices(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:

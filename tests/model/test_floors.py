@@ -31,12 +31,14 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
 ]
 OTHER_CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("03_dropout", 1, F32 | LOOP),
-    ("04_int8", 1, SCAN),
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("06_moe", 1, F32 | MOE),
+    ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
+]
+CASES_BY_HAND: list[tuple[str, int, dict[str, Any]]] = [
+    ("04_int8", 1, SCAN),
     ("07_mla", 1, BF16 | MLA | MOE | {"shared_experts": 1, "first_num_dense_layers": 1}),
     ("11_optimizer_offload_true", 1, BF16),
-    ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
     ("16_f32_exact", 8, LOOP | {"base_num_kv_heads": 1}),
 ]
 # one program from equal weights gives equal bits: these are lowered and not trained
@@ -72,7 +74,11 @@ OTHER_CHANGES: list[dict[str, Any]] = [
     {"weight_dtype": "bfloat16"},
     {"gradient_clipping_threshold": 0.0, "warmup_steps_fraction": 0.0},
 ]
-PARAMS = [*CASES, *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES)]
+PARAMS = [
+    *CASES,
+    *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES),
+    *(pytest.param(case, marks=[pytest.mark.long, pytest.mark.by_hand]) for case in CASES_BY_HAND),
+]
 STEPS, MIDDLE = 4, 2
 
 

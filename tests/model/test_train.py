@@ -173,6 +173,7 @@ def test_the_run_folder_holds_checkpoints_metrics_and_proof(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_nnx_continues_a_linen_run_bit_for_bit(
     whole: "subprocess.CompletedProcess[str]", finish: Finish, folder: Path
 ) -> None:

@@ -17,7 +17,7 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_hand]
 
 ROOT = Path(__file__).parent.parent.parent.parent
 # so many steps that one run of each can tell on a machine that does other work, too
