@@ -121,14 +121,15 @@ def is_alive(handle: LocalHandle) -> bool:
     """Whether the run's supervisor still runs here. A reused pid does not count: its start time differs."""
     if not is_here(handle):
         return False
+    try:
+        runs = _is_it(handle) and psutil.Process(handle.pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        runs = False
     child = _children.get(handle.pid)
-    if child is not None and child.poll() is not None:
+    if child is not None and child.poll() is not None:  # asked last: what ended during the look is reaped too
         _children.pop(handle.pid, None)
         return False
-    try:
-        return _is_it(handle) and psutil.Process(handle.pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return runs
 
 
 def is_here(handle: LocalHandle) -> bool:
