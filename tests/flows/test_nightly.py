@@ -21,6 +21,7 @@ def block(kind: str, containing: str) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand  # its verdict is about time: nothing else may run beside it
 def test_two_nights_of_anybodys_trainer(maxview: Maxview, tmp_path: Path) -> None:
     # the command line runs in this folder, and takes the program and its configs from there
     for name in ("configs", "model", "tasks", "flows"):

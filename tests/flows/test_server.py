@@ -48,6 +48,7 @@ def logs(tmp_path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_the_embedded_server_needs_no_settings(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path
 ) -> None:

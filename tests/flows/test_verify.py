@@ -21,6 +21,7 @@ print(json.dumps([[state.name, state.message] for state in states]))
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_a_store_is_proved_and_damage_is_a_result(user_environment: dict[str, str], tmp_path: Path) -> None:
     run = tmp_path / "out" / "runs" / "linen"
     subprocess.run([sys.executable, str(SAVER), str(run / "checkpoints")], check=True, capture_output=True, timeout=600)

@@ -137,6 +137,7 @@ def test_everything_lies_in_the_output_folder(compared: ComparisonRecord, tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_the_whole_command(logs: tuple[Path, Path], tmp_path: Path, find_acting: Callable[[str], list[str]]) -> None:
     """`maxview ingest` as its user meets it, with a Prefect server of its own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}

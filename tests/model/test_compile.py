@@ -34,6 +34,7 @@ def read(folder: Path) -> CompiledProgram:
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, dialect = make_mesh(config), make_dialect(config)

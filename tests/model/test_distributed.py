@@ -70,6 +70,7 @@ def test_two_processes_train_what_one_trains_with_as_many_devices(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_both_stop_at_the_same_step_when_one_is_told_to(
     tmp_path: Path, mini_arguments: MiniArguments, free_port: Callable[[], int]
 ) -> None:

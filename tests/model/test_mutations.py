@@ -106,7 +106,11 @@ LONGEST = "a random stream that starts again at resume"  # two runs and a checkp
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name == LONGEST else name for name in MUTATIONS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long, pytest.mark.by_hand]) if name == LONGEST else name
+        for name in MUTATIONS
+    ],
 )
 def test_a_change_of_one_dialect_is_seen(
     name: str, linen: Lab, mini_config: MiniConfig, monkeypatch: pytest.MonkeyPatch

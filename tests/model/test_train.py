@@ -215,6 +215,7 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_kill_and_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
@@ -286,6 +287,7 @@ def test_bad_input_is_told_in_one_go_and_changes_nothing(
 
 
 @pytest.mark.long
+@pytest.mark.by_hand
 def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(finish: Finish, folder: Path) -> None:
     run = folder / "full"
     run.mkdir()
