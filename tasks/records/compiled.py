@@ -62,7 +62,5 @@ class CompiledProgram(Frozen):
     compile_cpu_seconds: float | None = None  # of all threads
     software: dict[str, str] = {}  # package -> version
     fingerprints: Fingerprints | None = None  # None: it could not even be lowered
-    compiler_key: str | None = (
-        None  # of all that the compiler was handed; None: a compile that keeps nothing for others
-    )
+    compiler_key: str | None = None  # of all that the compiler was handed; None: it keeps nothing for others
     taken_from: str | None = None  # the run that compiled the same before: what the compiler said is from there
