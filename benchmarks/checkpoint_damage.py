@@ -154,7 +154,7 @@ def save(folder: Path, layout: str, steps: int) -> list[Path]:
 
 def count_false_alarms(steps: list[Path]) -> int:
     """How many healthy checkpoints have a problem when they are recorded, and when they are decoded and checked."""
-    from tasks.verify import verify_checkpoint
+    from tasks.verify.checkpoint import verify_checkpoint
 
     wrong = 0
     for number, step in enumerate(steps):
@@ -169,7 +169,7 @@ def count_false_alarms(steps: list[Path]) -> int:
 
 def show_damage(steps: dict[str, Path], address: str | None, folder: Path) -> bool:
     """A line for every kind of damage. Whether all were found and named."""
-    from tasks.verify import verify_checkpoint
+    from tasks.verify.checkpoint import verify_checkpoint
 
     all_named = True
     for kind, (choose, damage) in DAMAGE.items():

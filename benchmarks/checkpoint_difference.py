@@ -37,13 +37,13 @@ def read_both(folders: list[Path]) -> None:
     from etils import epath
 
     from tasks.verify.layout import list_files
-    from tasks.verify.ocdbt import read_index
-    from tasks.verify.value_differences import Side, no_cache
+    from tasks.verify.ocdbt import patient_context, read_index
+    from tasks.verify.value_differences import Side
 
     work = []
     for folder in folders:
         item = epath.Path(folder / "1" / "items")
-        side = Side(item, no_cache())
+        side = Side(item, patient_context())
         work += [(side, spec) for spec in read_index(item, list_files(item)).arrays.values()]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda one: one[0].open(one[1]).read().result().nbytes, work))

@@ -22,7 +22,7 @@ from model.cross_restore import translate
 from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import declare_state, init_state, lower_step, settings
+from model.step import declare_state, init_state, lower_step, make_program
 from tasks.resolve.plans import find_unfit
 
 SIZE = {
@@ -49,8 +49,7 @@ class Side:
 
     def train(self) -> tuple[list[dict[str, bytes]], object]:
         """The bits of metrics and state after every step, and the state after the first."""
-        with settings(self.config, self.mesh):
-            self.run = self.lowered.compile()
+        self.run = make_program(self.config, self.declared, self.lowered, self.mesh).run
         self.batches = make_source(self.config, self.mesh)
         self.after_first, bits = None, []
         state = init_state(self.config, self.dialect, self.declared, self.mesh)

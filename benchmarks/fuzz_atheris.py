@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
-from tasks.publish.log_lines import display_lines
+from tasks.publish.log_lines import lines_of
 from tasks.publish.reading_json import to_json
 from tests.fuzzing.judge import read, texts_in
 from tests.fuzzing.logs import make_example
@@ -34,7 +34,7 @@ def try_bytes(data: bytes) -> None:
         return
     to_json(reading)
     for text in texts_in(data):
-        list(display_lines(text, (0, len(text))))
+        list(lines_of(text, 0))
 
 
 def readers() -> Iterator[FunctionType]:

@@ -59,14 +59,14 @@ def measure(backend: str, code: str, cause: str, folder: Path) -> float:
         "run_name": directory.run_name, "directory": str(directory.path), "identity": directory.run_name,
         "xpk": Xpk.model_validate(place | {"context": "loopback", "shared_out": True}) if backend == "xpk" else None,
     })  # fmt: skip
-    handle = job.launch_or_attach(plan, directory)
-    for _ in watch(job.follow(plan, directory, handle), handle.job_name):
+    launched = job.launch_or_attach(plan, directory)
+    for _ in watch(job.follow(launched), launched.handle.job_name):
         pass
     error = with_cause(scrape_run(directory.log), directory.log).error
     took = time.time() - float(mark.read_text())
     assert error is not None, directory.log.read_text()
     assert cause in (error.type, error.kind), error
-    job.stop(handle)
+    job.stop(launched.handle)
     return took
 
 

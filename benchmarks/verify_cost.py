@@ -10,6 +10,7 @@ processor time of flow and server from one commit to the next, with a proof and 
 """
 
 import argparse
+import atexit
 import json
 import os
 import random
@@ -58,16 +59,16 @@ def train(number: int, store: Store, arguments: argparse.Namespace, server: int)
     @flow(name=f"verify-cost-{number}")
     def run() -> None:
         nonlocal late
-        handle = launch_step(plan, [plan], directory, (), store)
+        launched = launch_step(plan, [plan], store)
         proofs: list[Any] = []
-        for event in watch_step(plan, directory, handle):
+        for event in watch_step(launched):
             if not isinstance(event, CheckpointCommitted):
                 continue
             late += sum(not proof.state.is_final() for proof in proofs[-1:])
             spent[event.step] = sum(time.user + time.system for time in (one.cpu_times() for one in processes))
             if event.step in chosen:
-                path = job.find_checkpoint(plan, directory, event.step)
-                proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+                path = job.find_checkpoint(launched, event.step)
+                proofs.append(verify_step.submit(path, directory.manifests))
         assert all(proof.result().ok for proof in proofs)
 
     run()
@@ -90,15 +91,19 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=20, help="steps from save to save")
     arguments = parser.parse_args()
     print(describe_machine())
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"PREFECT_HOME": f"{folder}/prefect", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR"}
-        with prefect_api(sys.exit, lambda: None):
-            server = make_place().find()
-            assert server is not None
-            measured = [
-                train(number, open_store(f"{folder}/{number}"), arguments, server.pid)
-                for number in range(arguments.runs)
-            ]
+    folder = tempfile.TemporaryDirectory()
+    os.environ |= {"PREFECT_HOME": f"{folder.name}/prefect", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR"}
+    place = make_place()
+    # this process uses the server until it exits, and what was registered last is called first
+    atexit.register(folder.cleanup)
+    atexit.register(place.end)
+    with prefect_api(sys.exit, lambda: None):
+        server = place.find()
+        assert server is not None
+        measured = [
+            train(number, open_store(f"{folder.name}/{number}"), arguments, server.pid)
+            for number in range(arguments.runs)
+        ]
     print_cost(np.concatenate(measured), arguments.every)
 
 

@@ -18,9 +18,7 @@ from configs.comparison import load_target
 from configs.errors import ConfigError
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
-from tasks.ingest.run_record import unverified_steps
-from tasks.launch import job
-from tasks.launch.replay import holds_checkpoints
+from tasks.launch.job import find_checkpoint
 from tasks.preflight.lanes import count_lanes, order_compiles
 from tasks.preflight.read import find_missing_compilers
 from tasks.publish.comment import comparison_comment
@@ -31,7 +29,7 @@ from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
-from tasks.services.events import EVENTS, Compared, Events, Extended, Logged, Planned, Reused, Troubled, Verified
+from tasks.services.events import EVENTS, Compared, Extended, Logged, Planned, Reused, Troubled, Verified
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
 from tasks.services.run_form import (
@@ -65,6 +63,7 @@ from tasks.steps import (
 )
 from tasks.store import Store, open_store
 from tasks.verify.common_step import have_common_step
+from tasks.verify.steps_to_prove import find_unverified
 
 
 def name_run() -> str:
@@ -128,15 +127,12 @@ def compare(
         arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
     )
     patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
-    return compare_cases(
-        request, open_store(out), EVENTS, Jobs(), patience=patience, take_over=take_over, place=comment
-    )
+    return compare_cases(request, open_store(out), Jobs(), patience=patience, take_over=take_over, place=comment)
 
 
 def compare_cases(
     request: Request,
     store: Store,
-    events: Events,
     jobs: Jobs,
     *,
     patience: Patience | None = None,
@@ -151,18 +147,18 @@ def compare_cases(
     plans = resolve_step(request, store)
     # a ref may move meanwhile: what may be needed later is resolved now
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
-    events.put(Planned(plans))
+    EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
     cases_in_all = len({plan.case for plan in plans})
 
     def run(plans: list[RunPlan]) -> Iterator[RunRecord]:
-        return run_all(plans, store, events, jobs, take_over=take_over)
+        return run_all(plans, store, jobs, take_over=take_over)
 
     try:
-        refused = find_refused(request, plans[0].target, store, events, jobs)
+        refused = find_refused(request, plans[0].target, store, jobs)
         for case, group in groupby(plans, key=lambda plan: plan.case):
             if case in refused:
-                comparisons.append(publish_case(refused[case], store, events))
+                comparisons.append(publish_case(refused[case], store))
                 continue
             records = list(run(list(group)))
             runs = CaseRuns(
@@ -175,34 +171,31 @@ def compare_cases(
                 commits={plan.arm: plan.commits for plan in plans if plan.commits},
             )
             if have_common_step(records):
-                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store, events)})
+                runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
                 result = run_until_decided(
                     runs,
                     spare,
-                    events,
                     look=lambda runs: diff_step(runs, store),
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(result, store, events))
+            comparisons.append(publish_case(result, store))
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, request.comparison)
     problem = write_comment(comparisons, request.comparison, place) if place else ""
     if problem:
-        events.put(Troubled(problem))
+        EVENTS.put(Troubled(problem))
     forget_step(flow_run.id, store)
     tell_end((f"{result.case}: {result.headline}", page.told) for result, page in comparisons)
     return final_state(results, problem)
 
 
-def find_refused(
-    request: Request, target: str, store: Store, events: Events, jobs: Jobs
-) -> dict[str, ComparisonRecord]:
+def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
     """The cases that cannot run on the target's slice, as its compiler says, with the comparison that tells why.
 
     None where the target is no slice, and where there is no compiler: then that is reported, and the runs go on.
@@ -217,11 +210,11 @@ def find_refused(
     if missing:
         message = f"preflight was left out: {'; '.join(missing)}"
         get_run_logger().warning("%s", message)
-        events.put(Troubled(message))
+        EVENTS.put(Troubled(message))
         return {}
-    events.put(Planned(plans))
+    EVENTS.put(Planned(plans))
     refused = {}
-    for record in compile_cases(plans, store, events, jobs):
+    for record in compile_cases(plans, store, jobs):
         if record.programs and record.programs.unfit:
             refused[record.case] = record.model_copy(update={"headline": f"nothing was launched: {record.headline}"})
         else:
@@ -229,11 +222,11 @@ def find_refused(
     return refused
 
 
-def compile_cases(plans: list[RunPlan], store: Store, events: Events, jobs: Jobs) -> Iterator[ComparisonRecord]:
+def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
     """The comparison of what a compiler makes of each case, in their order; several compiles run at once."""
     lanes = count_lanes(len(plans))
     groups = order_compiles(plans, lanes)
-    compiles = [partial(run_one, plan, store, events, jobs, among=[plan]) for plan in chain(*groups)]
+    compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
     records = in_lanes(compiles, lanes, jobs)
     for group in groups:
         done = [(plan.case, next(records)) for plan in group]
@@ -241,9 +234,7 @@ def compile_cases(plans: list[RunPlan], store: Store, events: Events, jobs: Jobs
             yield diff_compiles_step(case, [record for its_case, record in done if its_case == case], store)
 
 
-def run_all(
-    plans: list[RunPlan], store: Store, events: Events, jobs: Jobs, *, take_over: bool = False
-) -> Iterator[RunRecord]:
+def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
     """The records of the plans of a case: those that have finished before are read, the others run one after another.
 
     They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
@@ -254,44 +245,38 @@ def run_all(
         for plan in plans:
             finished = store.run(plan.run_name).read_record()
             if finished is not None and finished.is_finished:
-                events.put(Reused(plan))
+                EVENTS.put(Reused(plan))
                 yield finished
                 continue
             if not holding:
                 held.enter_context(slice_of(plan.target))
                 holding = True
-            yield run_one(plan, store, events, jobs, among=plans, take_over=take_over)
+            yield run_one(plan, store, jobs, among=plans, take_over=take_over)
 
 
-def run_one(
-    plan: RunPlan, store: Store, events: Events, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False
-) -> RunRecord:
+def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False) -> RunRecord:
     """The record of one run, launched, watched, verified and scraped here or by the flow that this one waited for."""
-    directory, owners = store.run(plan.run_name), jobs.owners(flow_run.id)
-    with held_run(plan, store, owners, events, jobs, take_over=take_over) as finished:
+    with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
             return finished
         proofs: list[PrefectFuture[CheckpointProof]] = []
-        launch = partial(launch_step, plan, among, directory, owners, store)
-        with held_job(plan, store, owners, events, jobs, launch=launch) as handle:
-            for event in watch_step(plan, directory, handle):
-                events.put(Logged(plan, event))
+        with held_job(plan, store, jobs, launch=lambda: launch_step(plan, among, store)) as run:
+            for event in watch_step(run):
+                EVENTS.put(Logged(run, event))
                 jobs.check()
-                if isinstance(event, CheckpointCommitted) and holds_checkpoints(plan):
-                    path = job.find_checkpoint(plan, directory, event.step)
-                    proofs.append(verify_step.submit(path, directory.manifest(event.step)))
+                if isinstance(event, CheckpointCommitted) and run.checkpoints:
+                    proofs.append(verify_step.submit(find_checkpoint(run, event.step), run.directory.manifests))
         done = [future.result() for future in proofs]
-        left = unverified_steps(plan, directory, done)
-        done += [verify_step(path, directory.manifests / f"{path.name}.json") for path in left]
-        events.put(Verified(plan, done))
-        record: RunRecord = scrape_step(plan, directory, done)
+        done += [verify_step(path, run.directory.manifests) for path in find_unverified(run.checkpoints, done)]
+        EVENTS.put(Verified(run, done))
+        record: RunRecord = scrape_step(run, done)
         return record
 
 
-def publish_case(result: ComparisonRecord, store: Store, events: Events) -> tuple[ComparisonRecord, PublishedPage]:
+def publish_case(result: ComparisonRecord, store: Store) -> tuple[ComparisonRecord, PublishedPage]:
     """A case's comparison with its page, reported to whoever watches."""
     page = publish_step(result, store)
-    events.put(Compared(result, page, str(flow_run.id)))
+    EVENTS.put(Compared(result, page, str(flow_run.id)))
     return result, page
 
 
@@ -308,7 +293,6 @@ def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], nam
 def run_until_decided(
     runs: CaseRuns,
     spare: list[RunPlan],
-    events: Events,
     *,
     look: Callable[[CaseRuns], ComparisonRecord],
     decide: Callable[[ComparisonRecord, int], NextLook],
@@ -324,7 +308,7 @@ def run_until_decided(
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]
-        events.put(Extended(plans, following.why))
+        EVENTS.put(Extended(plans, following.why))
         if not plans:
             break
         runs = runs.model_copy(update={"runs": (*runs.runs, *run(plans))})

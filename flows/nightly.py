@@ -104,7 +104,7 @@ def name_cell() -> str:
 )
 def compare_cell(request: Request, out: str, jobs: Jobs) -> State[Any]:
     """Compare a case as the flow `compare` does, with jobs that belong to the night."""
-    return compare_cases(request, open_store(out), EVENTS, jobs)
+    return compare_cases(request, open_store(out), jobs)
 
 
 def run_cell(

@@ -60,7 +60,7 @@ def preflight(
     fresh: Annotated[bool, Field(description="Compile again even if equal compiles have finished before")] = False,
 ) -> State[Any]:
     """Compile both arms of every case for a slice, and publish what differs."""
-    events, jobs = EVENTS, Jobs()
+    jobs = Jobs()
     store = open_store(out)
     request = Request(
         comparison=comparison,
@@ -76,12 +76,12 @@ def preflight(
     missing = find_missing_compilers(plans)
     if missing:
         raise ConfigError(missing)
-    events.put(Planned(plans))
+    EVENTS.put(Planned(plans))
     results = []
     try:
-        for record in compile_cases(plans, store, events, jobs):
+        for record in compile_cases(plans, store, jobs):
             page = publish_step(record, store)
-            events.put(Compared(record, page, str(flow_run.id)))
+            EVENTS.put(Compared(record, page, str(flow_run.id)))
             results.append((record, page))
     except Stopped as stopped:
         return Cancelled(message=str(stopped))

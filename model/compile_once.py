@@ -7,7 +7,6 @@ cannot read them (docs/decisions/0037-one-program-is-compiled-once.md).
 
 import fcntl
 import json
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +17,6 @@ import jax
 from jax._src import cache_key, compiler
 
 from model.compiled import OPTIMISED, Stages, say
-
-RESULT_NAMES = r'jax\.result_info = "[^"]*"'  # what a dialect calls its outputs: nothing is computed from that
 
 
 class _HandedOver(Exception):
@@ -50,9 +47,7 @@ def find_key(compile_lowered: Callable[[], Any]) -> str:
     found = []
 
     def stop(backend: Any, module: Any, devices: Any, options: Any, *_: Any) -> NoReturn:
-        with module.context:
-            nameless = type(module).parse(re.sub(RESULT_NAMES, 'jax.result_info = ""', str(module)))
-        found.append(cache_key.get(nameless, devices, options, backend))
+        found.append(cache_key.get(module, devices, options, backend))
         raise _HandedOver
 
     compile_or_get_cached = compiler.compile_or_get_cached

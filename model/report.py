@@ -35,7 +35,7 @@ def log_config(config: TrainConfig) -> None:
 
 
 def log_system() -> None:
-    """The software that runs. This starts JAX's backend."""
+    """The software that runs."""
     logging.info("System Information: Jax Version: %s", jax.__version__)
     logging.info("System Information: Jaxlib Version: %s", importlib.metadata.version("jaxlib"))
     logging.info("System Information: Jax Backend: %s", jax.extend.backend.get_backend().platform_version)

@@ -1,5 +1,6 @@
 """Turns logical axis names into places on a mesh: which axis of which array is split over which devices."""
 
+import os
 from collections.abc import Sequence
 from typing import cast
 
@@ -8,6 +9,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from configs.checks import GIB, Devices, check
+from configs.errors import ConfigError
 from configs.installed import machine_memory_gib
 from configs.model_checks import MESH_KEYS, mesh_shape
 from configs.schema import TrainConfig
@@ -54,6 +56,17 @@ def constrain(x: jax.Array, *axes: str) -> jax.Array:
     if jax.sharding.get_abstract_mesh().empty:
         return x
     return cast(jax.Array, jax.lax.with_sharding_constraint(x, mesh_spec(axes)))
+
+
+def find_devices() -> None:
+    """Start JAX's backend. Raises ConfigError where it finds no device of the kind that JAX_PLATFORMS asks for."""
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError) as error:  # it asserts where nothing that is installed knows the kind
+        kind = os.environ.get("JAX_PLATFORMS", "")
+        said = f" ({error})" if str(error) else ""
+        install = f"; JAX for it is an extra: uv sync --extra {kind}" if kind in ("cuda", "tpu") else ""
+        raise ConfigError([f"JAX_PLATFORMS={kind}: JAX finds no such device{said}{install}"]) from error
 
 
 def check_backend(config: TrainConfig) -> None:

@@ -36,10 +36,16 @@ class DeclaredState:
 class Program:
     """The compiled step, with the hashes of what the compiler read and wrote."""
 
-    run: jax.stages.Compiled  # (arrays, Batch) -> (arrays, metrics); the state given is consumed
+    compiled: jax.stages.Compiled
+    structure: Any  # jax's PyTreeDef of the state
     stablehlo_sha256: str
     hlo_sha256: str
     memory: Any  # jax's CompiledMemoryStats, None where the backend has none
+
+    def run(self, arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
+        """One step: the state after it, and its metrics. The state given is consumed."""
+        leaves, metrics = self.compiled(arrays, batch)
+        return jax.tree.unflatten(self.structure, leaves), metrics
 
 
 def declare_state(config: TrainConfig, dialect: Dialect, mesh: Mesh) -> DeclaredState:
@@ -104,13 +110,18 @@ def placements(declared: DeclaredState) -> Tree:
 
 
 def lower_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> jax.stages.Lowered:
-    """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed."""
+    """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed.
+
+    It returns the leaves of the state: JAX writes the path of each result into the program, and counts it to the key of
+    its compilation cache, so that programs that differ in nothing else would each be compiled.
+    """
     everywhere = NamedSharding(mesh, PartitionSpec())
 
-    def train_step(arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
-        return dialect.train_step(fetch(arrays, declared), batch)
+    def train_step(arrays: Tree, batch: Batch) -> tuple[list[jax.Array], Metrics]:
+        trained, metrics = dialect.train_step(fetch(arrays, declared), batch)
+        return jax.tree.leaves(trained), metrics
 
-    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(placements(declared), everywhere))
+    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(jax.tree.leaves(placements(declared)), everywhere))
     with settings(config, mesh):
         return jitted.lower(declared.arrays, batch_shape(config, mesh))
 
@@ -154,17 +165,13 @@ def compile_lowered(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh
         return lowered.compile()
 
 
-def make_program(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh) -> Program:
+def make_program(config: TrainConfig, declared: DeclaredState, lowered: jax.stages.Lowered, mesh: Mesh) -> Program:
     """Compile a lowered step once; the same executable is analysed, hashed and run."""
     compiled = compile_lowered(config, lowered, mesh)
     return Program(
-        run=compiled,
+        compiled=compiled,
+        structure=jax.tree.structure(declared.arrays),
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
         hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
         memory=compiled.memory_analysis(),
     )
-
-
-def compile_step(config: TrainConfig, dialect: Dialect, declared: DeclaredState, mesh: Mesh) -> Program:
-    """Lower and compile the step."""
-    return make_program(config, lower_step(config, dialect, declared, mesh), mesh)

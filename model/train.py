@@ -31,7 +31,7 @@ from model.params import Tree
 from model.pipeline import schedule_events
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.program import program_record, read_program, write_program
-from model.sharding import check_backend, make_mesh
+from model.sharding import check_backend, find_devices, make_mesh
 from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
@@ -74,6 +74,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     metrics_path = find_metrics_path(config, run_directory)
     if config.log_config:
         report.log_config(config)
+    find_devices()
     report.log_system()
     check_backend(config)
     mesh = make_mesh(config)
@@ -88,7 +89,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         dialect = make_dialect(config)
         declared = declare_state(config, dialect, mesh)
         # the compiler runs without Python's lock: meanwhile Orbax is loaded and the first state made
-        compiling = pool.submit(make_program, config, lower_step(config, dialect, declared, mesh), mesh)
+        compiling = pool.submit(make_program, config, declared, lower_step(config, dialect, declared, mesh), mesh)
         source = make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
             state, initial_state = starting_state(config, dialect, declared, mesh, manager, run_directory, source)

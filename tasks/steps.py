@@ -31,7 +31,8 @@ from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.cross_restore import find_partner
-from tasks.launch.owners import forget, own
+from tasks.launch.job import LaunchedRun
+from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.case import compare_case_compiled
@@ -49,7 +50,6 @@ from tasks.records import (
     ComparisonRecord,
     Died,
     Ended,
-    RunHandle,
     RunPlan,
     RunRecord,
     StepCompleted,
@@ -57,9 +57,9 @@ from tasks.records import (
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
-from tasks.services.events import Comparing, Events
+from tasks.services.events import EVENTS, Comparing
 from tasks.services.outage import outlast, unless_away
-from tasks.store import RunDirectory, Store
+from tasks.store import Store
 from tasks.verify.checkpoint import verify_saved
 from tasks.verify.common_step import compare_arms
 from tasks.verify.steps_to_prove import Wanted, find_wanted, prove
@@ -78,24 +78,21 @@ def resolve_step(request: Request, store: Store) -> list[RunPlan]:
 
 
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
-def launch_step(
-    plan: RunPlan, among: Sequence[RunPlan], directory: RunDirectory, flow_runs: tuple[str, ...], store: Store
-) -> RunHandle:
-    """A running job, or the one an earlier flow left; from here on it belongs to `flow_runs`.
+def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
+    """The run with its job: a new one, or the one that an earlier flow left.
 
     among: the plans of its case, of which one may have a checkpoint that it restores as a proof.
     """
-    own(plan.run_name, flow_runs, store)
     continue_from = find_partner(plan, among, store)
     if continue_from is not None and job.is_here(plan):
         store.run(continue_from.name).bring_checkpoints()
-    return job.launch_or_attach(plan, directory, continue_from=continue_from)
+    return job.launch_or_attach(plan, store.run(plan.run_name), continue_from=continue_from)
 
 
-@task(name="watch", task_run_name="watch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
-def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Generator[JobEvent, None, None]:
+@task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
+def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     """The job's events; its lines go to the run's Prefect logs and its steps to a progress artifact."""
-    logger = get_run_logger()
+    logger, plan = get_run_logger(), run.plan
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
     description = f"{plan.run_name}: steps of {steps}"
@@ -105,7 +102,7 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     assert isinstance(artifact, UUID)  # a future only inside an async task
     updated = time.monotonic()
     done = 0
-    for event in watch(job.follow(plan, directory, handle), handle.job_name):
+    for event in watch(job.follow(run), run.handle.job_name):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
             if plan.compiles_for:  # each of its few lines is a stage
@@ -134,9 +131,9 @@ def watch_step(plan: RunPlan, directory: RunDirectory, handle: RunHandle) -> Gen
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def verify_step(path: Path, manifest: Path) -> CheckpointProof:
-    """The proof of one checkpoint; its crc32c manifest is recorded if it is sound."""
-    return verify_saved(path, manifest=manifest)
+def verify_step(path: Path, manifests: Path) -> CheckpointProof:
+    """The proof of one checkpoint; its crc32c manifest is recorded in that folder if it is sound."""
+    return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
@@ -177,12 +174,12 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def compare_checkpoints_step(runs: CaseRuns, store: Store, events: Events) -> CheckpointDifference | None:
+def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
     """What the last step that both arms have holds on each side; read again only if it is not known of these saves."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
-        events.put(Comparing(runs.case, done, total))
+        EVENTS.put(Comparing(runs.case, done, total))
 
     found = compare_arms(runs.runs, store, known=before.checkpoints if before else None, on_progress=tell)
     if found is not None:
@@ -192,15 +189,16 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store, events: Events) -> Ch
 
 @task(
     name="scrape",
-    task_run_name="scrape {plan.arm} {plan.case} r{plan.repeat}",
+    task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}",
     cache_policy=NO_CACHE,
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def scrape_step(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> RunRecord:
+def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
     """The run's record, written to its folder: from here on the run counts as done."""
+    directory = run.directory
     rejoin_attempts(directory.log)
-    record = build_record(plan, directory, scrape_run(directory.log), proofs)
+    record = build_record(run.plan, directory, scrape_run(directory.log), proofs)
     directory.write_record(record)
     return record
 
@@ -230,7 +228,7 @@ def diff_logs_step(
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
-    return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs)
+    return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
 
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from tasks.launch.backend import Restarted
+from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import LogLine, ProcessGone
 from tasks.publish.site import PublishedPage
 from tasks.publish.text import plain, visible
@@ -29,7 +30,6 @@ from tasks.records import (
     ComparisonRecord,
     Died,
     Ended,
-    RunHandle,
     RunPlan,
     StepCompleted,
 )
@@ -112,15 +112,15 @@ class LiveView:
             case Waits(plan, why):
                 self._note(plan, "another flow works on it")
                 self._say(why)
-            case Launched(plan, handle):
-                self._launched(plan, handle)
-            case Logged(plan, what):
-                self._logged(plan, what)
+            case Launched(run):
+                self._launched(run)
+            case Logged(run, what):
+                self._logged(run.plan, what)
             case Stopping(plan):
                 self._note(plan, "stopping (it saves a checkpoint first)")
                 self.console.print(f"stopping {escape(plan.run_name)} …", style="yellow", soft_wrap=True)
-            case Verified(plan, proofs):
-                self._verified(plan, proofs)
+            case Verified(run, proofs):
+                self._verified(run.plan, proofs)
             case Comparing(case, done, total):
                 self._comparing(case, done, total)
             case Extended(plans, why):
@@ -174,12 +174,13 @@ class LiveView:
         self._make_room()
         self._say(f"{plan.run_name}: {again}")
 
-    def _launched(self, plan: RunPlan, handle: RunHandle) -> None:
+    def _launched(self, run: LaunchedRun) -> None:
+        plan = run.plan
         self._started[plan.run_name] = time.monotonic()
         self._progress.start_task(self._rows[plan.run_name])
         self._make_room()
         self._note(plan, "starting")
-        self._say(f"{plan.run_name}: running, log {handle.log}")
+        self._say(f"{plan.run_name}: running, log {run.handle.log}")
 
     def _logged(self, plan: RunPlan, what: Any) -> None:
         marks = self._checkpoints[plan.run_name]

@@ -18,6 +18,7 @@ from tasks.history.table import compact_history, load_history, rebuild_history
 from tasks.publish.history import write_history_page
 from tasks.publish.index_page import rebuild_index
 from tasks.publish.next_command import DEFAULT_OUT
+from tasks.records.counted import counted
 from tasks.store import Store, open_store
 
 
@@ -39,7 +40,7 @@ def show_history(
         errors.print(f"rebuilt from the folders: {rebuild_history(store)} comparisons and lone runs")
         rebuild_index(store)
     if compact:
-        errors.print(f"put together: {compact_history(store.files)} files")
+        errors.print(f"put together: {counted(compact_history(store.files), 'file')}")
     history = load_history(store.files)
     judged = [judge(s) for s in find_series(history, case=case, metrics=metrics, target=target, since=start)]
     if not judged:

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from tasks.publish.text import plain
 from tasks.records import CheckpointProof, highest
+from tasks.records.counted import counted
 
 
 def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
@@ -24,7 +25,8 @@ def show_proofs(proofs: Sequence[CheckpointProof], *, as_json: bool) -> None:
         if proof.retired:
             console.print(f"= retired  {plain(proof.path)}  (gone, and newer ones are there)")
             continue
-        size = f"{proof.arrays} arrays, {proof.files} files, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
+        counts = f"{counted(proof.arrays, 'array')}, {counted(proof.files, 'file')}"
+        size = f"{counts}, {proof.bytes / 1e6:.1f} MB, {proof.seconds:.2f} s"
         console.print(f"{word}  {plain(proof.path)}  ({'; '.join(filter(None, (', '.join(proof.checks), size)))})")
         for problem in proof.problems:
             place = "" if problem.path == "." else f"{plain(problem.path)}: "

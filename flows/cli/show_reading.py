@@ -12,6 +12,7 @@ from tasks.publish.reading_json import json_text
 from tasks.publish.schedule import draw_schedule
 from tasks.publish.text import plain
 from tasks.records import LogReading, RunReading
+from tasks.records.counted import counted
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
 
@@ -51,7 +52,7 @@ def _show_run(console: Console, run: RunReading) -> None:
     facts = [
         run.format,
         f"JAX {environment.jax}" if environment.jax else "",
-        f"{environment.num_devices} devices" if environment.num_devices else "",
+        counted(environment.num_devices, "device") if environment.num_devices else "",
         environment.device_kind or "",
     ]
     console.print(f"[bold]{plain(run.name)}[/]  {plain(', '.join(fact for fact in facts if fact))}")

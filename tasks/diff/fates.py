@@ -8,6 +8,7 @@ from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
 from tasks.records import Decision, MetricDiff, RunReading, RunRecord, Source, seconds_between
+from tasks.records.counted import counted
 
 FAR_APART_S = 15 * 60
 END = Metric(name="end", title="End of the run", unit="", better="equal", rule="how the run ended", decimals=None)
@@ -50,7 +51,7 @@ def _end_cell(arm: ArmRuns) -> Cell:
     steps = arm.first.reading.steps
     if run is None:
         loss = "" if steps.is_empty() else f", final loss {steps['loss'][-1]}"
-        return Cell(text=f"{steps.height} steps{loss}")
+        return Cell(text=f"{counted(steps.height, 'step')}{loss}")
     error = run.reading.error
     # the message is text of the log: Prefect's classic UI takes that of a table's cell for markup
     cause = "died" if error is None else ": ".join(part for part in ("died", error.words, error.type) if part)

@@ -7,6 +7,7 @@ from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import varies_at
 from tasks.ingest.merged_steps import last_of_each_step
 from tasks.records import Floor, RunRecord
+from tasks.records.counted import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
 TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours, as people call them
@@ -86,8 +87,8 @@ def _compare_bits(left: RunRecord, right: RunRecord) -> tuple[bool | None, str]:
     if different:
         return False, f"{len(different)} of {len(paths)} arrays differ after the last step, first {different[0]}"
     return True, (
-        f"first weights, {', '.join(names)} of {left.metrics['step'].n_unique()} steps, and all {len(paths)} arrays "
-        "of the state after them are equal bit for bit"
+        f"first weights, {', '.join(names)} of {counted(left.metrics['step'].n_unique(), 'step')}, and all "
+        f"{len(paths)} arrays of the state after them are equal bit for bit"
     )
 
 

@@ -17,6 +17,7 @@ from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
 from tasks.ingest.merged_steps import is_exact
 from tasks.records import Source
+from tasks.records.counted import counted
 
 SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
@@ -132,7 +133,7 @@ def _frozen_arrays(arm: ArmRuns) -> Observations:
         if same:
             more = f" and {len(same) - SHOWN} more" if len(same) > SHOWN else ""
             message = f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained"
-            yield notice("frozen-array", message, (arm, f"{len(same)} arrays", None))
+            yield notice("frozen-array", message, (arm, counted(len(same), "array"), None))
             return
 
 

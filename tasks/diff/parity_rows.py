@@ -16,6 +16,7 @@ from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
 from tasks.diff.parity import MetricParity
 from tasks.records import Decision, MetricDiff, Verdict
+from tasks.records.counted import counted
 
 LOSS = Metric(
     name="loss_per_step",
@@ -56,7 +57,7 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
 def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str) -> Decision:
     """What the losses of all steps say. `proved`: one program runs on both sides; `other_draws`: as declared."""
     if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
-        reason = f"{found.sides[0][0][0]:g} at all {found.parity.steps} steps of every run: nothing was trained"
+        reason = f"{found.sides[0][0][0]:g} {_all(found.parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
     given = rules.tolerances
     tolerance = given["loss_of_other_draws"] if other_draws else given["loss"]
@@ -123,7 +124,7 @@ def judge_curve(
         return say(*broken)
     if parity.first is None and not found.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
-        return say("same", f"equal to {parity.precision} at all {parity.steps} common steps{several}")
+        return say("same", f"equal to {parity.precision} {_all(parity.steps, 'common ')}{several}")
     blocks = compare_blocks(found.steps, found.sides)
     last, where = blocks[-1], _describe(found)
     # a loss that ends higher is worse, a lower one is another curve
@@ -145,7 +146,8 @@ def judge_curve(
         return say(*_judge_blocks(blocks, tolerance, word, where))
     asked = ask_for_more(min(parity.runs), LEAST_REPEATS, instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
-        reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; compare with --tolerances other-draws, or {asked}"
+        way = "compare with --tolerances other-draws, or " if instead else ""  # which logs alone are compared with
+        reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; {way}{asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
     return say("unknown", reason, runs_wanted=LEAST_REPEATS)
@@ -166,6 +168,10 @@ def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
     return ("regressed" if side else "improved"), f"{arm} is no number (NaN or infinite) {where[side]}{of}"
 
 
+def _all(steps: int, kind: str = "") -> str:
+    return f"at the one {kind}step" if steps == 1 else f"at all {steps} {kind}steps"
+
+
 def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
     """Which steps are chosen, as people say it."""
     found = np.flatnonzero(chosen)
@@ -173,7 +179,7 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
         return "at no step"
     if found.size == len(steps) - found[0]:
         return f"from step {steps[found[0]]} on"
-    return f"at {found.size} of {len(steps)} steps, first at step {steps[found[0]]}"
+    return f"at {found.size} of {counted(len(steps), 'step')}, first at step {steps[found[0]]}"
 
 
 def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> tuple[Verdict, str]:
@@ -215,4 +221,4 @@ def _describe(found: MetricParity) -> str:
 def _steps_cell(arm: ArmRuns) -> Cell:
     counts = [run.reading.steps.height for run in arm.runs]
     runs = f" × {len(counts)}" if len(counts) > 1 else ""
-    return Cell(text=f"{max(counts)} steps{runs}" if any(counts) else "")
+    return Cell(text=f"{counted(max(counts), 'step')}{runs}" if any(counts) else "")

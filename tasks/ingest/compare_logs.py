@@ -143,11 +143,13 @@ def options_of(case: str, target: str | None, tolerances: str = "default", *, aa
 def suggest_next(record: ComparisonRecord, given: Given, options: Sequence[str]) -> str:
     """The command that is most useful after this verdict: with the logs that are lacking, else a log read closely."""
     blocked = any(finding.effect == "blocks" for finding in record.findings)
+    dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
     wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
+    if record.verdict in ("regressed", "changed", "improved") and not dead:
+        wanted = max(wanted, 2)  # one run of each may differ by chance: a second says whether it stays
     runs = len(record.baseline.logs)
     if wanted > runs and not blocked:
         more = [f"LOG{number}" for number in range(runs + 1, wanted + 1)] if wanted - runs <= MOST_NAMED else ["LOG..."]
         return shlex.join(["maxview", "ingest", *given.words(more), *options])
-    dead = [arm for arm in (record.candidate, record.baseline) if arm.cause_of_death is not None]
     shown = (dead or [record.candidate])[0]
     return shlex.join(["maxview", "scrape", shown.logs[0]])

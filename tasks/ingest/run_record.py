@@ -131,13 +131,3 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
         except (ValueError, RecursionError, AttributeError) as error:
             raise ValueError(f"{path}:{number}: not a JSON object: {line[:40]!r}") from error
     return pl.DataFrame(rows, infer_schema_length=None) if rows else None
-
-
-def unverified_steps(plan: RunPlan, directory: RunDirectory, proofs: Sequence[CheckpointProof]) -> list[Path]:
-    """Checkpoint folders that no commit message led to: left unfinished, or committed after the log was cut."""
-    folder = directory.checkpoints_of(plan)
-    if folder is None or not folder.is_dir():
-        return []
-    seen = {Path(proof.path).resolve() for proof in proofs}
-    folders = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name[:1].isdigit()]
-    return [path for path in folders if path.resolve() not in seen]

@@ -176,6 +176,10 @@ class PlayLog(Plain):
         """See Command."""
         return self.log.argv(sys.executable, directory, self.speed)
 
+    def files(self, directory: Path) -> RunFiles:
+        """See Command. A log that is played without the checkpoints of its run brings none."""
+        return RunFiles() if self.log.source else RunFiles(checkpoints=None)
+
 
 def make_command(
     target: Target,

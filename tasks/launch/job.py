@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,20 @@ POLL_S = 0.2
 LOCK = ".launch"
 
 
+@dataclass(frozen=True)
+class LaunchedRun:
+    """A run whose job was started, or was found: all that is needed to follow it, and to read what it leaves."""
+
+    plan: RunPlan
+    directory: RunDirectory
+    handle: RunHandle  # of its first attempt here; a job that was started again has a later one in its folder
+
+    @property
+    def checkpoints(self) -> Path | None:
+        """The folder of its checkpoints on this machine; None if it saves none that can be verified."""
+        return self.directory.checkpoints_of(self.plan)
+
+
 def backend_of(name: BackendName) -> Backend[Any]:
     """What runs the jobs of a plan or handle that names this backend."""
     if name == "xpk":
@@ -34,7 +49,7 @@ def backend_of(name: BackendName) -> Backend[Any]:
     return Supervised()
 
 
-def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> RunHandle:
+def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:
     """Start the plan's job, unless an earlier flow's is still running or has ended well without being recorded.
 
     `continue_from` is the folder of the other arm's run, whose checkpoint the trainer restores as a proof.
@@ -46,7 +61,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
     with hold(directory.path / LOCK, lambda _: time.sleep(POLL_S)):
         earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
         if earlier is not None:
-            return earlier
+            return LaunchedRun(plan, directory, earlier)
         if plan.checkout is not None and plan.commit is not None:
             check_checkout(plan.checkout, plan.commit)
         extra = ("--continue-from", str(continue_from)) if continue_from else ()
@@ -58,8 +73,7 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
             directory.write_config(config_text(plan))
             directory.write_handle(handle)
 
-        launched: RunHandle = backend.launch(plan, directory, extra_argv=extra, keep=keep)
-        return launched
+        return LaunchedRun(plan, directory, backend.launch(plan, directory, extra_argv=extra, keep=keep))
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
@@ -73,9 +87,9 @@ def is_here(plan: RunPlan) -> bool:
     return backend_of(plan.backend).here
 
 
-def find_checkpoint(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-    """Where the plan's job leaves its checkpoint of a step."""
-    return backend_of(plan.backend).find_checkpoint(plan, directory, step)
+def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
+    """Where the run's job leaves its checkpoint of a step."""
+    return backend_of(run.plan.backend).find_checkpoint(run.plan, run.directory, step)
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
@@ -88,11 +102,9 @@ def status(handle: RunHandle) -> JobStatus:
     return backend_of(handle.backend).status(handle)
 
 
-def follow(
-    plan: RunPlan, directory: RunDirectory, handle: RunHandle, *, poll_s: float = POLL_S
-) -> Iterator[bytes | Restarted]:
+def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Restarted]:
     """The job's log from its start to its end, in pieces as they come. Afterwards `directory.log` holds all of it."""
-    return backend_of(handle.backend).follow(plan, directory, handle, poll_s=poll_s)
+    return backend_of(run.handle.backend).follow(run.plan, run.directory, run.handle, poll_s=poll_s)
 
 
 def stop(handle: RunHandle) -> None:

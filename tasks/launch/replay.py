@@ -10,7 +10,7 @@ from configs.errors import ConfigError
 from configs.launch import Replay
 from configs.schema import Frozen
 from tasks.launch import play
-from tasks.records import CheckpointCommitted, CheckpointStarted, RunPlan, RunReading
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
 from tasks.scrape import LogFollower, LogFormatError, scrape
 
 CHUNK = 1 << 22
@@ -117,11 +117,3 @@ def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None]:
                     places[isinstance(event, CheckpointCommitted)] = begin + event.offset
                     home = home or (str(Path(event.path).parent.parent) if event.path else None)
     return tuple((step, places[0], places[1]) for step, places in sorted(saves.items())), home
-
-
-def holds_checkpoints(plan: RunPlan) -> bool:
-    """Whether checkpoints will stand in the run's folder: a log played without those of its run brings none, and a
-    program of anybody's may save none that can be verified."""
-    if plan.backend != "replay":
-        return plan.files.checkpoints is not None
-    return bool(json.loads(plan.argv[-1])["source"])

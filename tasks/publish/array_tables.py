@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from configs.schema import Frozen
 from tasks.publish.text import visible
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
+from tasks.records.counted import counted
 
 WHY_ALONE: dict[ArrayRole, str] = {
     "random numbers": "streams of random numbers, which one implementation keeps in its checkpoint",
@@ -100,7 +101,7 @@ def describe_values(array: ArrayDifference) -> str:
     odd = f", {values.not_finite:,} not finite" if values.not_finite else ""
     place = f" at {list(values.where)}" if values.where else ""
     return (
-        f"{values.differing:,} of {values.values:,} values differ{odd}: norm {values.norm:.4g}, "
+        f"{values.differing:,} of {counted(values.values, 'value')} differ{odd}: norm {values.norm:.4g}, "
         f"largest {values.largest:.4g}{place}"
     )
 
@@ -111,7 +112,7 @@ def describe_counts(found: CheckpointDifference, here: str = "here", there: str 
     compared = found.compared
     differing = sum(not array.exact for array in compared)
     ratio = f"{differing} of {len(compared)} differ" if differing else f"{len(compared)} equal bit for bit"
-    return f"{left} arrays {here}, {right} {there}: {ratio}"
+    return f"{counted(left, 'array')} {here}, {right} {there}: {ratio}"
 
 
 def describe_alone(found: CheckpointDifference, most: int = 3) -> list[str]:

@@ -17,6 +17,7 @@ from tasks.records import (
     highest,
     pair_saves,
 )
+from tasks.records.counted import counted
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
 
@@ -121,7 +122,7 @@ def _log_words(event: CheckpointEvent | None) -> str:
     if event is None:
         return "not mentioned"
     parts = [event.summary]
-    parts += [f"{event.arrays} arrays"] if event.arrays is not None else []
+    parts += [counted(event.arrays, "array")] if event.arrays is not None else []
     parts += [f"{event.blocking_s:.2f} s blocking"] if event.blocking_s is not None else []
     parts += [f"{event.background_s:.2f} s in the background"] if event.background_s is not None else []
     return ", ".join(parts)
@@ -133,8 +134,8 @@ def _proof_words(proof: CheckpointProof | None) -> str:
     if proof.retired:
         return "gone by the time it was to be verified: newer ones are there"
     parts = [f"checked {', '.join(proof.checks)}"]
-    parts += [f"{proof.arrays} arrays"] if proof.arrays else []
-    parts += [f"{proof.files} files, {_size(proof.bytes)}"] if proof.files else []
+    parts += [counted(proof.arrays, "array")] if proof.arrays else []
+    parts += [f"{counted(proof.files, 'file')}, {_size(proof.bytes)}"] if proof.files else []
     parts += [f"tree {visible(proof.tree_digest)[:12]}"] if proof.tree_digest else []
     return ", ".join(parts)
 

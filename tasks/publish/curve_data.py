@@ -7,14 +7,27 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tasks.diff.host import PARTS
+from tasks.diff.maxview_rows import TFLOPS, TOKENS
+from tasks.diff.time_rows import CPU_TIME
 from tasks.publish.logs import Logs
 from tasks.publish.streamed_file import replace_text
 from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
 
-TITLES = {"loss": ("Loss", ""), "step_time_s": ("Step time", "s")}
-UNITS = {"tflops_per_device": "TFLOP/s per device", "tokens_per_s_per_device": "tokens/s per device"}
+TITLES = {  # and units; what is not here has the name that the log gives it
+    "loss": ("Loss", ""),
+    "step_time_s": ("Step time", "s"),
+    CPU_TIME.name: (CPU_TIME.title, CPU_TIME.unit),
+    **{part: (f"Step time: {what}", "s") for part, what in PARTS.items()},
+    TFLOPS.name: (TFLOPS.title, TFLOPS.unit),
+    "tokens_per_s_per_device": (TOKENS.title, TOKENS.unit),
+    "total_weights": ("Weights", "tokens"),
+    "grad_norm": ("Gradient norm", ""),
+    "param_norm": ("Parameter norm", ""),
+    "learning_rate": ("Learning rate", ""),
+}
 NO_CURVE = frozenset({"step", "line", "offset", "time", "seconds", "loss", "step_time_s"})
 MOST_MARKS = 2_000  # of each arm: more bands could not be distinguished
 
@@ -41,7 +54,7 @@ def write_figures(
     """
     figures = []
     for number, (metric, traces) in enumerate(_metrics(record, runs, logs).items()):
-        title, unit = TITLES.get(metric, (metric.replace("_", " "), UNITS.get(metric, "")))
+        title, unit = TITLES.get(metric) or (metric.replace("_", " "), "")
         data = [vars(trace) for trace in traces]
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         replace_text(folder / f"curves/{number}.js", f"maxviewCurve({number},{text});\n")

@@ -23,13 +23,16 @@ def render_floors(records: Sequence[ComparisonRecord], left_out: Mapping[str, st
     for name in FLOORS:
         table.add_column(name.removeprefix("same "), justify="center")
     table.add_column("Why not", overflow="fold")
+    rows = {}
     for record in records:
         found = {floor.name: floor for floor in record.floors}
         signs = [_sign(found[name]) if name in found else Text("–") for name in FLOORS]
         why = "; ".join(f"{floor.name}: {floor.evidence}" for floor in record.floors if floor.holds is not True)
-        table.add_row(Text(visible(record.case)), *signs, Text(visible(why)))
+        rows[record.case] = [*signs, Text(visible(why))]
     for case, why in left_out.items():
-        table.add_row(Text(visible(case)), *["–"] * len(FLOORS), Text(f"not run: {visible(why)}"))
+        rows[case] = [*[Text("–")] * len(FLOORS), Text(f"not run: {visible(why)}")]
+    for case in sorted(rows):  # by the numbers that their names begin with
+        table.add_row(Text(visible(case)), *rows[case])
     return table
 
 

@@ -23,29 +23,23 @@ _PREFIX_AND_SPACE = re.compile(ABSL + rb"\s*")
 _TRACEBACK = re.compile(rb"Traceback \(most recent call last\):")
 
 
-def display_lines(data: bytes, span: tuple[int, int]) -> list[tuple[int, str]]:
-    """(byte offset, text) of every line of the log in data[span], ascending.
+def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
+    """(byte offset, text) of every line of the log in a part of a file, however large it is, ascending.
 
     The line that holds a byte is the last one whose offset is not greater. A line on which several records stand is
     broken before each; only where breaks were lost altogether are lines without a prefix looked for.
     """
     begin, end = span
-    return list(_lines_of(data[begin:end], begin))
-
-
-def stream_lines(path: Path, span: tuple[int, int]) -> Iterator[tuple[int, str]]:
-    """What `display_lines` gives for a part of a file, however large it is."""
-    begin, end = span
     with path.open("rb") as file:
         file.seek(begin)
         chunks = iter(lambda: file.read(min(CHUNK, end - file.tell())), b"")
         for lines in whole_lines(chunks):
-            yield from _lines_of(lines, begin)
+            yield from lines_of(lines, begin)
             begin += len(lines)
 
 
-def _lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
-    """The lines of a text whose first byte has the offset `base`."""
+def lines_of(data: bytes, base: int) -> Iterator[tuple[int, str]]:
+    """What `stream_lines` gives of a text whose first byte has the offset `base`."""
     begin, end = 0, len(data)
     while begin < end:
         stop = data.find(b"\n", begin)

@@ -119,8 +119,8 @@ def short_reason(row: MetricDiff) -> str:
 
 
 def unbroken(text: str, blank: str = "\u00a0") -> str:
-    """The text with blanks that no line breaks at: in an interval, and in a number with what it is known to."""
-    return re.sub(r" (?=[%…±])|(?<=[…±]) ", blank, text)
+    """The text with blanks that no line breaks at: in an interval, a count, and a number with what it is known to."""
+    return re.sub(r" (?=[%…±×])|(?<=[…±×]) ", blank, text)
 
 
 def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:

@@ -124,7 +124,8 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
     if left.sha == right.sha and are_equal(arms) and not aa:
         return [
             f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
-            "Commit what you changed, name another --branch, or say --aa to measure the noise between equal runs"
+            "Commit what you changed, name another --branch, or compare with --aa, which measures the noise between "
+            "equal runs"
         ]
     if aa and left.sha != right.sha:
         return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]

@@ -96,7 +96,7 @@ def resolve_config(
             if key in meant
         ]
     problems.lines += [
-        f"{value.origin}: '{key}' is decided by the run's folder (choose another one with --out)"
+        f"{value.origin}: '{key}' is decided by the run's folder (compare with --out to choose where that is)"
         for layer in read[1:]
         for key, value in layer.items()
         if key in RUN_FOLDER_KEYS

@@ -3,10 +3,12 @@ Prefect's logs and artifacts, and a live view on the command line."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tasks.launch.job import LaunchedRun
+from tasks.launch.watch import JobEvent
 from tasks.publish.site import PublishedPage
-from tasks.records import CheckpointProof, ComparisonRecord, RunHandle, RunPlan
+from tasks.records import CheckpointProof, ComparisonRecord, RunPlan
 
 
 class Planned(NamedTuple):
@@ -31,15 +33,14 @@ class Waits(NamedTuple):
 class Launched(NamedTuple):
     """A run has started or was attached to."""
 
-    plan: RunPlan
-    handle: RunHandle
+    run: LaunchedRun
 
 
 class Logged(NamedTuple):
     """Something new in the run's log."""
 
-    plan: RunPlan
-    what: Any
+    run: LaunchedRun
+    what: JobEvent
 
 
 class Stopping(NamedTuple):
@@ -51,7 +52,7 @@ class Stopping(NamedTuple):
 class Verified(NamedTuple):
     """The run is over and its checkpoints were looked at."""
 
-    plan: RunPlan
+    run: LaunchedRun
     proofs: Sequence[CheckpointProof]
 
 

@@ -4,23 +4,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prefect import get_run_logger
+from prefect.runtime import flow_run
 
 from tasks.launch import job
+from tasks.launch.job import LaunchedRun
 from tasks.launch.one_flow_per_run import find_heir, turn_of
+from tasks.launch.owners import own
 from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.cleanup import is_running
-from tasks.services.events import Events, Launched, Reused, Stopping, Waits
+from tasks.services.events import EVENTS, Launched, Reused, Stopping, Waits
 from tasks.services.flow_runs import goes_on, life_of
 from tasks.services.running_jobs import Jobs
 from tasks.store import Store
 
 
 @contextmanager
-def held_run(
-    plan: RunPlan, store: Store, owners: tuple[str, ...], events: Events, jobs: Jobs, *, take_over: bool
-) -> Iterator[RunRecord | None]:
+def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
     """While the block runs, no other flow works on the run; what it is given is the run's record if it is finished."""
     logger = get_run_logger()
+    owners = jobs.owners(flow_run.id)
     reported: set[str] = set()
 
     def wait(why: str) -> None:
@@ -28,27 +30,27 @@ def held_run(
         if why not in reported:
             reported.add(why)
             logger.info("%s", why)
-            events.put(Waits(plan, why))
+            EVENTS.put(Waits(plan, why))
 
     directory = store.run(plan.run_name)
     with turn_of(plan, directory, owners, life_of=life_of, wait=wait, take_over=take_over) as finished:
         if finished is not None:
-            events.put(Reused(plan))
+            EVENTS.put(Reused(plan))
         yield finished
 
 
 @contextmanager
-def held_job(
-    plan: RunPlan, store: Store, owners: tuple[str, ...], events: Events, jobs: Jobs, *, launch: Callable[[], RunHandle]
-) -> Iterator[RunHandle]:
-    """Launch a job and hold it: if the block raises or the flow ends, so does the job, but for one that goes on."""
+def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
+    """Launch a job for this flow run and hold it: if the block raises or the flow ends, so does the job, but for one
+    that goes on."""
     logger = get_run_logger()  # here: what ends jobs has threads of its own, in which Prefect knows no run
+    owners = jobs.owners(flow_run.id)
 
     def stop(handle: RunHandle) -> None:
         if why := find_heir(plan, owners, store, goes_on=goes_on):
             logger.info("%s: left running; %s", handle.job_name, why)
             return
-        events.put(Stopping(plan))
+        EVENTS.put(Stopping(plan))
         job.stop(handle)
 
     def stop_if_there() -> None:
@@ -57,8 +59,9 @@ def held_job(
             stop(handle)
 
     jobs.check()
-    with jobs.launching(plan, stop_if_there):
-        handle = launch()
-    events.put(Launched(plan, handle))
-    with jobs.holding(plan, handle, stop):
-        yield handle
+    with jobs.launching(plan.run_name, stop_if_there):
+        own(plan.run_name, owners, store)
+        run = launch()
+    EVENTS.put(Launched(run))
+    with jobs.holding(plan.run_name, lambda: stop(run.handle)):
+        yield run

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from tasks.records import RunHandle, RunPlan
-
 
 class Stopped(RuntimeError):
     """The flow is being ended: no further job is started."""
@@ -23,14 +21,14 @@ class Jobs:
         _here.add(self)
 
     @contextmanager
-    def holding(self, plan: RunPlan, handle: RunHandle, stop: Callable[[RunHandle], None]) -> Iterator[None]:
+    def holding(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
         """While the block runs, the job is ended if the flow is; if the block raises, the job is ended at once.
 
         Raises Stopped where the flow was ended meanwhile, so that nobody takes what is left of the job for a result.
         """
-        end = _once(lambda: stop(handle))
+        end = _once(stop)
         with self._lock:
-            self._running[plan.run_name] = end
+            self._running[run_name] = end
         try:
             self.check()
             yield
@@ -40,18 +38,18 @@ class Jobs:
             raise
         finally:
             with self._lock:
-                self._running.pop(plan.run_name, None)
+                self._running.pop(run_name, None)
 
     @contextmanager
-    def launching(self, plan: RunPlan, stop: Callable[[], None]) -> Iterator[None]:
+    def launching(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
         """While the block finds a job or starts one, and until it is held: what there is of it ends with the flow."""
         with self._lock:
-            self._running[plan.run_name] = stop
+            self._running[run_name] = stop
         try:
             yield
         except Exception:  # nobody holds it; Ctrl-C may come when there is a job already, and is no Exception
             with self._lock:
-                self._running.pop(plan.run_name, None)
+                self._running.pop(run_name, None)
             raise
 
     def owners(self, flow_run: str | None) -> tuple[str, ...]:

@@ -52,11 +52,11 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
     except FileExistsError:
         if create and temporary is not None:  # else it is a parent that is no folder
             raise
-        raise StoreError(f"{path}: a file stands where a folder is needed; choose another one with --out") from None
+        raise StoreError(f"{path}: a file stands where a folder is needed; choose another folder") from None
     except OSError as error:
         other = (
             f"{path}: cannot be written ({error.strerror or error}); free space or rights may be missing: "
-            "choose a folder that you can write to with --out"
+            "choose a folder that you can write to"
         )
         raise StoreError(explain_full(path.parent, error) or other) from error
     finally:

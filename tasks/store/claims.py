@@ -72,7 +72,7 @@ class Claims:
         if other is not None and not self._is_ours(other) and not (is_over and is_over(other.flow_runs)):
             raise TakenError(
                 f"{self._files.url(name)}: is being written on {other.host} since {other.since} (process "
-                f"{other.pid}): wait for it, or train anew with --fresh; if that machine is gone: the same command "
+                f"{other.pid}): wait for it, or train anew with --fresh; if that machine is gone: compare "
                 "with --take-over goes on with what it has left",
                 other,
             )

@@ -79,10 +79,6 @@ class RunDirectory:
     def record(self) -> Path:
         return self.path / "record.json"
 
-    def manifest(self, step: int) -> Path:
-        """Where the crc32c manifest of the checkpoint of `step` belongs."""
-        return self.manifests / f"{step}.json"
-
     def create(self) -> "RunDirectory":
         """Makes the folder; StoreError if that is not possible, or a link would lead what is written elsewhere."""
         links = [path for path in (self.path, self.checkpoints, self.manifests) if path.is_symlink()]

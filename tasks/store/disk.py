@@ -16,5 +16,5 @@ def explain_full(path: str | Path, error: OSError) -> str | None:
     usage, said = shutil.disk_usage(near), error.strerror or "No space left"
     return (
         f"{said}: the disk at {mount} has {usage.free / 1e9:.2f} of {usage.total / 1e9:.2f} GB free; make "
-        "room there, then the same command goes on from here, or choose another --out"
+        "room there, then the same command goes on from here, or choose another folder"
     )

@@ -22,11 +22,12 @@ from tasks.verify.layout import (
     name_steps,
     open_path,
     read_json,
+    telling_what_is_away,
 )
 from tasks.verify.manifest import manifest_path
-from tasks.verify.ocdbt import shorten
+from tasks.verify.ocdbt import patient_context, shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
-from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, no_cache
+from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values
 from tasks.verify.values import decoded_bytes
 
 
@@ -38,6 +39,13 @@ def compare_checkpoints(
     Raises CheckpointError for what is no whole checkpoint, has no common step, or is of another model: its message
     names the first parameter whose path or shape differs.
     """
+    with telling_what_is_away(open_path(path), open_path(other)):
+        return _compare_checkpoints(path, other, on_progress)
+
+
+def _compare_checkpoints(
+    path: str | os.PathLike[str], other: str | os.PathLike[str], on_progress: Progress | None
+) -> CheckpointDifference:
     started = time.monotonic()
     step, its = _choose_steps(path, other)
     left, right = _open_tree(step), _open_tree(its)
@@ -115,7 +123,9 @@ def _open_tree(found: FoundStep) -> _Tree:
     # beside the training's state lie small items, such as the position in the data
     item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
-    return _Tree(tuple(index.arrays.values()), Side(place, no_cache()), _read_sharding(place), proof.committed_at)
+    return _Tree(
+        tuple(index.arrays.values()), Side(place, patient_context()), _read_sharding(place), proof.committed_at
+    )
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:

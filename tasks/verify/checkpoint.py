@@ -26,9 +26,11 @@ from tasks.verify.layout import (
     find_items,
     find_steps,
     list_files,
+    look_at_bucket,
     open_path,
     read_json,
     step_number,
+    telling_what_is_away,
 )
 from tasks.verify.manifest import (
     check_manifest,
@@ -78,11 +80,25 @@ def verify_checkpoint(
 def _verify_step(
     found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
 ) -> CheckpointProof:
-    """The proof of a step. In a bucket, what is lacking is looked for twice: a listing may lag behind."""
+    """The proof of a step. In a bucket, what is lacking is looked for twice: a listing may lag behind.
+
+    Raises BucketError for a bucket that is away, which says nothing about the step.
+    """
+    with telling_what_is_away(found.path):
+        proof = _look_twice(found, manifest, mode, deep, on_progress)
+        if proof.problems:
+            look_at_bucket(found.path)
+        return proof
+
+
+def _look_twice(
+    found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
+) -> CheckpointProof:
     proof = Verification(found, manifest, mode, deep, on_progress).run()
     lacking = {problem.check for problem in proof.problems} & {"commit", "metadata", "ranges"}
     if not lacking or "://" not in str(found.path):
         return proof
+    look_at_bucket(found.path)
     time.sleep(_LISTING_LAG_S)
     return Verification(found, manifest, mode, deep, on_progress).run()
 
@@ -111,7 +127,8 @@ def verify_checkpoints(
     """
     steps: list[FoundStep] = []
     try:
-        steps = find_steps(path)
+        with telling_what_is_away(open_path(path)):
+            steps = find_steps(path)
         gone = find_gone(open_path(path))
     except CheckpointError:
         gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))

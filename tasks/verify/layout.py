@@ -1,11 +1,12 @@
 """Turns a path into the Orbax checkpoint steps that lie there, and a step into its items and files."""
 
 import json
+import logging
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,10 @@ _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTre
 
 class CheckpointError(ValueError):
     """The path is no checkpoint at all, or no manifest was recorded for it; the message says what to give instead."""
+
+
+class BucketError(CheckpointError):
+    """The bucket cannot be looked into, now or at all: nothing that was seen there says anything of a checkpoint."""
 
 
 class DamagedFile(ValueError):
@@ -106,7 +111,7 @@ def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
 def _list_names(root: epath.Path) -> set[str]:
     try:
         _forget_listings(root)
-        _look_at_bucket(str(root))
+        look_at_bucket(root)
         if not root.exists():
             raise CheckpointError(f"{root}: does not exist; {_what_instead(root)}")
         if not root.is_dir():
@@ -123,15 +128,36 @@ def _list_names(root: epath.Path) -> set[str]:
         ) from error
 
 
-def _look_at_bucket(place: str) -> None:
-    """epath calls everything missing that it cannot see, after minutes; the store's client says what is wrong."""
-    if place.startswith("gs://"):
+def look_at_bucket(place: epath.Path) -> None:
+    """epath calls everything missing that it cannot see, after minutes; the store's client says what is wrong. Raises
+    BucketError."""
+    if str(place).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # a second to load, which local checkpoints need not wait for
 
         try:
-            GcsFiles(place).look()
+            GcsFiles(str(place)).look()
         except StoreError as error:
-            raise CheckpointError(str(error)) from error
+            raise BucketError(str(error)) from error
+
+
+@contextmanager
+def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
+    """What the clients of a bucket raise, each its own, as CheckpointError: reading broke off. Raises BucketError where
+    the bucket is away, whatever was made of that: what cannot be seen there is called missing, or damaged."""
+    remote = [place for place in places if "://" in str(place)]
+    if remote:
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what it prints with its stack it raises too
+    try:
+        yield
+    except BucketError:
+        raise
+    except Exception as error:
+        for place in remote:
+            look_at_bucket(place)
+        if not remote or isinstance(error, CheckpointError):
+            raise
+        told = f"reading broke off ({type(error).__name__}: {error}); try again"
+        raise CheckpointError(f"{' and '.join(map(str, remote))}: {told}") from error
 
 
 def _what_instead(missing: epath.Path) -> str:
@@ -238,6 +264,7 @@ def read_small(path: epath.Path) -> str:
     except UnicodeDecodeError as error:
         raise DamagedFile(f"is damaged: byte {error.start} is no text") from error
     except OSError as error:
+        look_at_bucket(path.parent)
         raise DamagedFile(f"cannot be read ({error.strerror or error})") from error
     if not text:
         raise DamagedFile("is empty")

@@ -16,7 +16,15 @@ from etils import epath
 from tasks.records import Problem
 from tasks.store import StoreError, write_atomically
 from tasks.store.documents import dump_json
-from tasks.verify.layout import CheckpointError, DamagedFile, FoundStep, open_path, read_json, step_number
+from tasks.verify.layout import (
+    CheckpointError,
+    DamagedFile,
+    FoundStep,
+    look_at_bucket,
+    open_path,
+    read_json,
+    step_number,
+)
 
 VERSION = 1
 _DOCUMENT = "maxview checkpoint manifest"
@@ -77,6 +85,7 @@ def checksum_files(
         except FileNotFoundError:
             return name, None
         except OSError as error:
+            look_at_bucket(folder)
             message = f"cannot be read: {error.strerror or error}; the disk may be failing"
             problems.append(Problem(check="manifest", path=name, message=message))
             return name, None

@@ -11,7 +11,7 @@ from etils import epath
 from tasks.records import Problem
 from tasks.verify.array_index import FileRange, Index, array_name
 from tasks.verify.chunk_files import check_chunk_files
-from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, read_small
+from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, look_at_bucket, read_small
 
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
@@ -20,6 +20,17 @@ def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
     """TensorStore's name for a folder."""
     text = str(folder)
     return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
+
+
+def patient_context() -> ts.Context:
+    """Every chunk is wanted once, and a trainer may run beside us. A bucket is asked again for half a minute."""
+    return ts.Context(
+        {
+            "cache_pool": {"total_bytes_limit": 0},
+            "data_copy_concurrency": {"limit": 2},
+            "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # by itself it goes on for 15 minutes
+        }
+    )
 
 
 def read_index(folder: epath.Path, files: Mapping[str, int]) -> Index:
@@ -69,10 +80,11 @@ class _Walk:
             self._fail(OCDBT_MANIFEST, f"is damaged: {self.files[OCDBT_MANIFEST]:,} bytes are no manifest")
             return self.index
         try:
-            self.store = ts.KvStore.open(kvstore_spec(self.folder)).result()
+            self.store = ts.KvStore.open(kvstore_spec(self.folder), context=patient_context()).result()
             manifest = ts.ocdbt.dump(self.store).result()
             root = manifest["versions"][-1]["root"]
         except (ValueError, OSError, KeyError, IndexError, TypeError) as error:
+            look_at_bucket(self.folder)
             self._fail(OCDBT_MANIFEST, f"is damaged: {shorten(error)}")
             return self.index
         if "location" in root:
@@ -95,6 +107,7 @@ class _Walk:
         try:
             node = ts.ocdbt.dump(self.store, location).result()
         except (ValueError, OSError) as error:
+            look_at_bucket(self.folder)
             self._fail(
                 place.file, f"is damaged: the B-tree node at byte {place.offset} cannot be read: {shorten(error)}"
             )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from etils import epath
@@ -41,6 +42,16 @@ def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list
     """
     found = {str(step.path): step for place in places for step in _steps_in(place)}
     return [Wanted(path=path, step=step.step) for path, step in sorted(found.items()) if _is_since(step, since)]
+
+
+def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
+    """The steps in a run's folder of checkpoints that have no proof: those that no commit in its log led to, as they
+    were left unfinished, or committed after the log was cut."""
+    if folder is None or not folder.is_dir():
+        return []
+    seen = {Path(proof.path).resolve() for proof in proofs}
+    steps = [path for path in sorted(folder.iterdir()) if path.is_dir() and path.name[:1].isdigit()]
+    return [path for path in steps if path.resolve() not in seen]
 
 
 def _steps_in(place: str) -> list[FoundStep]:

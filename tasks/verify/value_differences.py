@@ -36,11 +36,6 @@ class Side:
         return ts.open(array_spec(self.folder, spec), open=True, context=self.context).result()
 
 
-def no_cache() -> ts.Context:
-    """Every chunk is wanted once."""
-    return ts.Context({"cache_pool": {"total_bytes_limit": 0}, "data_copy_concurrency": {"limit": 2}})
-
-
 @dataclass(frozen=True)
 class Job:
     """The array `spec`, and `others`: one of the same shape, or its layers along `layer_axis`."""

@@ -12,8 +12,8 @@ from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, Index
-from tasks.verify.layout import OCDBT_MANIFEST
-from tasks.verify.ocdbt import kvstore_spec, shorten
+from tasks.verify.layout import OCDBT_MANIFEST, look_at_bucket
+from tasks.verify.ocdbt import kvstore_spec, patient_context, shorten
 
 _BUDGET = 512 << 20  # bytes of decoded chunks held at once; a single larger chunk is decoded alone
 _WORKERS = 2  # a trainer runs beside us
@@ -21,7 +21,7 @@ _WORKERS = 2  # a trainer runs beside us
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
     """One problem for every array that cannot be decoded or holds NaN or infinities; paths below the item."""
-    context = ts.Context({"cache_pool": {"total_bytes_limit": 0}, "data_copy_concurrency": {"limit": _WORKERS}})
+    context = patient_context()
     problems = []
     for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
         problem = _check_array(folder, index, spec, context, on_bytes)
@@ -62,6 +62,7 @@ def _check_array(
                 if on_bytes:
                     on_bytes(size)
     except (ValueError, OSError, KeyError, NotImplementedError) as error:
+        look_at_bucket(folder)
         return Problem(check="values", path=path, message=f"{spec.name} cannot be decoded: {shorten(error)}")
     if bad:
         message = (

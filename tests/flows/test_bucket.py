@@ -68,7 +68,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     assert third.returncode == 2
     told = " ".join(third.stderr.split())
     assert "is being written on elsewhere since 2026-11-21T06:00:00+00:00" in told
-    assert "if that machine is gone: the same command with --take-over" in told
+    assert "if that machine is gone: compare with --take-over" in told
     assert not (store.path / "runs" / run.run_name / "log.txt").exists()
     taken_over = maxview(*words, "--take-over", environment=there)
     assert taken_over.returncode in (0, 3), taken_over.stderr  # of three steps, what they took may be undecided

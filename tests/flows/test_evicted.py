@@ -17,7 +17,7 @@ from tasks.launch.one_flow_per_run import find_heir
 from tasks.launch.owners import own
 from tasks.resolve.plans import Request, resolve
 from tasks.services import flow_runs
-from tasks.services.events import Event, Events, Logged
+from tasks.services.events import EVENTS, Event, Logged
 from tasks.services.running_jobs import Jobs
 from tasks.store import Store
 
@@ -56,7 +56,7 @@ def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
         (tmp_path / f"{arm}.txt").write_text("XPK Start: Sat Apr 18 00:54:24 UTC 2026\n" + STEPS)
     monkeypatch.setenv("MAXVIEW_REPLAY", str(tmp_path))
     monkeypatch.setenv("MAXVIEW_REPLAY_SPEED", "1")
-    store, events, jobs = Store(tmp_path / "out"), Events(), Jobs("night")
+    store, jobs = Store(tmp_path / "out"), Jobs("night")
     plan, _ = resolve(Request(comparison="linen-vs-nnx", target="replay"), store.path)
     heard: list[Event] = []
 
@@ -68,9 +68,9 @@ def test_a_cell_whose_night_is_ended_ends_its_job_and_looks_at_it_no_more(
 
     @flow
     def cell() -> None:
-        run_one(plan, store, events, jobs, among=[plan])
+        run_one(plan, store, jobs, among=[plan])
 
-    with temporary_settings({PREFECT_API_URL: prefect_server}), events.heard_by(hear):
+    with temporary_settings({PREFECT_API_URL: prefect_server}), EVENTS.heard_by(hear):
         state = cell(return_state=True)
     assert state.message is not None
     assert state.message.endswith("Stopped: the flow was ended, and its jobs with it")

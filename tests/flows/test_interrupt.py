@@ -141,7 +141,6 @@ def test_the_first_is_enough_while_there_is_nothing_to_undo(tmp_path: Path) -> N
 # a flow that has a job, and asks a server that is gone for a long time how to end
 BEREFT = """
 import flows.cli.app, time
-from types import SimpleNamespace
 from tasks.services.running_jobs import Jobs
 from flows.cli.interrupted import end_in_time
 from tasks.services.server import Api
@@ -163,8 +162,8 @@ flows.cli.app.call = call
 @pytest.mark.parametrize(
     "block",
     [
-        "holding(SimpleNamespace(run_name='a'), None, lambda _: print('stopped', flush=True))",
-        "launching(SimpleNamespace(run_name='a'), lambda: print('stopped', flush=True))",
+        "holding('a', lambda: print('stopped', flush=True))",
+        "launching('a', lambda: print('stopped', flush=True))",
     ],
 )
 def test_the_first_ends_the_jobs_and_waits_for_no_server_that_is_gone(block: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from flows.compare import run_until_decided
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import NextLook
-from tasks.services.events import Event, Events, Extended
+from tasks.services.events import EVENTS, Event, Extended
 
 
 def test_runs_are_added_until_it_is_decided() -> None:
@@ -32,10 +32,9 @@ def test_runs_are_added_until_it_is_decided() -> None:
         return list(plans)
 
     heard: list[Event] = []
-    events = Events()
     first = CaseRuns.model_construct(comparison="c", case="b", target="cpu", runs=tuple(spare[16:18]), cases=2)
-    with events.heard_by(heard.append):
-        result = run_until_decided(first, spare, events, look=look, decide=decide, run=run)
+    with EVENTS.heard_by(heard.append):
+        result = run_until_decided(first, spare, look=look, decide=decide, run=run)
     assert result.case == "b"
     assert looks == [(1, 2), (2, 6), (3, 10)]
     assert ran == [("b", repeat, arm) for repeat in (1, 2, 3, 4) for arm in "xy"]  # A B A B, no other case

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tasks.publish.log_lines import display_lines
+from tasks.publish.log_lines import lines_of
 from tasks.publish.reading_json import to_json
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape_text
@@ -88,7 +88,7 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     exact = run.steps.height == coverage.step_lines_parsed
     if not (exact or many_ranks) or coverage.step_lines_parsed > coverage.step_lines_seen:
         yield f"{run.steps.height} rows, {coverage.step_lines_parsed} parsed of {coverage.step_lines_seen} seen"
-    offsets = [offset for offset, _ in display_lines(text, (0, len(text)))]
+    offsets = [offset for offset, _ in lines_of(text, 0)]
     if offsets != sorted(set(offsets)):
         yield "the lines for display overlap"
     yield from _not_said(text, run)

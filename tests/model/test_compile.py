@@ -17,7 +17,7 @@ from model import compiled
 from model.compiled import Stages, name_error, recorded
 from model.dialect import make_dialect
 from model.sharding import make_mesh
-from model.step import compile_step, declare_state
+from model.step import declare_state, lower_step, make_program
 from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -34,11 +34,11 @@ def read(folder: Path) -> CompiledProgram:
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, dialect = make_mesh(config), make_dialect(config)
-    trained = compile_step(config, dialect, declare_state(config, dialect, mesh), mesh)
+    declared = declare_state(config, dialect, mesh)
+    trained = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
     stages = Stages(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
     with recorded(stages):
         ahead.compile_ahead(config, devices, stages)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -14,8 +15,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from configs.schema import TrainConfig
 from model.compile_once import compile_once, find_key
 from model.compiled import OPTIMISED, Stages, recorded
+from model.dialect import make_dialect
+from model.sharding import make_mesh
+from model.step import compile_lowered, declare_state, lower_step
 from tasks.records.compiled import FILE, CompiledProgram
 
 type MiniArguments = Callable[..., list[str]]
@@ -35,8 +40,8 @@ def planted_step(state: jax.Array) -> dict[str, jax.Array]:
 
 
 def lower(step: Step, **settings: object) -> jax.stages.Lowered:
-    def train_step(state: jax.Array) -> object:
-        return step(state)
+    def train_step(state: jax.Array) -> list[jax.Array]:
+        return jax.tree.leaves(step(state))
 
     return jax.jit(train_step, **settings).lower(jax.ShapeDtypeStruct((8, 8), "float32"))  # type: ignore[call-overload]
 
@@ -74,6 +79,15 @@ def test_what_is_not_equal_is_compiled_for_itself(changed: dict[str, object], tm
     assert nnx.compiler_key != linen.compiler_key
 
 
+def test_the_dialects_hand_the_same_to_the_compiler(mini_config: Callable[..., TrainConfig]) -> None:
+    keys = set()
+    for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
+        mesh, dialect = make_mesh(config), make_dialect(config)
+        lowered = lower_step(config, dialect, declare_state(config, dialect, mesh), mesh)
+        keys.add(find_key(partial(compile_lowered, config, lowered, mesh)))
+    assert len(keys) == 1
+
+
 def test_flags_of_the_compiler_count(monkeypatch: pytest.MonkeyPatch) -> None:
     before = find_key(lower(linen_step).compile)
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_enable_latency_hiding_scheduler=false")
@@ -109,7 +123,6 @@ def test_the_next_compiles_where_the_first_dies(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
-@pytest.mark.by_hand
 def test_two_arms_at_once_are_one_compile_for_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
     environment = os.environ | {"MAXVIEW_PROGRAMS": str(tmp_path / "programs")}
     with ExitStack() as running:

@@ -15,7 +15,7 @@ from configs.schema import TrainConfig
 from model.cross_restore import cross_restore
 from model.dialect import Dialect, make_dialect
 from model.sharding import make_mesh
-from model.step import DeclaredState, Program, compile_step, declare_state
+from model.step import DeclaredState, Program, declare_state, lower_step, make_program
 from model.stop import StopSignal
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -49,7 +49,8 @@ def nnx(mini_config: MiniConfig) -> Arm:
     mesh = make_mesh(config)
     dialect = make_dialect(config)
     declared = declare_state(config, dialect, mesh)
-    return Arm(config, dialect, declared, compile_step(config, dialect, declared, mesh), mesh)
+    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
+    return Arm(config, dialect, declared, program, mesh)
 
 
 @pytest.fixture

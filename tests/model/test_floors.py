@@ -18,7 +18,7 @@ from model.cross_restore import translate
 from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
-from model.step import DeclaredState, Program, compile_step, declare_state, init_state, lower_step
+from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
@@ -32,8 +32,6 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
 OTHER_CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("03_dropout", 1, F32 | LOOP),
     ("06_moe", 1, F32 | MOE),
-]
-CASES_BY_HAND: list[tuple[str, int, dict[str, Any]]] = [
     ("05_grad_accum", 8, {"per_device_batch_size": 1, "dropout_rate": 0.1}),
     ("12_pipeline", 8, F32 | {"base_num_decoder_layers": 8}),
     ("04_int8", 1, SCAN),
@@ -77,7 +75,6 @@ OTHER_CHANGES: list[dict[str, Any]] = [
 PARAMS = [
     *CASES,
     *(pytest.param(case, marks=pytest.mark.long) for case in OTHER_CASES),
-    *(pytest.param(case, marks=[pytest.mark.long, pytest.mark.by_hand]) for case in CASES_BY_HAND),
 ]
 STEPS, MIDDLE = 4, 2
 
@@ -109,7 +106,7 @@ def train(config: TrainConfig, devices: int) -> Trained:
     mesh = make_mesh(config, jax.devices()[:devices])
     dialect = make_dialect(config)
     declared = declare_state(config, dialect, mesh)
-    program = compile_step(config, dialect, declared, mesh)
+    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
     batch = make_source(config, mesh).next()
     state = init_state(config, dialect, declared, mesh)
     first, middle, metrics = jax.device_get(name_arrays(dialect, state)), None, []

@@ -13,7 +13,7 @@ from model.data import make_source
 from model.dialect import make_dialect
 from model.pipeline import last_ticks, schedule_events, work_at
 from model.sharding import make_mesh
-from model.step import compile_step, declare_state, init_state
+from model.step import declare_state, init_state, lower_step, make_program
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -69,13 +69,12 @@ def one_step(config: TrainConfig, devices: int) -> tuple[float, float]:
     """The loss and the norm of the gradient of the first step."""
     mesh, dialect = make_mesh(config, jax.devices()[:devices]), make_dialect(config)
     declared = declare_state(config, dialect, mesh)
-    program = compile_step(config, dialect, declared, mesh)
+    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
     _, metrics = program.run(init_state(config, dialect, declared, mesh), make_source(config, mesh).next())
     return float(metrics["loss"]), float(metrics["raw_grad_norm"])
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_a_pipeline_computes_what_a_scan_does(mini_config: MiniConfig) -> None:
     exact = {"base_num_decoder_layers": 4, "dtype": "float32", "matmul_precision": "highest"}
     pipeline = {"ici_pipeline_parallelism": 2, "ici_tensor_parallelism": 1, "num_pipeline_microbatches": 4}

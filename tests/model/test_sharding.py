@@ -14,7 +14,7 @@ from model.data import make_source
 from model.dialect import make_dialect
 from model.params import flatten
 from model.sharding import make_mesh
-from model.step import compile_step, declare_state, init_state
+from model.step import declare_state, init_state, lower_step, make_program
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -86,7 +86,7 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     batch = make_source(config, mesh).next()
     assert batch.inputs.shape == (16, 16)
     assert batch.inputs.sharding.shard_shape(batch.inputs.shape) == (4, 16)
-    program = compile_step(config, dialect, declared, mesh)
+    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
     trained, metrics = program.run(state, batch)
     for path, leaf in flatten(trained).items():
         assert leaf.sharding.is_equivalent_to(placed[path], leaf.ndim), path

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,6 @@ def test_the_run_folder_holds_checkpoints_metrics_and_proof(
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_nnx_continues_a_linen_run_bit_for_bit(
     whole: "subprocess.CompletedProcess[str]", finish: Finish, folder: Path
 ) -> None:
@@ -215,7 +215,6 @@ def test_sigterm_saves_and_the_next_start_continues_bit_for_bit(
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_kill_and_leftovers_do_no_harm(
     whole: "subprocess.CompletedProcess[str]", start: Start, finish: Finish, folder: Path
 ) -> None:
@@ -286,8 +285,16 @@ def test_bad_input_is_told_in_one_go_and_changes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.skipif(find_spec("jax_cuda13_plugin") is not None, reason="JAX for a GPU is installed")
+def test_a_device_that_jax_cannot_find_is_one_message(finish: Finish) -> None:
+    done = finish("no-gpu", inside=("env", "JAX_PLATFORMS=cuda"))
+    assert done.returncode == 2
+    told = "JAX_PLATFORMS=cuda: JAX finds no such device; JAX for it is an extra: uv sync --extra cuda"
+    assert told in done.stdout.splitlines()
+    assert "Traceback" not in done.stdout
+
+
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(finish: Finish, folder: Path) -> None:
     run = folder / "full"
     run.mkdir()

@@ -7,13 +7,15 @@ a conditional read); `startOffset`, `endOffset`, `delimiter`, `prefix`, `matchGl
 bodies whose lines end with LF alone; resumable uploads in chunks; ranged reads; crc32c and md5; compose, rewrite,
 copy, patch, batch; permissions and the question for them. What goes wrong is told by `POST /_faults` with a list of
 `{"kind", "times"}`: so many reads of objects are answered with `429` or `503`, are `cut` in the middle or come
-`slow`ly, and so many listings are `stale`: they lack an object whose name ends in the fault's `"name"`.
+`slow`ly, the server `end`s or all buckets are `gone` at one, all this `"after"` so many reads, and so many listings are
+`stale`: they lack an object whose name ends in the fault's `"name"`.
 """
 
 import base64
 import bisect
 import hashlib
 import json
+import os
 import re
 import sys
 import threading
@@ -93,6 +95,9 @@ class Service:
         with self.lock:
             for fault in self.faults:
                 if fault["kind"] in kinds and fault["times"] > 0:
+                    if fault.get("after", 0) > 0:
+                        fault["after"] -= 1
+                        continue
                     fault["times"] -= 1
                     return fault
         return None
@@ -299,10 +304,17 @@ class Handler(BaseHTTPRequestHandler):
         if parts == ["_faults"]:
             service.faults = json.loads(body)
             return as_json({})
-        if method == "GET" and query.get("alt") == "media" and (fault := service.take_fault("429", "503", "slow")):
-            if fault["kind"] != "slow":
-                raise Refused(int(fault["kind"]), "try again later")
-            time.sleep(SLOW_S)
+        reading = method == "GET" and query.get("alt") == "media"
+        if reading and (fault := service.take_fault("429", "503", "slow", "end", "gone")):
+            match fault["kind"]:
+                case "slow":
+                    time.sleep(SLOW_S)
+                case "end":
+                    os._exit(0)
+                case "gone":
+                    service.buckets.clear()
+                case status:
+                    raise Refused(int(status), "try again later")
         kind = (
             f"{method} {'media' if query.get('alt') == 'media' else parts[0] if parts[0] != 'storage' else len(parts)}"
         )

@@ -19,13 +19,14 @@ def build(*, out: Out = DEFAULT_OUT) -> int:
     """Write every page that is missing or out of date, and the index; what is up to date is left alone."""
     from tasks.publish.build import build_site
     from tasks.publish.index import PAGE
+    from tasks.records.counted import counted
     from tasks.store import open_store
 
     store, console = open_store(out), Console(highlight=False, markup=False, soft_wrap=True)
     built = build_site(store, tell=console.print)
     for problem in built.unread:
         Console(stderr=True, markup=False, soft_wrap=True).print(f"not read: {problem}")
-    console.print(f"{built.written} pages written, {built.kept} were up to date")
+    console.print(f"{counted(built.written, 'page')} written, {built.kept} up to date")
     console.print(f"page: {store.address_of(store.path / PAGE)}")
     return 0
 

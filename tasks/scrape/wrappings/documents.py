@@ -93,9 +93,9 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
         if recognise(data[begin:end]) is None:
             continue
         shown = (found["name"] or b"").decode("utf-8", "replace").strip()
-        free = (arm for arm in range(len(arms)) if arm not in logs)
-        arm = names.index(shown) if shown in names else next(free, None)
-        if arm is not None and arm not in logs:
+        named = [arm for arm, name in enumerate(names) if name == shown]  # both, where they are called the same
+        arm = next((arm for arm in named or range(len(arms)) if arm not in logs), None)
+        if arm is not None:
             commit = found["commit"].decode() if found["commit"] else arms[arm].commit
             logs[arm] = arms[arm].model_copy(update={"commit": commit, "span": (begin, end)})
     return [logs[arm] for arm in sorted(logs)]

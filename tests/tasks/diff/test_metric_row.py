@@ -139,6 +139,12 @@ def test_an_older_log_lacks_columns(make_run: MakeRun, compare: Compare, row_of:
 # ---------------------------------------------------------------- loss
 
 
+def test_one_step_is_told_as_one(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    record = compare(make_run("linen", losses=(9.0,)), make_run("nnx", losses=(9.0,)))
+    assert row_of(record, "loss_per_step").reason.endswith("at the one common step")
+    assert row_of(record, "loss_per_step").baseline_text == "1 step"
+
+
 @pytest.mark.parametrize(
     ("losses", "verdict", "words"),
     [

@@ -85,8 +85,8 @@ def compare(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def train(plan: RunPlan) -> RunRecord:
         if plan.run_name not in done:
             directory = store.run(plan.run_name)
-            handle = job.launch_or_attach(plan, directory)
-            list(watch(job.follow(plan, directory, handle, poll_s=0.2), handle.job_name))
+            launched = job.launch_or_attach(plan, directory)
+            list(watch(job.follow(launched, poll_s=0.2), launched.handle.job_name))
             done[plan.run_name] = build_record(plan, directory, scrape_run(directory.log), [])
         return done[plan.run_name]
 

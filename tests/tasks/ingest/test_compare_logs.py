@@ -251,6 +251,18 @@ def test_what_to_type_for_more_runs_names_the_logs(write: Callable[..., Path], t
     assert page.words(["LOG2"]) == ["--baseline", "page.txt", "LOG2", "--candidate", "page.txt", "LOG2"]
 
 
+def test_a_regression_in_one_log_of_each_asks_for_a_second(write: Callable[..., Path], tmp_path: Path) -> None:
+    paths = [write("a.log"), write("b.log", log_text(losses=(9.0, 8.5, 8.9)))]
+    record = compare_pair(records_of(paths, tmp_path / "out"), case="logs", aa=False)
+    given = Given(baseline=(str(paths[0]),), candidate=(str(paths[1]),))
+    one = record.model_copy(update={"verdict": "regressed", "rows": ()})
+    more = f"maxview ingest --baseline {paths[0]} LOG2 --candidate {paths[1]} LOG2"
+    assert suggest_next(one, given, []) == more
+    sides = {"baseline": one.baseline, "candidate": one.candidate}
+    two = one.model_copy(update={k: arm.model_copy(update={"logs": arm.logs * 2}) for k, arm in sides.items()})
+    assert suggest_next(two, given, []) == f"maxview scrape {record.candidate.logs[0]}"
+
+
 def test_an_unknown_set_of_tolerances_is_refused(
     write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from tasks.ingest.last_words import find_end
-from tasks.ingest.run_record import build_record, read_metrics, unverified_steps, with_cause
-from tasks.records import CheckpointProof, LogError, RunPlan, RunReading
+from tasks.ingest.run_record import build_record, read_metrics, with_cause
+from tasks.records import CheckpointProof, LogError, RunReading
 from tasks.resolve.plans import Request, resolve
 from tasks.store import RunDirectory, Store
 
@@ -209,14 +209,3 @@ def test_only_a_run_that_ended_well_is_finished(code: int | None, finished: bool
     directory.log.write_text(LOG.format(code=code))
     record = build_record(plan, directory, RunReading(name="log", format="maxtext", exit_code=code), [])
     assert record.is_finished is finished
-
-
-def test_checkpoints_that_nobody_looked_at_are_found(
-    directory: RunDirectory, make_plan: Callable[..., RunPlan]
-) -> None:
-    assert unverified_steps(make_plan(""), directory, []) == []
-    for name in ("0", "5", "9.orbax-checkpoint-tmp", "notes"):
-        (directory.checkpoints / name).mkdir(parents=True)
-    (directory.checkpoints / "7").write_text("a file")
-    names = [path.name for path in unverified_steps(make_plan(""), directory, [proof(directory.checkpoints / "0", 0)])]
-    assert names == ["5", "9.orbax-checkpoint-tmp"]

@@ -29,9 +29,9 @@ TRAINER = (sys.executable, "-c", "import model.train")
 
 def run(plan: RunPlan, directory: RunDirectory) -> str:
     """The log of the run, once it is over."""
-    handle = job.launch_or_attach(plan, directory)
-    assert isinstance(handle, LocalHandle)
-    return b"".join(piece for piece in job.follow(plan, directory, handle) if isinstance(piece, bytes)).decode()
+    launched = job.launch_or_attach(plan, directory)
+    assert isinstance(launched.handle, LocalHandle)
+    return b"".join(piece for piece in job.follow(launched) if isinstance(piece, bytes)).decode()
 
 
 def test_a_branch_cannot_change_what_the_next_one_runs(

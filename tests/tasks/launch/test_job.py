@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from configs.read import CONFIG_ROOT, read_yaml
 from tasks.launch import local, supervise
 from tasks.launch.config import config_text
-from tasks.launch.job import LaunchError, launch_or_attach
+from tasks.launch.job import LaunchedRun, LaunchError, launch_or_attach
 from tasks.launch.logs import read_exit_code, set_aside
 from tasks.records import LocalHandle, RunPlan
 from tasks.resolve.plans import Request, resolve
@@ -37,7 +37,7 @@ from tasks.launch.job import launch_or_attach
 from tasks.records import RunPlan
 from tasks.store import RunDirectory
 plan = RunPlan.model_validate_json(sys.argv[2])
-handle = launch_or_attach(plan, RunDirectory(Path(plan.directory)))
+handle = launch_or_attach(plan, RunDirectory(Path(plan.directory))).handle
 print(json.dumps({"pid": handle.pid, "alive": local.is_alive(handle)}), flush=True)
 if sys.argv[1] == "die":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -92,7 +92,7 @@ def is_up(count: Path, times: int = 1) -> bool:
 
 
 def test_a_launch_writes_plan_config_and_handle(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
-    handle = launch_or_attach(plan, directory)
+    handle = launch_or_attach(plan, directory).handle
     assert directory.read_plan() == plan
     assert directory.read_handle() == handle
     assert dict(read_yaml(directory.config)) == plan.config
@@ -101,15 +101,15 @@ def test_a_launch_writes_plan_config_and_handle(plan: RunPlan, directory: RunDir
 
 
 def test_a_second_call_attaches(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
-    handle = launch_or_attach(plan, directory)
+    handle = launch_or_attach(plan, directory).handle
     wait_for(lambda: is_up(count))
-    assert launch_or_attach(plan, directory) == handle
+    assert launch_or_attach(plan, directory).handle == handle
     local.stop(handle)
     assert count.read_text() == "x"
 
 
 def test_a_new_flow_attaches_and_may_stop_the_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
-    handle = launch_or_attach(plan, directory)
+    handle = launch_or_attach(plan, directory).handle
     wait_for(lambda: is_up(count))
     assert another_flow("attach", plan) == [{"pid": handle.pid, "alive": True}]
     assert another_flow("stop", plan) == [{"pid": handle.pid, "alive": True}, {"alive": False}]
@@ -144,7 +144,7 @@ def test_a_run_that_ended_badly_starts_again_and_keeps_its_log(
 ) -> None:
     plan = make_plan("import sys; open(sys.argv[1], 'a').write('x'); sys.exit(3)", str(count))
     for times in (1, 2, 3):
-        end(launch_or_attach(plan, directory))
+        end(launch_or_attach(plan, directory).handle)
         assert len(count.read_text()) == times
     logs = [path.name for path in sorted(directory.path.glob("log*"))]
     assert logs == ["log.1.txt", "log.2.txt", "log.txt"]
@@ -154,11 +154,11 @@ def test_a_run_that_ended_badly_starts_again_and_keeps_its_log(
 def test_after_kill_9_of_the_supervisor_the_run_starts_again(
     plan: RunPlan, directory: RunDirectory, count: Path
 ) -> None:
-    handle = launch_or_attach(plan, directory)
+    handle = launch_or_attach(plan, directory).handle
     wait_for(lambda: is_up(count))
     os.kill(handle.pid, signal.SIGKILL)
     end(handle)
-    again = launch_or_attach(plan, directory)
+    again = launch_or_attach(plan, directory).handle
     wait_for(lambda: is_up(count, 2))
     assert again.pid != handle.pid
     assert "EXIT_CODE" not in (directory.path / "log.1.txt").read_text()
@@ -171,7 +171,7 @@ def test_what_a_killed_supervisor_left_is_ended_with_it(
     mark = tmp_path / "pid"
     child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     plan = make_plan(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
-    first = launch_or_attach(plan, directory)
+    first = launch_or_attach(plan, directory).handle
     wait_for(lambda: mark.exists() and mark.read_text())
     grandchild = int(mark.read_text())
     wait_for(lambda: any(is_guard(child) for child in psutil.Process(first.pid).children()))  # the command was quicker
@@ -180,22 +180,22 @@ def test_what_a_killed_supervisor_left_is_ended_with_it(
     # ended at once, and not only by whoever launches the run again
     wait_for(lambda: is_gone(grandchild))
     wait_for(lambda: not list(local.members(first)))  # nor does the guard stay
-    second = launch_or_attach(plan, directory)
+    second = launch_or_attach(plan, directory).handle
     assert local.is_alive(second)
     local.stop(second)
 
 
 def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
-    handles: list[LocalHandle] = []
-    threads = [threading.Thread(target=lambda: handles.append(launch_or_attach(plan, directory))) for _ in range(4)]
+    runs: list[LaunchedRun] = []
+    threads = [threading.Thread(target=lambda: runs.append(launch_or_attach(plan, directory))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     wait_for(lambda: is_up(count))
-    assert len(handles) == 4
-    assert len({handle.pid for handle in handles}) == 1
-    local.stop(handles[0])
+    assert len(runs) == 4
+    assert len({run.handle.pid for run in runs}) == 1
+    local.stop(runs[0].handle)
     assert count.read_text() == "x"
 
 
@@ -214,7 +214,7 @@ def test_a_log_that_a_stranger_writes_is_left_alone(plan: RunPlan, directory: Ru
 
 def test_the_other_arms_run_is_passed_on(make_plan: MakePlan, directory: RunDirectory, tmp_path: Path) -> None:
     plan = make_plan("import sys; print(sys.argv[1:])")
-    handle = launch_or_attach(plan, directory, continue_from=tmp_path / "other run")
+    handle = launch_or_attach(plan, directory, continue_from=tmp_path / "other run").handle
     end(handle)
     assert f"['--continue-from', '{tmp_path / 'other run'}']" in directory.log.read_text()
 
@@ -223,7 +223,7 @@ def test_nothing_that_is_written_holds_the_callers_environment(
     plan: RunPlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_TOKEN", "hunter2-do-not-write-me-down")
-    local.stop(launch_or_attach(plan, directory))
+    local.stop(launch_or_attach(plan, directory).handle)
     written = {path.name: path.read_bytes() for path in directory.path.rglob("*") if path.is_file()}
     assert {"plan.json", "config.yml", "handle.json", "log.txt"} <= set(written)
     assert [name for name, content in written.items() if b"hunter2" in content or b"A_TOKEN" in content] == []

@@ -13,7 +13,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.launch import Replay
 from tasks.launch import job, play
-from tasks.launch.replay import find_log, holds_checkpoints, read_log
+from tasks.launch.replay import find_log, read_log
 from tasks.launch.watch import watch
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
@@ -76,16 +76,15 @@ def test_a_log_is_played_to_its_end_with_its_checkpoint(
     make_plan: Callable[..., RunPlan], stored: Path, directory: RunDirectory
 ) -> None:
     plan = plan_for(make_plan, stored / "log.txt", directory)
-    handle = job.launch_or_attach(plan, directory)
-    events = list(watch(job.follow(plan, directory, handle, poll_s=0.02), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    events = list(watch(job.follow(launched, poll_s=0.02), launched.handle.job_name))
     assert [type(event).__name__ for event in events if type(event).__name__ != "LogLine"] == [
         "StepCompleted", "CheckpointStarted", "CheckpointCommitted", "StepCompleted", "Ended",
     ]  # fmt: skip
     saved = directory.checkpoints / "0" / "items" / "d" / "abc"
     assert saved.read_bytes() == b"payload"
     assert directory.metrics.read_text() == '{"step": 0}\n'
-    assert job.status(handle).exit_code == 0
-    assert holds_checkpoints(plan)
+    assert job.status(launched.handle).exit_code == 0
     reading = scrape_run(directory.log)
     assert reading.steps["loss"].to_list() == [3.0, 3.1]
     # one frame, the supervisor's; and the checkpoints are this run's
@@ -99,10 +98,10 @@ def test_a_checkpoint_that_was_never_committed_stays_unfinished(
 ) -> None:
     (stored / "log.txt").write_text(stored_log(commit=False, exit_code=3))
     plan = plan_for(make_plan, stored / "log.txt", directory)
-    handle = job.launch_or_attach(plan, directory)
-    list(job.follow(plan, directory, handle, poll_s=0.02))
+    launched = job.launch_or_attach(plan, directory)
+    list(job.follow(launched, poll_s=0.02))
     assert [path.name for path in directory.checkpoints.iterdir()] == ["0.orbax-checkpoint-tmp"]
-    assert job.status(handle).exit_code == 3
+    assert job.status(launched.handle).exit_code == 3
 
 
 def test_a_log_alone_brings_no_checkpoints(
@@ -111,10 +110,9 @@ def test_a_log_alone_brings_no_checkpoints(
     log = tmp_path / "alone.txt"
     log.write_text(stored_log())
     plan = plan_for(make_plan, log, directory)
-    handle = job.launch_or_attach(plan, directory)
-    list(job.follow(plan, directory, handle, poll_s=0.02))
+    launched = job.launch_or_attach(plan, directory)
+    list(job.follow(launched, poll_s=0.02))
     assert not directory.checkpoints.exists()
-    assert not holds_checkpoints(plan)
 
 
 def test_lines_appear_in_their_own_time() -> None:
@@ -157,11 +155,11 @@ def test_the_speed_is_that_of_the_log_times_a_factor(stored: Path, directory: Ru
 
 def test_a_player_ends_at_sigterm(make_plan: Callable[..., RunPlan], stored: Path, directory: RunDirectory) -> None:
     plan = plan_for(make_plan, stored / "log.txt", directory, speed=0.001)
-    handle = job.launch_or_attach(plan, directory)
-    for piece in job.follow(plan, directory, handle, poll_s=0.02):
+    launched = job.launch_or_attach(plan, directory)
+    for piece in job.follow(launched, poll_s=0.02):
         if isinstance(piece, bytes) and b"completed step: 0" in piece:
-            job.stop(handle)
-    assert job.status(handle).exit_code == 128 + signal.SIGTERM
+            job.stop(launched.handle)
+    assert job.status(launched.handle).exit_code == 128 + signal.SIGTERM
     assert not (directory.checkpoints / "0").exists()
 
 
@@ -196,8 +194,10 @@ def test_a_replay_is_planned_from_its_log(stored: Path, tmp_path: Path, monkeypa
     plans = resolve(request, tmp_path / "out")
     assert [plan.backend for plan in plans] == ["replay", "replay"]
     assert [json.loads(plan.argv[-1])["speed"] for plan in plans] == [60.0, 60.0]
-    before = [plan.identity for plan in plans]
+    assert [plan.files.checkpoints for plan in plans] == [None, None]  # a log alone brings none
     (tmp_path / "logs" / "nnx.txt").write_text(stored_log(home="/another"))
-    after = [plan.identity for plan in resolve(request, tmp_path / "out")]
-    assert after[0] == before[0]
-    assert after[1] != before[1]
+    again = resolve(request, tmp_path / "out")
+    assert [plan.identity == before.identity for plan, before in zip(again, plans, strict=True)] == [True, False]
+    (tmp_path / "logs" / "checkpoints").mkdir()
+    (tmp_path / "logs" / "nnx.txt").touch()
+    assert resolve(request, tmp_path / "out")[1].files.checkpoints == "checkpoints"

@@ -36,3 +36,9 @@ def test_a_row_for_every_case_with_what_does_not_hold() -> None:
 
 def test_logs_from_elsewhere_have_no_floors() -> None:
     assert show([record_of("01_base")], {}).strip() == ""
+
+
+def test_a_case_that_was_not_run_stands_where_its_number_says() -> None:
+    records = [record_of("13_eval", True, True, True), record_of("01_base", True, True, True)]
+    lines = show(records, {"12_pipeline": "needs 8 devices, cpu has 1"}).splitlines()
+    assert [line.split()[0] for line in lines if "_" in line] == ["01_base", "12_pipeline", "13_eval"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasks.publish.log_lines import display_lines, stream_lines
+from tasks.publish.log_lines import lines_of, stream_lines
 from tasks.scrape import scrape_text
 
 TRACEBACK = (
@@ -17,7 +17,7 @@ TRACEBACK = (
 
 def test_a_log_with_line_breaks_stays_as_it_is(logs: Any) -> None:
     data = logs.framed(*logs.steps(3), TRACEBACK)
-    lines = display_lines(data, (0, len(data)))
+    lines = list(lines_of(data, 0))
     assert [text for _, text in lines] == data.decode().splitlines()
     assert all(data[offset:].decode().startswith(text) for offset, text in lines)
 
@@ -25,7 +25,7 @@ def test_a_log_with_line_breaks_stays_as_it_is(logs: Any) -> None:
 def test_restored_lines(logs: Any) -> None:
     memory = logs.line("\nMemstats: After params initialized:")
     data = logs.framed(memory, *logs.steps(3), TRACEBACK, code=1).replace(b"\n", b" ")
-    lines = [text for _, text in display_lines(data, (0, len(data)))]
+    lines = [text for _, text in list(lines_of(data, 0))]
     assert lines == [
         "XPK Start: Sat Apr 18 00:00:00 UTC 2026",
         memory.replace("\n", " "),
@@ -41,7 +41,7 @@ def test_restored_lines(logs: Any) -> None:
 
 def test_every_value_finds_its_line(logs: Any) -> None:
     data = logs.framed(*logs.steps(40)).replace(b"\n", b" ")
-    lines = display_lines(data, (0, len(data)))
+    lines = list(lines_of(data, 0))
     offsets = [offset for offset, _ in lines]
     assert offsets == sorted(set(offsets))
     for step, offset in scrape_text(data, name="x").runs[0].steps.select("step", "offset").iter_rows():
@@ -50,27 +50,27 @@ def test_every_value_finds_its_line(logs: Any) -> None:
 
 def test_glued_records_are_parted(logs: Any) -> None:
     data = (logs.step(0) + logs.step(1) + "\nlast").encode()
-    assert [text for _, text in display_lines(data, (0, len(data)))] == [logs.step(0), logs.step(1), "last"]
+    assert [text for _, text in list(lines_of(data, 0))] == [logs.step(0), logs.step(1), "last"]
 
 
 def test_only_the_span(logs: Any) -> None:
     data = b"before\n" + logs.framed(*logs.steps(2)) + b"after\n"
     begin = data.index(b"XPK Start")
-    lines = display_lines(data, (begin, data.index(b"after")))
+    lines = list(lines_of(data[begin : data.index(b"after")], begin))
     assert lines[0] == (begin, "XPK Start: Sat Apr 18 00:00:00 UTC 2026")
     assert lines[-1][1] == "EXIT_CODE=0"
-    assert display_lines(b"", (0, 0)) == []
+    assert list(lines_of(b"", 0)) == []
 
 
 def test_bytes_that_are_no_text(logs: Any) -> None:
     data = b"caf\xe9\r\n" + logs.framed()
-    assert display_lines(data, (0, len(data)))[0] == (0, "caf\ufffd")
+    assert next(lines_of(data, 0)) == (0, "caf\ufffd")
 
 
 def test_a_traceback_that_ends_on_another_line_breaks_only_its_own(logs: Any) -> None:
     glued = f"{logs.step(0)} {logs.step(1)} {TRACEBACK}"
     data = f"{glued}\n{logs.step(2)}\n".encode()
-    lines = display_lines(data, (0, len(data)))
+    lines = list(lines_of(data, 0))
     offsets = [offset for offset, _ in lines]
     assert offsets == sorted(set(offsets))
     assert [text for _, text in lines][-2:] == ["ValueError: shapes", logs.step(2)]
@@ -84,4 +84,4 @@ def test_a_file_in_pieces_gives_the_same_lines(logs: Any, tmp_path: Path, joint:
     path = tmp_path / "log"
     path.write_bytes(data)
     for span in ((7, len(data)), (7, len(data) - 40), (7, 7)):
-        assert list(stream_lines(path, span)) == display_lines(data, span)
+        assert list(stream_lines(path, span)) == list(lines_of(data[span[0] : span[1]], span[0]))

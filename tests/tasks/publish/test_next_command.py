@@ -6,20 +6,33 @@ from typing import Any
 
 import pytest
 
+from configs.comparison import list_names
 from tasks.publish.next_command import suggest_next, wishes_of
 from tasks.records import ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 
 
-def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, **changes: Any) -> str:
+def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, **changes: Any) -> str:
     record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
-    plans = resolve(Request(comparison="linen-vs-nnx"), out)[:2]
-    return suggest_next(record, plans, repeats=repeats)
+    plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
+    return suggest_next(record, plans, repeats=repeats, cases=cases)
 
 
 def test_where_nothing_differs_it_looks_at_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
     command = next_after(record_002, tmp_path, findings=(), verdict="same")
     assert command == f"maxview compare linen-vs-nnx --case all --target cpu --out {tmp_path}"
+
+
+def test_after_every_case_of_a_target_come_those_that_need_more_devices(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    there = len(list_names("cases"))
+    calm: dict[str, Any] = {"findings": (), "verdict": "same"}
+    assert "--case all" in next_after(record_002, tmp_path, cases=there - 2, **calm)
+    command = next_after(record_002, tmp_path, cases=there - 1, **calm)  # one device runs all but 12_pipeline
+    assert command == f"maxview compare linen-vs-nnx --case 12_pipeline --target cpu-8 --out {tmp_path}"
+    command = next_after(record_002, tmp_path, cases=there, target="cpu-8", case="12_pipeline", **calm)
+    assert command == f"maxview preflight linen-vs-nnx --case 12_pipeline --out {tmp_path}"
 
 
 def test_what_is_not_comparable_is_read(record_002: ComparisonRecord, tmp_path: Path) -> None:

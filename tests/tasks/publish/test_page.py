@@ -425,3 +425,18 @@ def test_the_commits_between_are_listed(tmp_path: Path, record_002: ComparisonRe
     commits = root.one("details", id="d-commits")
     assert commits.one("summary").text == "Commits 0 only in the baseline, 1 only in the candidate"
     assert visible(hostile).split() == commits.one("tbody").one("td", class_="why").text.split()
+
+
+def test_a_curve_says_what_it_is_and_its_unit(tmp_path: Path, record_002: ComparisonRecord) -> None:
+    curves = tuple(
+        one.model_copy(update={"metric": name})
+        for name in ("device_s", "step_cpu_time_s", "tflops_per_device", "lm_loss")
+        for one in record_002.curves[:1]
+    )
+    page = write_page(record_002.model_copy(update={"curves": curves}), tmp_path, log_lines={})
+    assert [(figure["title"], figure["unit"]) for figure in data(read(page))["figures"]] == [
+        ("Step time: the device and waiting for it", "s"),
+        ("CPU time per step", "s"),
+        ("TFLOP/s", "TFLOP/s/device"),
+        ("lm loss", ""),
+    ]

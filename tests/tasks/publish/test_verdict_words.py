@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.publish.verdict_words import difference_text, short_reason
+from tasks.publish.verdict_words import difference_text, short_reason, unbroken
 from tasks.records import MetricDiff
 
 
@@ -58,3 +58,8 @@ def test_a_difference_says_what_its_word_rests_on(
     row = make_row("x", "X", ("0.4", "0.3", "-0.1"), verdict, "")
     told = {"evidence": evidence, "difference": -0.1, "effect_text": "-25.2 %", "group": "ours"}
     assert difference_text(row.model_copy(update=told)) == words
+
+
+def test_a_count_stays_on_one_line() -> None:
+    pieces = unbroken("6.0 (2 × checkpoint, 1 × eval in 2 runs)").split(" ")
+    assert pieces == ["6.0", "(2\u00a0×\u00a0checkpoint,", "1\u00a0×\u00a0eval", "in", "2", "runs)"]

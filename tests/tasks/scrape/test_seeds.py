@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.publish.log_lines import display_lines
+from tasks.publish.log_lines import stream_lines
 from tasks.publish.reading_json import to_json
 from tasks.records import LogReading, RunReading
 from tasks.scrape import scrape
@@ -137,7 +137,7 @@ def test_records_on_lines_of_their_own(
     run: RunReading, expected: int, seeds: Path, request: pytest.FixtureRequest
 ) -> None:
     file = FILES[request.node.callspec.params["run"].split()[0]]
-    lines = display_lines((seeds / file).read_bytes(), run.span)
+    lines = list(stream_lines(seeds / file, run.span))
     record = re.compile(r"[IW]\d{4} \d\d:\d\d:\d\d\.\d{6}")
     assert sum(1 for _, text in lines if record.match(text)) == expected
     assert sum(len(record.findall(text)) for _, text in lines) == expected

@@ -1,8 +1,6 @@
 """Several things of a flow at once: their results come in order, and they end with the flow."""
 
 import threading
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,10 +24,9 @@ def test_results_come_in_the_order_of_the_calls() -> None:
 
 def test_where_the_flow_is_ended_so_are_the_jobs_and_no_further_call_begins() -> None:
     jobs, began, ended = Jobs(), threading.Event(), threading.Event()
-    plan: Any = SimpleNamespace(run_name="a")
 
     def work() -> None:
-        with jobs.launching(plan, ended.set):
+        with jobs.launching("a", ended.set):
             began.set()
             assert ended.wait(60)
 

@@ -59,6 +59,7 @@ def test_a_folder_that_cannot_be_is_named(tmp_path):
         with pytest.raises(StoreError) as caught:
             write_atomically(path, "x")
         assert str(path) in str(caught.value)
+        assert "--" not in str(caught.value)  # every command writes with it, and not each has an --out
 
 
 def test_readers_never_see_half_of_a_file(tmp_path):

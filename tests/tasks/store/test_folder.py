@@ -105,7 +105,6 @@ def test_paths_are_the_documented_ones(tmp_path):
         "checkpoints": run.checkpoints,
         "manifests": run.manifests,
         "record.json": run.record,
-        "manifests/9.json": run.manifest(9),
     }
     assert {name: tmp_path / "runs" / "linen-1" / name for name in names} == names
     comparison = Store(tmp_path).comparison("linen-vs-nnx", "01_base", "20261121-1")

@@ -14,7 +14,7 @@ import pytest
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from tasks.diff.case import CaseRuns, compare_case
-from tasks.ingest.run_record import build_record, unverified_steps
+from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.local import build_environment
 from tasks.launch.watch import watch
@@ -26,6 +26,7 @@ from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
 from tasks.store import Store
 from tasks.verify.checkpoint import verify_checkpoint
+from tasks.verify.steps_to_prove import find_unverified
 
 DOC = Path(__file__).parents[3] / "docs" / "any-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")
@@ -91,11 +92,11 @@ def in_a_folder(comparison: Path, mine: Path) -> None:
 
 def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
     directory = store.run(plan.run_name)
-    handle = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     proofs = [
         verify_checkpoint(path, manifest=directory.manifests / f"{path.name}.json", mode="record")
-        for path in unverified_steps(plan, directory, [])
+        for path in find_unverified(launched.checkpoints, [])
     ]
     return build_record(plan, directory, scrape_run(directory.log), proofs)
 

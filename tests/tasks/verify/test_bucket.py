@@ -1,6 +1,8 @@
 """A checkpoint in a bucket that answers badly: with the real clients, against the server on loopback."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from tasks.store.gcs import GcsFiles
 from tasks.verify.against import compare_checkpoints
 from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import CheckpointError
+
+SERVER = Path(__file__).parents[2] / "standins" / "gcs.py"
 
 type Order = Callable[..., None]
 
@@ -31,10 +35,14 @@ def order(gcs_server: str) -> Iterator[Order]:
 @pytest.fixture
 def remote(trees: Path, gcs_url: str) -> str:
     """A run's address, whose one step a real Orbax saved on a disk."""
-    files = GcsFiles(gcs_url)
-    for path in (path for path in (trees / "nnx").rglob("*") if path.is_file()):
-        files.upload(path.relative_to(trees / "nnx").as_posix(), path)
-    return gcs_url
+    return upload(trees / "nnx", gcs_url)
+
+
+def upload(folder: Path, url: str) -> str:
+    files = GcsFiles(url)
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        files.upload(path.relative_to(folder).as_posix(), path)
+    return url
 
 
 # the clients wait before they ask again, for 20 seconds in all
@@ -102,6 +110,52 @@ def test_a_bucket_that_is_away_is_one_message(
     assert call(["verify", gcs_url]) == 2
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", f"maxview: {gcs_url}/: the bucket does not answer (RetryError); try again\n")
+
+
+@pytest.fixture
+def order_own(gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Order]:
+    """The same for a server of the test's own, with the bucket `bucket`: what goes wrong after so many reads."""
+    with subprocess.Popen([sys.executable, SERVER, "bucket"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        for name, value in gcs_environment.items():
+            monkeypatch.setenv(name, address if value.startswith("http") else value)
+
+        def tell(kind: str, reads: int) -> None:
+            faults = [{"kind": kind, "times": 1, "after": reads}]
+            httpx.post(f"{address}/_faults", json=faults).raise_for_status()
+
+        yield tell
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("words", "reads", "kind", "told"),
+    [
+        (("--record",), 6, "gone", "there is no such bucket"),
+        (("--against", "linen"), 3, "gone", "there is no such bucket"),
+        (("--deep",), 8, "gone", "there is no such bucket"),
+        # the clients ask for half a minute
+        pytest.param(("--against", "linen"), 3, "end", "does not answer (RetryError)", marks=pytest.mark.long),
+    ],
+)
+def test_a_bucket_that_goes_away_meanwhile_is_one_message(
+    words: tuple[str, ...],
+    reads: int,
+    kind: str,
+    told: str,
+    order_own: Order,
+    trees: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    place = upload(trees / "nnx", "gs://bucket/run")
+    order_own(kind, reads)
+    assert call(["verify", place, *(str(trees / word) if word == "linen" else word for word in words)]) == 2
+    shown = capfd.readouterr()
+    errors = [line for line in shown.err.splitlines() if "google_auth_provider" not in line]  # TensorStore's greeting
+    assert (shown.out, len(errors)) == ("", 1)
+    assert errors[0].startswith("maxview: gs://bucket")
+    assert told in errors[0]
 
 
 def test_half_a_save_in_a_bucket_is_not_committed(remote: str) -> None:

@@ -8,10 +8,11 @@ import pytest
 from etils import epath
 
 from tasks.publish.proofs import list_wrong, proof_rows, proofs_headline, proofs_markdown
+from tasks.records import CheckpointProof
 from tasks.verify.checkpoint import verify_checkpoints
 from tasks.verify.layout import CheckpointError
 from tasks.verify.manifest import manifest_path
-from tasks.verify.steps_to_prove import Wanted, find_wanted, proof_path, prove
+from tasks.verify.steps_to_prove import Wanted, find_unverified, find_wanted, proof_path, prove
 
 HALF_A_DAY = timedelta(hours=12)
 
@@ -86,3 +87,13 @@ def test_the_summary_says_what_is_wrong_and_which_levels_were_reached(run_folder
     shutil.rmtree(run_folder / "checkpoints" / "0")  # the older one, of which a manifest was recorded
     retired, _ = verify_checkpoints(run_folder)
     assert (retired.retired, list_wrong([retired])) == (True, [])
+
+
+def test_steps_that_nobody_looked_at_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    assert find_unverified(None, []) == find_unverified(folder, []) == []
+    for name in ("0", "5", "9.orbax-checkpoint-tmp", "notes"):
+        (folder / name).mkdir(parents=True)
+    (folder / "7").write_text("a file")
+    proof = CheckpointProof(step=0, path=str(folder / "0"), ok=True, checks=("commit",))
+    assert find_unverified(folder, [proof]) == [folder / "5", folder / "9.orbax-checkpoint-tmp"]

@@ -10,7 +10,7 @@ import pytest
 from configs.load import CONFIG_ROOT
 from tasks.verify.checkpoint import verify_checkpoints
 
-pytestmark = [pytest.mark.long, pytest.mark.by_hand]
+pytestmark = pytest.mark.long
 
 
 def test_linen_and_nnx_save_trees_of_their_own_with_as_many_arrays(tmp_path):

@@ -72,8 +72,8 @@ TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  
 
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
     """Everything that a flow sees of a run."""
-    handle = job.launch_or_attach(plan, directory)
-    return list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
 
 
 def steps_in(log: Path) -> list[int]:
@@ -205,15 +205,15 @@ def test_a_node_that_goes_takes_pod_and_log_along(standin: Any, make_plan: MakeP
     read = directory.path / "read"  # what nobody has seen of a pod and its node, nobody can miss
     wait = f"say(0); say(1)\nwhile not os.path.exists({str(read)!r}): time.sleep(0.05)\nsay(2); time.sleep(600)"
     plan = make_plan(SAY + wait, attempts=1)
-    handle = job.launch_or_attach(plan, directory)
+    launched = job.launch_or_attach(plan, directory)
 
     def pieces() -> Iterator[bytes | Restarted]:
-        for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        for piece in job.follow(launched, poll_s=0.05):
             if isinstance(piece, bytes) and b"completed step: 1," in piece:
                 read.touch()
             yield piece
 
-    events = list(watch(pieces(), handle.job_name))
+    events = list(watch(pieces(), launched.handle.job_name))
     assert error_of(directory).type == "NodeGone"
     assert error_of(directory).kind == "preempted"
     assert steps_in(directory.log) == [0, 1, 2]
@@ -239,9 +239,9 @@ def test_out_of_memory_is_the_users_to_mend(standin: Any, make_plan: MakePlan, d
 def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "never_scheduled"})
     plan = make_plan(THREE, start_limit_s=1)
-    handle = job.launch_or_attach(plan, directory)
-    assert job.status(handle).state == "queued"
-    events = list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    assert job.status(launched.handle).state == "queued"
+    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     assert exit_codes(events) == [124]
     error = with_cause(scrape_or_empty(directory.log), directory.log).error
     assert error is not None
@@ -257,8 +257,8 @@ def scrape_or_empty(log: Path) -> Any:
 def test_an_image_that_cannot_be_pulled(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "pull_error"})
     plan = make_plan(THREE)
-    handle = job.launch_or_attach(plan, directory)
-    list(job.follow(plan, directory, handle, poll_s=0.05))
+    launched = job.launch_or_attach(plan, directory)
+    list(job.follow(launched, poll_s=0.05))
     assert "maxview: the job was ended: ErrImagePull: failed to pull" in directory.log.read_text()
     assert standin.names("jobsets") == []
 
@@ -267,19 +267,19 @@ def test_the_time_limit_lets_the_trainer_save(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(RESUMES.replace("range(first, 6)", "range(first, 6000)"), time_limit_s=3600, grace_s=60)
-    handle = job.launch_or_attach(plan, directory)
+    launched = job.launch_or_attach(plan, directory)
     # an hour has passed; that somebody has set the clock back says nothing
     later = SimpleNamespace(
         time=lambda: time.time() - 3600, monotonic=lambda: time.monotonic() + 3600, sleep=time.sleep
     )
 
     def pieces() -> Iterator[bytes | Restarted]:
-        for piece in job.follow(plan, directory, handle, poll_s=0.05):
+        for piece in job.follow(launched, poll_s=0.05):
             if isinstance(piece, bytes) and b"completed step: 0," in piece:  # from here on it could save
                 monkeypatch.setattr("tasks.launch.attempt.time", later)
             yield piece
 
-    events = list(watch(pieces(), handle.job_name))
+    events = list(watch(pieces(), launched.handle.job_name))
     assert exit_codes(events) == [124]
     assert error_of(directory).type == "TimeLimit"
     assert (directory.path / "place").exists()
@@ -298,9 +298,9 @@ def test_a_log_stream_that_breaks_loses_and_doubles_nothing(
 
 def test_an_api_server_that_fails_for_a_while(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(RESUMES)
-    handle = job.launch_or_attach(plan, directory)
+    launched = job.launch_or_attach(plan, directory)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 12})
-    events = list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     assert exit_codes(events) == [0]
     assert steps_in(directory.log) == [0, 1, 2, 3, 4, 5]
 
@@ -315,34 +315,34 @@ def test_an_api_server_that_fails_for_good(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = make_plan(HANGS)
-    handle = job.launch_or_attach(plan, directory)
+    launched = job.launch_or_attach(plan, directory)
     monkeypatch.setattr("tasks.launch.poll_job.PATIENCE_S", 1.0)
     standin.order({"kind": "error", "path": "/", "code": 500, "times": 1000})
     with pytest.raises(LaunchError, match="500 the stand-in was told to fail"):
-        list(job.follow(plan, directory, handle, poll_s=0.05))
+        list(job.follow(launched, poll_s=0.05))
     standin.order()
-    job.stop(handle)
+    job.stop(launched.handle)
     assert standin.names("pods") == []
 
 
 def test_a_log_that_may_not_be_read_is_told(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "error", "path": "/log?", "code": 403, "times": 1000})
     plan = make_plan(HANGS)
-    handle = job.launch_or_attach(plan, directory)
+    launched = job.launch_or_attach(plan, directory)
     with pytest.raises(LaunchError, match=r"refuses: 403 .*ask for the rights to use JobSets, pods and their logs"):
-        list(job.follow(plan, directory, handle, poll_s=0.05))
+        list(job.follow(launched, poll_s=0.05))
     standin.order()
-    job.stop(handle)
+    job.stop(launched.handle)
     assert standin.names("pods") == []
 
 
 def test_cancellation_deletes_the_job(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
-    handle = job.launch_or_attach(plan, directory)
-    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+    launched = job.launch_or_attach(plan, directory)
+    for piece in job.follow(launched, poll_s=0.05):
         if isinstance(piece, bytes) and b"completed step: 2" in piece:
             break
-    job.stop(handle)
+    job.stop(launched.handle)
     assert standin.names("jobsets") == []
     assert standin.names("pods") == []
     assert standin.processes() == []
@@ -379,8 +379,8 @@ def test_cancellation_while_xpk_creates_the_job_leaves_none(
 @pytest.mark.usefixtures("slowly_settled")
 def test_a_job_that_somebody_deletes(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
-    handle = job.launch_or_attach(plan, directory)
-    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+    launched = job.launch_or_attach(plan, directory)
+    for piece in job.follow(launched, poll_s=0.05):
         if isinstance(piece, bytes) and b"completed step: 2" in piece:
             standin.delete_all()
     assert (error_of(directory).type, error_of(directory).kind) == ("Deleted", "killed")
@@ -395,8 +395,8 @@ from tasks.records import RunPlan
 from tasks.store import RunDirectory
 plan = RunPlan.model_validate_json(sys.stdin.read())
 directory = RunDirectory(Path(plan.directory))
-handle = job.launch_or_attach(plan, directory)
-for piece in job.follow(plan, directory, handle, poll_s=0.05):
+launched = job.launch_or_attach(plan, directory)
+for piece in job.follow(launched, poll_s=0.05):
     if b"completed step: 2" in piece:
         os.kill(os.getpid(), 9)
 """
@@ -426,7 +426,7 @@ def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     plan = make_plan(THREE)
-    handle = job.launch_or_attach(plan, directory)
+    handle = job.launch_or_attach(plan, directory).handle
     deadline = time.monotonic() + 120
     while job.status(handle).state != "ended":
         assert time.monotonic() < deadline
@@ -472,8 +472,8 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     config = {"base_output_directory": str(there.parent), "steps": 3}
     changes = {"argv": (*plan.argv[:3], str(there)), "config": config, "directory": str(there), "run_name": "a-run"}
     plan = plan.model_copy(update=changes)
-    handle = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
-    assert exit_codes(list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))) == [0]
+    launched = job.launch_or_attach(plan, directory, continue_from=there.parent / "other")
+    assert exit_codes(list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))) == [0]
     bucket = tmp_path / "bucket" / "runs"
     log = directory.log.read_text()
     assert f"['{bucket}/a-run', '--continue-from', '{bucket}/other']" in log
@@ -481,5 +481,5 @@ def test_pods_write_to_the_bucket_of_a_store(standin: Any, make_plan: MakePlan, 
     assert str(tmp_path / "copy") not in log
     assert directory.metrics.read_text() == "{}\n"  # brought here
     assert not directory.checkpoints.exists()  # not these
-    found = find_checkpoint(plan, directory, 2)
+    found = find_checkpoint(launched, 2)
     assert (found.exists(), str(found)) == (True, f"{bucket}/a-run/checkpoints/2")

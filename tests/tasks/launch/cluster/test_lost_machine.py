@@ -63,8 +63,8 @@ store = open_store(sys.argv[1])
 directory = store.run(plan.run_name)
 with turn_of(plan, directory, ("lost",), life_of=lambda flow_run: "unknown", wait=print):
     own(plan.run_name, ("lost",), store)
-    handle = job.launch_or_attach(plan, directory)
-    for piece in job.follow(plan, directory, handle, poll_s=0.05):
+    launched = job.launch_or_attach(plan, directory)
+    for piece in job.follow(launched, poll_s=0.05):
         if isinstance(piece, bytes) and b"completed step: 1," in piece:
             open(sys.argv[3], "w").close()
         if isinstance(piece, bytes) and sys.argv[2].encode() in piece:
@@ -112,8 +112,8 @@ def go_on(plan: RunPlan, store: Store) -> list[Any]:
     with turn_of(plan, directory, ("next",), life_of={"lost": "over"}.__getitem__, wait=print) as finished:
         assert finished is None
         own(plan.run_name, ("next",), store)
-        handle = job.launch_or_attach(plan, directory)
-        return list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+        launched = job.launch_or_attach(plan, directory)
+        return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
 
 
 def steps_in(log: Path) -> list[int]:

@@ -104,8 +104,8 @@ def test_a_run_of_maxtext_in_pods_has_its_record(
     standin: Any, make_maxtext_plan: Callable[..., RunPlan], directory: RunDirectory
 ) -> None:
     plan = make_maxtext_plan(directory.path, shared_out=True)
-    handle = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     record = build_record(plan, directory, scrape_run(directory.log), [])
     assert record.reading.exit_code == 0
     assert record.reading.steps["step"].to_list() == [0, 1, 2]
@@ -113,7 +113,7 @@ def test_a_run_of_maxtext_in_pods_has_its_record(
     assert record.metrics is not None
     assert not directory.metrics.exists()  # of two pods
     assert record.metrics["loss"].to_list() == [in_float32(9.0 - step / 7) for step in range(3)]
-    job.stop(handle)
+    job.stop(launched.handle)
 
 
 def test_what_it_writes_into_a_bucket_comes_home(
@@ -130,8 +130,8 @@ def test_what_it_writes_into_a_bucket_comes_home(
     plan = make_maxtext_plan(directory.path, shared_out=False)
     place = {"run_name": directory.run_name, "directory": str(directory.path)}
     plan = plan.model_copy(update=place | {"environment": plan.environment | gcs_environment})
-    handle = job.launch_or_attach(plan, directory)
-    list(watch(job.follow(plan, directory, handle, poll_s=0.05), handle.job_name))
+    launched = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     record = build_record(plan, directory, scrape_run(directory.log), [])
     assert record.reading.exit_code == 0
     assert not directory.metrics.exists()
@@ -142,4 +142,4 @@ def test_what_it_writes_into_a_bucket_comes_home(
     one_more = pl.concat([record.reading.steps, record.reading.steps[-1:].with_columns(step=pl.lit(3, pl.Int64))])
     longer = record.reading.model_copy(update={"steps": one_more})  # of a step that its files do not have
     assert build_record(plan, directory, longer, []).metrics is None
-    job.stop(handle)
+    job.stop(launched.handle)

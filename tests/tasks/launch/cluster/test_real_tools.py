@@ -41,9 +41,9 @@ def test_xpk_creates_what_runs_the_trainer(
     assert XPK is not None
     extra = ("--project-number=1",)  # else it asks the cloud for it
     plan = make_plan(SHOWS, argv=(XPK,), extra=extra, num_slices=2, priority="high")
-    handle = job.launch_or_attach(plan, directory, continue_from=Path("/a b/it's"))
-    assert isinstance(handle, XpkHandle)
-    jobset = json.loads(kubectl("get", "jobset", handle.job_name, "-o", "json"))
+    launched = job.launch_or_attach(plan, directory, continue_from=Path("/a b/it's"))
+    assert isinstance(launched.handle, XpkHandle)
+    jobset = json.loads(kubectl("get", "jobset", launched.handle.job_name, "-o", "json"))
     (spec,) = jobset["spec"]["replicatedJobs"]
     assert jobset["spec"]["failurePolicy"]["maxRestarts"] == 0
     assert (spec["replicas"], spec["template"]["spec"]["completions"]) == (2, 8)
@@ -52,18 +52,18 @@ def test_xpk_creates_what_runs_the_trainer(
     assert pod["terminationGracePeriodSeconds"] == 5
     assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x8"
     assert pod["containers"][0]["resources"]["limits"] == {"google.com/tpu": 4}
-    events = list(watch(job.follow(plan, directory, handle, poll_s=0.1), handle.job_name))
+    events = list(watch(job.follow(launched, poll_s=0.1), launched.handle.job_name))
     assert [event.exit_code for event in events if isinstance(event, Ended)] == [37]
     log = directory.log.read_text()
     assert repr(plan.environment["GREETING"]) in log
     assert "'--continue-from', \"/a b/it's\"]" in log
-    job.stop(handle)
+    job.stop(launched.handle)
     assert kubectl("get", "jobsets,pods", "-o", "name") == ""
 
 
 @needs_kubectl
 def test_kubectl_shows_what_runs(standin: Any, make_plan: Callable[..., RunPlan], directory: RunDirectory) -> None:
-    handle = job.launch_or_attach(make_plan("print('up', flush=True); import time; time.sleep(600)"), directory)
+    handle = job.launch_or_attach(make_plan("print('up', flush=True); import time; time.sleep(600)"), directory).handle
     assert handle.job_name in kubectl("get", "jobsets")
     pods = kubectl("get", "pods", "-l", f"jobset.sigs.k8s.io/jobset-name={handle.job_name}", "-o", "name").split()
     assert len(pods) == 2

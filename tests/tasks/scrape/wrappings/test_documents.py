@@ -40,6 +40,15 @@ def test_heads_name_the_logs(logs: Any) -> None:
     assert read_page(data) == ("04_int8", [("Linen", "main", "147168c3a", 4), ("NNX", "main", "047168c3a", 3)])
 
 
+def test_arms_of_one_name_are_told_apart_by_their_place(logs: Any) -> None:
+    head = HEAD.replace("NNX", "Linen").encode()
+    data = head + page(logs, "Linen", "Linen").removeprefix(HEAD.encode())
+    assert [(name, commit, steps) for name, _, commit, steps in read_page(data)[1]] == [
+        ("Linen", "047168c3a", 3),
+        ("Linen", "147168c3a", 4),
+    ]
+
+
 # ecnal-cienet.github.io/maxview: the pages of two branches, and those of one whose logs have no heads
 BRANCHES = """MaxView
 
