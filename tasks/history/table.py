@@ -24,7 +24,7 @@ FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 UNDATED = "undated"
 DELETIONS = 10  # at once: in a bucket each is a request
-ATTEMPTS = 5  # of a reader whose files are compacted away under its eyes
+ATTEMPTS = 50  # of a reader whose files are compacted away under its eyes: each has only what is new to read
 
 
 def append_comparison(record: ComparisonRecord, store: Store) -> str | None:
@@ -60,13 +60,16 @@ def load_history(files: Files) -> pl.DataFrame:
 
     Raises StoreError naming a file that is no table of ours.
     """
+    known: dict[Entry, bytes] = {}  # kept from attempt to attempt, so that a later one has only what is new to read
     for _ in range(ATTEMPTS):
         entries = list_history(files)
-        data = files.read_many([entry.name for entry in entries])
+        data = files.read_many([entry.name for entry in entries if entry not in known])
+        known |= {entry: data[entry.name] for entry in entries if entry.name in data}
         # a listing takes its time: what vanished from its end may stand in a file that came where it had passed
-        passed = any(entry.name not in data for entry in files.entries(COMPACTED))
-        if len(data) == len(entries) and not passed:
-            return merge([from_parquet(content, files.url(name)) for name, content in data.items()])
+        names = {entry.name for entry in known}
+        passed = any(entry.name not in names for entry in files.entries(COMPACTED))
+        if all(entry in known for entry in entries) and not passed:
+            return merge([from_parquet(known[entry], files.url(entry.name)) for entry in entries])
     raise StoreError(f"{files.url(FOLDER)}: its files keep vanishing while they are read; try again")
 
 

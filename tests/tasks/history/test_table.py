@@ -118,6 +118,28 @@ def test_two_compactions_at_once_lose_nothing(store: Store, night: Night, monkey
     assert only(after).height == 8
 
 
+def test_a_reader_outlasts_a_crowd_of_compactions(store: Store, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    for day in range(1, 4):
+        append_comparison(night(day), store)
+    files = store.files
+    read = type(files).read_many
+    asked: list[list[str]] = []
+
+    def compact_before(self: object, names: list[str]) -> dict[str, bytes]:
+        asked.append(names)
+        if len(asked) < 9:  # every file that was listed is gone before it is read
+            monkeypatch.setattr(type(files), "read_many", read)
+            append_comparison(night(3 + len(asked)), store)
+            compact_history(files)
+            monkeypatch.setattr(type(files), "read_many", compact_before)
+        return read(self, names)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(files), "read_many", compact_before)
+    baseline = only(load_history(files)).filter(pl.col("role") == "baseline")
+    assert baseline.height == 11
+    assert len(asked) >= 9
+
+
 def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Night, tmp_path: Path) -> None:
     for day in (1, 2):
         record = night(day)
