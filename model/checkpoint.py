@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from absl import logging
@@ -17,6 +17,9 @@ from model.params import Tree, flatten
 with epy.lazy_imports():  # loaded where it is first used: while the step compiles
     import orbax.checkpoint as ocp
     from orbax.checkpoint import checkpoint_managers
+
+if TYPE_CHECKING:
+    import grain  # it takes seconds to load
 
 type Manager = ocp.CheckpointManager
 ITEM, PLACE = "items", "iter"  # the state, and how far the data was read; MaxText's names
@@ -96,7 +99,7 @@ def save(
     manager: Manager,
     step: int,
     tree: Tree,
-    iterator: Any = None,
+    iterator: "grain.DatasetIterator | None" = None,
     *,
     force: bool = False,
 ) -> bool:
@@ -133,7 +136,7 @@ def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
     return restored[ITEM]
 
 
-def restore_place(manager: Manager, step: int, iterator: Any) -> None:
+def restore_place(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> None:
     """Bring grain's iterator to where the data was after `step`; nothing where none is read."""
     if iterator is None:
         return

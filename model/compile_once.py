@@ -42,7 +42,7 @@ def compile_once(
                 _keep(stages, kept)
 
 
-def find_key(compile_lowered: Callable[[], Any]) -> str:
+def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
     """What names everything that JAX would hand to the compiler; the compiler is not called."""
     found = []
 

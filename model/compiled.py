@@ -25,6 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax.sharding import NamedSharding, Sharding
+from jax.stages import Compiled, Lowered
 
 VERSION = 1
 FILE, LOWERED, OPTIMISED = "compile.json", "lowered.mlir.gz", "optimised.hlo.gz"
@@ -47,13 +50,13 @@ class Stages:
     arrays: list[dict[str, Any]] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
 
-    def lowered(self, lowered: Any, seconds: float | None) -> None:
+    def lowered(self, lowered: Lowered, seconds: float | None) -> None:
         """The step as StableHLO."""
         write_packed(self.out / LOWERED, lowered.as_text(debug_info=True))
         self.record["lower_seconds"] = seconds
         self.record["fingerprints"] = {"lowered": sha256(strip_stablehlo(lowered.as_text())), "optimised": None}
 
-    def compile(self, lowered: Any, compile_lowered: Callable[[], Any]) -> Any:
+    def compile(self, lowered: Lowered, compile_lowered: Callable[[], Compiled]) -> Compiled:
         """What `compile_lowered` makes of the step, with its texts, memory and times kept."""
         say(f"compiling for {self.topology}, {self.devices} devices")
         with self.timed():
@@ -109,14 +112,14 @@ def name_error(error: BaseException) -> str:
     return "HbmOverflow" if OVERFLOW.search(str(error)) else type(error).__name__
 
 
-def measure_memory(compiled: Any) -> dict[str, int]:
+def measure_memory(compiled: Compiled) -> dict[str, int]:
     """Bytes of one device; arguments and outputs share memory where the state is updated in place."""
     stats = compiled.memory_analysis()
     memory = {name: int(getattr(stats, f"{name}_size_in_bytes")) for name in MEMORY}
     return memory | {"total": memory["argument"] + memory["output"] + memory["temp"] - memory["alias"]}
 
 
-def describe_array(path: str, shape: tuple[int, ...], dtype: Any, sharding: Any) -> dict[str, Any]:
+def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
     """An input: its path, shape, type, the mesh axes that split each of its axes, and its bytes on one device."""
     parts, kind = split_axes(sharding, len(shape)), sharding.memory_kind
     return {
@@ -128,14 +131,16 @@ def describe_array(path: str, shape: tuple[int, ...], dtype: Any, sharding: Any)
     }
 
 
-def split_axes(sharding: Any, rank: int) -> list[str]:
+def split_axes(sharding: Sharding, rank: int) -> list[str]:
     """For each axis of an array the mesh axes that really split it, joined by `+`; `-` where none does."""
-    spec = [*getattr(sharding, "spec", ())]
+    if not isinstance(sharding, NamedSharding):
+        return ["-"] * rank
+    spec = [*sharding.spec]
     named = [axes if isinstance(axes, tuple) else (axes,) for axes in spec + [None] * (rank - len(spec))]
     return ["+".join(axis for axis in axes if axis and sharding.mesh.shape[axis] > 1) or "-" for axes in named]
 
 
-def describe_inputs(lowered: Any, compiled: Any) -> list[dict[str, Any]]:
+def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]]:
     """Every input that the compiled step keeps, by its place among the arguments."""
     infos, tree = jax.tree_util.tree_flatten_with_path(lowered.args_info)
     shardings = tree.flatten_up_to(compiled.input_shardings)  # type: ignore[attr-defined]
@@ -203,7 +208,7 @@ def keep_compiled(stages: Stages) -> None:
     """From now on whatever is lowered and compiled by itself, not by being called, is kept in the folder."""
     compile_lowered = jax.stages.Lowered.compile
 
-    def compile_and_keep(lowered: Any, *words: Any, **named: Any) -> Any:
+    def compile_and_keep(lowered: Lowered, *words: Any, **named: Any) -> Compiled:
         stages.lowered(lowered, None)
         compiled = stages.compile(lowered, lambda: compile_lowered(lowered, *words, **named))
         stages.arrays = describe_inputs(lowered, compiled)

@@ -1,6 +1,6 @@
 """Turns a config into batches: texts, or one fixed batch of random tokens, the same at every step, as in MaxText."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import numpy as np
@@ -10,12 +10,15 @@ from configs.schema import TrainConfig
 from model.batch import Batch
 from model.sharding import global_batch_size, mesh_spec
 
+if TYPE_CHECKING:
+    import grain  # it takes seconds to load
+
 
 class DataSource(Protocol):
     """Batches, one per step."""
 
     @property
-    def iterator(self) -> Any:
+    def iterator(self) -> "grain.DatasetIterator | None":
         """Grain's, whose place is saved with every checkpoint; None where all batches are the same."""
         ...
 

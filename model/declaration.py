@@ -6,7 +6,7 @@ metadata. Drawing, sharding, counting and dumping read the record and nothing el
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ class Declaration:
     """One parameter before it has values."""
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: np.dtype
     axes: tuple[str, ...]
     initializer: Initializer
 
@@ -33,7 +33,7 @@ class Declaration:
         return math.prod(self.shape)
 
 
-def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
     """What either API's own `init` gives: drawn on the host from its own key, wherever it is traced."""
 
     def draw(words: jax.Array) -> np.ndarray:

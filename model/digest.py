@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from model.params import flatten
-
-type Tree = Any
+from model.params import Tree, flatten
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 BLOCK = 1 << 20  # elements that are read at once on the host

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-type Initializer = Callable[[np.random.Generator, tuple[int, ...], Any], NDArray[Any]]  # (numbers, shape, dtype)
+type Initializer = Callable[[np.random.Generator, tuple[int, ...], np.dtype], NDArray[Any]]  # (numbers, shape, dtype)
 
 # standard deviation of a standard normal cut off at ±2
 CUT_DEVIATION = 0.87962566103423978
@@ -21,7 +21,7 @@ class Normal:
     fan_axes: tuple[int, ...]
     cut: bool = False  # at two standard deviations, and then widened to the full variance
 
-    def __call__(self, random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def __call__(self, random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
         deviation = math.prod(shape[axis] for axis in self.fan_axes) ** -0.5
         values = random.standard_normal(math.prod(shape), np.float32)
         if self.cut:
@@ -34,7 +34,7 @@ class Normal:
         return values.reshape(shape).astype(dtype, copy=False)
 
 
-def ones(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def ones(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
     """1 everywhere."""
     del random
     return np.ones(shape, dtype)

@@ -4,7 +4,7 @@ Everything in a training step that is neither Linen nor NNX.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ from model.batch import Batch, split_batch, total_weights
 from model.core import Output
 from model.loss import cross_entropy
 from model.optimizer import Clipped, make_schedule
+from model.params import Tree
 
-type Tree = Any
 type Metrics = dict[str, jax.Array]
 type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # what `value_and_grad` gives: (loss, its parts), gradients
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 from flax import struct
 
 from model.declaration import first_value
@@ -18,9 +19,9 @@ class Declared(nn.LogicallyPartitioned):
 
 
 def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
-    """What `Module.param` calls for its first value."""
+    """What `Module.param` calls for its first value, and then takes out of its box."""
 
-    def init(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> Declared:
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> Declared:
         return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)
 
     return init

@@ -1,8 +1,7 @@
 """Turns a declaration into a parameter of Flax NNX: what a decoder file calls. Twin of `param_linen.py`."""
 
-from typing import Any
-
 import jax
+import numpy as np
 from flax import nnx
 
 from model.declaration import first_value
@@ -10,7 +9,7 @@ from model.initializers import Initializer
 
 
 def nnx_param(
-    initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: Any, rngs: nnx.Rngs
+    initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype, rngs: nnx.Rngs
 ) -> nnx.Param[jax.Array]:
     """A parameter that knows its logical axes and its initializer."""
     value = first_value(initializer, rngs.params(), shape, dtype)

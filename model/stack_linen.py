@@ -3,7 +3,8 @@
 Each stack is one function, called where its modules shall live: Linen makes a module where it is first used.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -14,6 +15,7 @@ from model.params import Tree
 from model.pipeline import run_pipeline
 
 type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type LayerType = Callable[..., nn.Module]
 
 
 class Site(NamedTuple):
@@ -21,11 +23,11 @@ class Site(NamedTuple):
 
     parent: nn.Module
     config: TrainConfig
-    layer_type: Any
+    layer_type: LayerType
     group: core.LayerGroup
 
 
-def remat(config: TrainConfig, layer_type: Any, *, prevent_cse: bool) -> Any:
+def remat(config: TrainConfig, layer_type: LayerType, *, prevent_cse: bool) -> LayerType:
     """The layer with its activations recomputed in the backward pass as `remat_policy` says."""
     if config.remat_policy == "none":
         return layer_type

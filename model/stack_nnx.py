@@ -4,7 +4,8 @@ Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX
 With `graph_updates=False` a transform does not write back parameters that nothing has changed.
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import jax
 from flax import nnx
@@ -15,15 +16,15 @@ from model.params import Tree
 from model.pipeline import run_pipeline
 
 type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type LayerType = Callable[..., nnx.Module]
 
 
-def run_layer(module: Any, x_BLE: jax.Array, layer: jax.Array, context: core.Context) -> Ran:
+def run_layer(module: Callable[..., Ran], x_BLE: jax.Array, layer: jax.Array, context: core.Context) -> Ran:
     """The layer as a function, which is what NNX transforms."""
-    ran: Ran = module(x_BLE, layer, context)
-    return ran
+    return module(x_BLE, layer, context)
 
 
-def remat(config: TrainConfig, *, prevent_cse: bool) -> Any:
+def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
     """`run_layer` with its activations recomputed in the backward pass as `remat_policy` says."""
     if config.remat_policy == "none":
         return run_layer
@@ -36,7 +37,7 @@ class Stack(Protocol):
 
     @staticmethod
     def make(
-        parent: nnx.Module, config: TrainConfig, layer_type: Any, group: core.LayerGroup, rngs: nnx.Rngs
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: core.LayerGroup, rngs: nnx.Rngs
     ) -> None: ...
 
     @staticmethod
@@ -49,10 +50,12 @@ class Scanned:
     """One module, compiled once, whose parameters have a layer axis."""
 
     @staticmethod
-    def make(parent: nnx.Module, config: TrainConfig, layer_type: Any, group: core.LayerGroup, rngs: nnx.Rngs) -> None:
+    def make(
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: core.LayerGroup, rngs: nnx.Rngs
+    ) -> None:
         @nnx.split_rngs(splits=group.layers)
         @nnx.vmap(out_axes=config.param_scan_axis, transform_metadata={nnx.PARTITION_NAME: "layers"})
-        def make_layers(rngs: nnx.Rngs) -> Any:
+        def make_layers(rngs: nnx.Rngs) -> nnx.Module:
             return layer_type(config, group.mlp, rngs=rngs)
 
         setattr(parent, group.name, make_layers(rngs))
@@ -78,7 +81,9 @@ class Unrolled:
     """One module per layer."""
 
     @staticmethod
-    def make(parent: nnx.Module, config: TrainConfig, layer_type: Any, group: core.LayerGroup, rngs: nnx.Rngs) -> None:
+    def make(
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: core.LayerGroup, rngs: nnx.Rngs
+    ) -> None:
         for i in range(group.layers):
             setattr(parent, f"{group.name}_{i}", layer_type(config, group.mlp, rngs=rngs))
 

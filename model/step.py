@@ -37,7 +37,7 @@ class Program:
     """The compiled step, with the hashes of what the compiler read and wrote."""
 
     compiled: jax.stages.Compiled
-    structure: Any  # jax's PyTreeDef of the state
+    structure: jax.tree_util.PyTreeDef  # of the state
     stablehlo_sha256: str
     hlo_sha256: str
     memory: Any  # jax's CompiledMemoryStats, None where the backend has none

@@ -95,11 +95,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             state, initial_state = starting_state(config, dialect, declared, mesh, manager, run_directory, source)
             program = compiling.result()
             record = program_record(
-                dialect.name,
-                program,
-                num_devices=mesh.size,
-                metrics_file=metrics_path,
-                initial_state=initial_state,
+                dialect.name, program, num_devices=mesh.size, metrics_file=metrics_path, initial_state=initial_state
             )
             write_program(run_directory, record)
             report_program(config, declared, program, mesh)
@@ -137,7 +133,7 @@ def starting_state(
     dialect: Dialect,
     declared: DeclaredState,
     mesh: Mesh,
-    manager: Any,
+    manager: checkpoint.Manager | None,
     run_directory: epath.Path,
     source: DataSource,
 ) -> tuple[Tree, dict[str, Any] | None]:
