@@ -8,9 +8,10 @@ A number is right if it was written in the row of its step. What else is excused
   too: 5.1E-04 for 5.1E-07 is a number that the trainer prints. Of a padded or a grouped number it is only one that
   became another, and with `.3f` one of those before the point. Another line may follow at once: the line break
   is no part of a number;
-- in a log of one row, a number as an earlier version of the trainer printed it, and what only other rows could show:
-  the width of the step's column and of a whole number's (FlagScale pads its counts of iterations to four places, not
-  three), and how many decimals stand before an exponent (three and six are Megatron's own);
+- where no row of another step has a finite number in its column, as in a log of one row, a number as an earlier version
+  of the trainer printed it, and what only other rows could show: the width of the step's column and of a whole
+  number's (FlagScale pads its counts of iterations to four places, not three), and how many decimals stand before an
+  exponent (three and six are Megatron's own);
 - a number of a row whose own step number was damaged in this way;
 - a row that is nowhere told as missing, where the reading has several runs or a step that nobody wrote: an export whose
   labels were damaged is split into runs, and the row is in one of them under what its own text says;
@@ -25,9 +26,11 @@ Not excused is anything that other lines are said to hold and do not (`_not_said
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from functools import partial
+
+import polars as pl
 
 from tasks.publish.log_lines import lines_of
 from tasks.publish.reading_json import to_json
@@ -94,14 +97,15 @@ def _judge_run(written: Written, text: bytes, run: RunReading) -> Iterator[str]:
     yield from _not_said(text, run)
     # a column of the table's own, as `line`, leaves its name to a key that is called so
     unknown = {name for key in coverage.unknown_keys for name in (key, f"{key} (log)")}
+    columns = run.steps.select(pl.selectors.numeric())
+    lone = {one.name for one in columns if run.steps.filter(one.is_finite())["step"].n_unique() == 1}
     for row in run.steps.iter_rows(named=True):
         numbers = {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
         offset = int(numbers.pop("offset"))
         numbers.pop("line")
         # a key that was damaged is told as one that nobody knows
         numbers = {key: value for key, value in numbers.items() if key not in unknown}
-        alone = run.steps["step"].n_unique() == 1
-        if not _was_written(written, numbers, alone, text[offset : offset + 1500].decode("utf-8", "replace")):
+        if not _was_written(written, numbers, lone, text[offset : offset + 1500].decode("utf-8", "replace")):
             yield f"at {offset} of {text[offset : offset + 300]!r}: {numbers} was not written"
 
 
@@ -143,13 +147,14 @@ def _not_said(text: bytes, run: RunReading) -> Iterator[str]:
             yield f"{said!r} stands nowhere"
 
 
-def _was_written(written: Written, numbers: Numbers, alone: bool, place: str) -> bool:
-    """Whether each number was written in the row of this step, or stands whole under its key in the text."""
-    rows = [printed for step, printed, _ in written.rows if step == numbers["step"]] or [{}]
-    for printed in rows:
+def _was_written(written: Written, numbers: Numbers, lone: Set[str], place: str) -> bool:
+    """Whether each number was written in the row of this step, or stands whole under its key in the text. `lone`: the
+    columns whose numbers are all of one step."""
+    head = written.spec.head_column
+    for printed in [printed for step, printed, _ in written.rows if step == numbers["step"]] or [{}]:
         wrong = [key for key, value in numbers.items() if not (key in printed and _same(value, printed[key]))]
-        if all(key == "step" or _stands(written.spec, place, key, numbers[key], alone) for key in wrong):
-            return "step" not in wrong or _is_step(written.spec, place, numbers["step"], alone)
+        if all(key == head or _stands(written.spec, place, key, numbers[key], key in lone) for key in wrong):
+            return head not in wrong or _is_step(written.spec, place, numbers[head], head in lone)
     return False
 
 
@@ -183,7 +188,7 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
 
 
 def _is_printed(printed: str, token: str, alone: bool) -> bool:
-    """Whether a number is printed so; `alone`: in the only row, or otherwise in what other rows would show."""
+    """Whether a number is printed so; `alone`: or otherwise in what rows of other steps would show."""
     loose = token.strip().isdigit() or re.fullmatch(r" *[-+]?\d\.\d+E[-+]\d\d", token)
     return printed == token or bool(alone and loose and float(printed.replace(",", "")) == float(token))
 

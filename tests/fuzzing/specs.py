@@ -28,6 +28,8 @@ class Printed:
 
     def text(self, value: float) -> str:
         """The number as the trainer prints it."""
+        if self.form == ".4" and value.is_integer():  # NeMo's
+            return str(int(value))
         whole = self.form.endswith(("d", ",")) and math.isfinite(value)
         return format(int(value) if whole else value, self.form.replace("d", "") if not whole else self.form)
 
@@ -48,12 +50,13 @@ class Spec:
     skips: bool = False
     other: Callable[[random.Random], Sequence[str]] = lambda _: ()  # lines that are no rows, some before each
     second: tuple[str, str] = ("", "")  # what tells another writer's prefix from the first's
+    head_column: str = "step"  # what the number in the head is
 
     def row(self, draw: random.Random, step: int, constants: Numbers) -> tuple[str, dict[str, float]]:
         """A row without its prefix, and its numbers by column."""
-        values: dict[str, float] = {}
+        values: dict[str, float] = {"step": step}
         skipped, lost = self.skips and draw.random() < 0.2, draw.random() < 0.03
-        text, numbers = self.head + format(step, self.step_form) + self.after_step, {"step": float(step)}
+        text, numbers = self.head + format(step, self.step_form) + self.after_step, {self.head_column: float(step)}
         for each in self.fields:
             if skipped and each.skippable:
                 continue
@@ -179,6 +182,17 @@ SPECS = (
         ), "", ("[titan] 2025-06-20 19:13:39,663 - root - INFO - Training starts at step 1.",),
         ("[rank0]:[titan] 2025-06-20 19:20:39,663 - root - INFO - Training completed",),
         second=("[rank0]", "[rank1]"),
+    ),
+    Spec(
+        "nemo", lambda step: "[default0]:", "Training epoch 0, iteration ", "d", "/199", (
+            Printed(" | lr: ", "lr", ".4", 1e-7, 1e-3),
+            Printed(" | global_batch_size: ", "global_batch_size", "d", 8, 64),
+            Printed(" | global_step: ", "step", "d", 0, 199, tied=lambda values, _: values["step"]),
+            Printed(" | reduced_train_loss: ", "loss", ".4", 0.1, 15, open=True),
+            Printed(" | train_step_timing in s: ", "seconds", ".4", 0.1, 60),
+            Printed(" | consumed_samples: ", "consumed_samples", "d", 1, 10**6),
+        ), "", ("[NeMo I 2025-03-01 10:00:00 nemo_logging:393] Experiments will be logged",),
+        ("`Trainer.fit` stopped: `max_steps=200` reached.",), head_column="iteration",
     ),
 )  # fmt: skip
 

@@ -4,12 +4,14 @@ import re
 
 from tasks.scrape.dialects.dialect import Dialect, OtherLines, patterns
 from tasks.scrape.prefixes import TIME, is_glued
-from tasks.scrape.table.rows import Field, Row, Value, shape_of
+from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
 
-# nemo/lightning/pytorch/callbacks/progress_printer.py; numbers have four digits, so one at the end may have been cut
+# nemo/lightning/pytorch/callbacks/progress_printer.py prints `.4`, and whole numbers as such: in each column come both,
+# and one at the end may have been cut
 _HEAD = re.compile(rb"Training epoch \d{1,9}, iteration (0|[1-9]\d{0,14})/(\d{1,15})(?= \|)")
 _FIELD = re.compile(rb" \| ([A-Za-z][^|:\n]{0,79}): ([^\s|]{1,40})(?= \||\s|\Z)")
 _NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|nan|inf)")
+_GENERAL = re.compile(GENERAL)
 _NAMED = {"global_step": "step", "reduced_train_loss": "loss", "train_step_timing in s": "seconds"}
 _KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "grad_norm", *_NAMED})
 
@@ -28,12 +30,14 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
             return None
         whole = shape_of(text) == ("whole", 0) and _NAMED.get(key) in (None, "step")
         value: Value = int(text) if whole else float(text)
-        kind = "whole" if whole else "open" if shape_of(text)[0] == "open" else "free"
+        kind = "general" if _GENERAL.fullmatch(text) else "open" if shape_of(text)[0] == "open" else "free"
+        kind = "whole" if whole else kind
         fields[_NAMED.get(key, key)] = Field(_NAMED.get(key, key), value, found.start(2), found.end(2), (kind, 0), key)
     step = fields.get("step")
     first = Field("iteration" if step else "step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "iteration")
     number = int(step.value) if step else int(head[1])
-    row = Row(number, (first, *fields.values()), position, end, certain=False, excused=True)
+    regular = all(one.shape[0] != "free" for one in fields.values())
+    row = Row(number, (first, *fields.values()), position, end, certain=False, regular=regular, excused=True)
     is_whole = "loss" in fields and not line[end:].strip() and not row.ends_early(like)
     return row if is_whole and not (is_end and end == len(line)) else None
 

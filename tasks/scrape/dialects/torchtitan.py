@@ -82,8 +82,8 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
         return None
     if kind != "open" and key in _DECIMALS:
         lacks_comma = key in _THOUSANDS and value >= 1000 and b"," not in number[1]
-        lacks_padding = key in _PADDED and width != max(decimals + 3, len(number[1]))
-        if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma or lacks_padding:
+        is_padded = width == max(decimals + 3 if key in _PADDED else 0, len(number[1]))
+        if kind == "exponent" or decimals not in _DECIMALS[key] or lacks_comma or not is_padded:
             return None
         shape = ("thousands" if key in _THOUSANDS else "padded" if key in _PADDED else "fixed"), decimals
     elif kind == "whole" and b"," not in number[1]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints: each key is a column of the table
 ALIKE = 3  # rows that end at one width
 
-LOOSE = frozenset({"open", "free", "word"})  # shapes that say nothing of what else its column may hold
+LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that say nothing of what else its column may hold
 
 type Way = tuple[str, Shape]  # the key before a number, and how the number is printed
 
@@ -136,4 +136,4 @@ def _fits(printed: Field, ways: set[Way]) -> bool:
     widths = {width for other, width in shapes if other == "whole"} - {0}
     # a whole number that fills or outgrows its column has no padding left
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
-    return kind == "whole" and "whole" in kinds and outgrows
+    return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))

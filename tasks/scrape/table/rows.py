@@ -14,6 +14,11 @@ from tasks.scrape.prefixes import is_plain
 _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
 _OPEN = (b"nan", b"inf", b"infinity")
+# what Python prints with `.4`; and a whole number, without a point
+GENERAL = (
+    rb"[-+]?(?:0|[1-9]\d{0,17}|0\.0{0,3}[1-9](?:\d{0,2}[1-9])?|[1-9]\.(?:0|\d{0,2}[1-9])|[1-9]\d\.(?:0|\d?[1-9])|"
+    rb"[1-9]\d\d\.\d|[1-9](?:\.\d{0,2}[1-9])?e(?:-(?:0[5-9]|[1-9]\d)|\+(?:0[3-9]|[1-9]\d)))"
+)
 _EXPONENT = rb"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _PATTERNS = {
     "fixed": rb"[-+]?(?:0|[1-9]\d{0,14})%s",
@@ -21,6 +26,7 @@ _PATTERNS = {
     "exponent": rb"[-+]?\d%s" + _EXPONENT,
     "thousands": rb"(?:[1-9]\d{0,2}(?:,\d{3}){1,4}|0|[1-9]\d{0,2})%s",
     "open": rb"(?i:[-+]?(?:nan|inf(?:inity)?))",
+    "general": GENERAL,
     "free": rb"(?i:[-+]?(?:(?:0|[1-9]\d{0,14})(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?|nan|inf(?:inity)?))",
 }
 
@@ -32,7 +38,8 @@ type Value = float | int | str
 class Field:
     """One value of a row. `begin` and `end` are where its text stands; `shape` is how it is printed: ("whole", the
     width of its column or 0), ("fixed" or "exponent" or "thousands", decimals), "padded": "fixed" with a blank for a
-    second digit; ("free", 0): as the number happens to be; ("open", 0): no finite number, ("word", 0)."""
+    second digit; ("general", 0): with four digits at most; ("free", 0): as the number happens to be; ("open", 0): no
+    finite number, ("word", 0)."""
 
     column: str
     value: Value

@@ -21,7 +21,7 @@ STAMPS = ("timestamp", "time", "receiveTimestamp")
 # what begins a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
 # what stands behind that in most of them: of a line that lost its begin
-_BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|\bloss: +-?\d\S* +(?:grad_norm|memory):")
+_BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]

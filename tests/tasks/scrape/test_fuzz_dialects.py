@@ -17,7 +17,7 @@ UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthC
 # the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;
 # hypothesis draws every choice of `draw`, so that a failure shrinks to a short log with little damage
 @pytest.mark.long
-@pytest.mark.parametrize("dialect", range(4))
+@pytest.mark.parametrize("dialect", range(5))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=UNHURRIED)
 @given(draw=st.randoms(use_true_random=False))
 def test_damage_is_survived_and_never_invents(dialect: int, draw: random.Random, fuzzing: Any) -> None:
@@ -27,14 +27,14 @@ def test_damage_is_survived_and_never_invents(dialect: int, draw: random.Random,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dialect", range(4))
+@pytest.mark.parametrize("dialect", range(5))
 def test_longer_logs(dialect: int, fuzzing: Any) -> None:
     for seed in range(200):
         _, wrong = fuzzing.try_example(fuzzing.make_example(fuzzing.SPECS[dialect], seed))
         assert not wrong, f"{fuzzing.SPECS[dialect].name}, seed {seed}: {wrong[0]}"
 
 
-@pytest.mark.parametrize("dialect", range(4))
+@pytest.mark.parametrize("dialect", range(5))
 def test_an_undamaged_log_is_read_whole(dialect: int, fuzzing: Any) -> None:
     for seed in range(20):
         written = fuzzing.write_log(fuzzing.SPECS[dialect], random.Random(seed), 30)
