@@ -7,7 +7,7 @@ from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Match
 from tasks.scrape.prefixes import PREFIX
-from tasks.scrape.window import CONTEXT, Window
+from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.clean import Cleaner
 
 UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
@@ -72,10 +72,9 @@ class LogFollower:
                 if step in self._saving:
                     return []
                 self._saving.add(step)
-                path = match[1].decode("utf-8", "replace") if name == "save_path" else None
-                return [CheckpointStarted(step=step, path=path, **place)]
+                return [CheckpointStarted(step=step, path=text_of(match[1]) if name == "save_path" else None, **place)]
             case "save_committed":
-                return [CheckpointCommitted(step=int(match[2]), path=match[1].decode("utf-8", "replace"), **place)]
+                return [CheckpointCommitted(step=int(match[2]), path=text_of(match[1]), **place)]
             case "start":
                 self._ended = False  # tried again in the same log
             case "exit_code":

@@ -70,10 +70,9 @@ _LAUNCHED = re.compile(rb"\A(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
 # a number alone is a rank only before a blank: `grep -n` puts none there
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
-LINE_WITHIN = 400
 
 
-def line_before(data: bytes, position: int, within: int = LINE_WITHIN) -> bytes:
+def line_before(data: bytes, position: int, within: int = 400) -> bytes:
     """What stands before a position on its line, as far as it is looked for."""
     first = max(0, position - within)
     return data[max(first, data.rfind(b"\n", first, position) + 1) : position]

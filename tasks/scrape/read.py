@@ -13,7 +13,7 @@ from tasks.records import LogReading, RunReading
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
 from tasks.scrape.dialects.dialect import Dialect
-from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, windows
+from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, text_of, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
 from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split_excerpts
 from tasks.scrape.wrappings.exports import count_steps
@@ -131,7 +131,7 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
                 runs += _read_windows(windows(text()), _find_dialect(text(), name), source or Path(name).stem)
             except LogFormatError as error:  # a container beside the trainer's
                 refused = refused or error
-                if steps := sum(count_steps(chunk.decode("utf-8", "replace")) for chunk in text()):
+                if steps := sum(count_steps(text_of(chunk)) for chunk in text()):
                     found.lost.append(steps)
         runs = [_with_receipt(run, found, name) for run in runs]
     if not runs:

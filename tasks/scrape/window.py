@@ -27,6 +27,11 @@ class LogFormatError(ValueError):
     """A file that holds no log we can read: `file:line: what is wrong; what to do`."""
 
 
+def text_of(data: bytes | None) -> str:
+    """A piece of a log as text, "" for none; what is no UTF-8 in it becomes U+FFFD."""
+    return (data or b"").decode("utf-8", "replace")
+
+
 @dataclass(frozen=True)
 class Window:
     """A stretch of a log. What starts at `start <= position < limit` belongs to it; the rest is context."""
@@ -53,7 +58,7 @@ class Window:
     def unread(self, position: int) -> UnreadLine:
         """What begins at a position in `data`, for the receipt."""
         source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
-        return UnreadLine(line=source.line, offset=source.offset, text=text.decode("utf-8", "replace"))
+        return UnreadLine(line=source.line, offset=source.offset, text=text_of(text))
 
 
 def find_all(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tasks.scrape.prefixes import ABSL, PREFIX
-from tasks.scrape.window import OVERLAP
+from tasks.scrape.window import OVERLAP, text_of
 
 # with line breaks: indented lines, then `Type: message` where the indentation ends
 _HEADER = b"Traceback (most recent call last)"
@@ -205,5 +205,5 @@ def _read_joined(data: bytes, position: int) -> Raised | None:
 def _raised(
     kind: bytes, message: bytes | None, position: int, end: int, below: bytes, file: bytes, mark: bytes
 ) -> Raised:
-    of_type, said, detail, path = (text.decode("utf-8", "replace") for text in (kind, message or b"", below, file))
+    of_type, said, detail, path = map(text_of, (kind, message, below, file))
     return Raised(of_type, said.strip(), position, end, detail, path.replace("\\", "/").rsplit("/", 1)[-1], mark)

@@ -24,7 +24,7 @@ from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, weakness
 from tasks.scrape.death.signs import NOTED, signal_name
-from tasks.scrape.window import OVERLAP, Window
+from tasks.scrape.window import OVERLAP, Window, text_of
 
 MOST, FIRST = 4000, 2000  # how many are kept, and how many of them are the first
 _REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # ends that were to be expected
@@ -73,8 +73,8 @@ class DeathLog:
         """Note one sign; what ends no run is ignored."""
         if window.base + match.start() < self.since and name not in ("exit_code", "start"):
             return
-        groups = [_text(text) for text in match.groups() if text]
-        first, whole = groups[0] if groups else "", _text(match[0])
+        groups = [text_of(text).strip() for text in match.groups() if text]
+        first, whole = groups[0] if groups else "", text_of(match[0]).strip()
         if name in NOTED and not (name == "stopped" and _REACHED.search(first)):
             form, kind = NOTED[name]
             message = f"srun: {first}" if name == "slurm_exit" else first if match.re.groups else whole
@@ -85,7 +85,7 @@ class DeathLog:
                 self.pending.append(self._header)
                 self.settle(window)
             case "terminated":
-                self._note("fatal", first, _text(match[2]), match.start(), window)
+                self._note("fatal", first, text_of(match[2]).strip(), match.start(), window)
             case "child":
                 said = signal_name(first)
                 self._note("signal", said, f"a rank was ended by {said}: {whole}", match.start(), window)
@@ -96,7 +96,7 @@ class DeathLog:
             case "event":
                 self._note("event", _NAME_ENDS.split(whole, maxsplit=1)[0].strip(), whole, match.start(), window)
             case "raised":
-                self._note("raised", first, _text(match[2]), match.start(1), window)
+                self._note("raised", first, text_of(match[2]).strip(), match.start(1), window)
             case "start":
                 self.exit_code, self._exit = None, None  # tried again: the end before was none
             case "exit_code":
@@ -260,7 +260,7 @@ class DeathLog:
 def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
     """Exceptions that came of one another, of each writer its own; and fatal errors."""
     chains: list[list[Found]] = []
-    latest: dict[bytes, list[Found]] = {}  # of each writer
+    latest: dict[bytes, list[Found] | None] = {}  # of each writer, up to a fatal error
     for one in strong:
         if one.form not in ("traceback", "fatal"):
             continue
@@ -269,14 +269,8 @@ def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
             before.append(one)
             continue
         chains.append([one])
-        latest[one.mark] = chains[-1] if one.form == "traceback" else []
-        if one.form == "fatal":
-            del latest[one.mark]
+        latest[one.mark] = chains[-1] if one.form == "traceback" else None
     return sorted(chains, key=lambda chain: chain[-1].source.offset)
-
-
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode("utf-8", "replace").strip()
 
 
 def _join(*reasons: str) -> str:

@@ -11,7 +11,6 @@ from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
 _HEAD = re.compile(rb"Training epoch \d{1,9}, iteration (0|[1-9]\d{0,14})/(\d{1,15})(?= \|)")
 _FIELD = re.compile(rb" \| ([A-Za-z][^|:\n]{0,79}): ([^\s|]{1,40})(?= \||\s|\Z)")
 _NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|nan|inf)")
-_GENERAL = re.compile(GENERAL)
 _NAMED = {"global_step": "step", "reduced_train_loss": "loss", "train_step_timing in s": "seconds"}
 _KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "grad_norm", *_NAMED})
 
@@ -30,7 +29,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
             return None
         whole = shape_of(text) == ("whole", 0) and _NAMED.get(key) in (None, "step")
         value: Value = int(text) if whole else float(text)
-        kind = "general" if _GENERAL.fullmatch(text) else "open" if shape_of(text)[0] == "open" else "free"
+        kind = "general" if GENERAL.fullmatch(text) else "open" if shape_of(text)[0] == "open" else "free"
         kind = "whole" if whole else kind
         fields[_NAMED.get(key, key)] = Field(_NAMED.get(key, key), value, found.start(2), found.end(2), (kind, 0), key)
     step = fields.get("step")

@@ -12,7 +12,7 @@ from tasks.scrape.dialects.dialect import Dialect, Match, OtherLines, patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.rows import Field, Row, shape_of
 from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
@@ -45,7 +45,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     step = shape_of(head[2], len(head[1]) + len(head[2]))
     fields, end = [Field("step", int(head[2]), head.start(2), head.end(2), step, "step")], head.end()
     keys: set[str] = {"step"}
-    while (found := _FIELD.match(line, end)) and (key := found[1].decode("utf-8", "replace")) not in keys:
+    while (found := _FIELD.match(line, end)) and (key := text_of(found[1])) not in keys:
         read = [] if found[3] in _MISSING else _read(key, found)
         if read is None:
             return None
@@ -123,10 +123,9 @@ class TorchtitanOtherLines(OtherLines):
                 text = match[1].decode()
                 self.parameters = Parameters(count=int(text.replace(",", "")), printed=text, source=source)
             case "capacity":
-                kind = match[1].decode("utf-8", "replace")
-                self.environment = self.environment.model_copy(update={"device_kind": kind})
+                self.environment = self.environment.model_copy(update={"device_kind": text_of(match[1])})
             case "mesh":
-                names = re.findall(r"\w+", match[1].decode("utf-8", "replace"))
+                names = re.findall(r"\w+", text_of(match[1]))
                 sizes = [int(size) for size in re.findall(rb"\d+", match[2])]
                 mesh = {axis: size for axis, size in zip(names, sizes, strict=False) if size > 1}
                 self.environment = self.environment.model_copy(update={"mesh": mesh or None})
@@ -142,7 +141,7 @@ class TorchtitanOtherLines(OtherLines):
                     blocking_s=float(match[1]), state="committed", committed=True, committed_line=source.line
                 )
             case "loading":
-                self.note_fact("restored_from", match[1].decode("utf-8", "replace"), source)
+                self.note_fact("restored_from", text_of(match[1]), source)
 
     def _update_last(self, **update: Any) -> None:
         self.checkpoints[-1] = self.checkpoints[-1].model_copy(update=update)

@@ -15,7 +15,7 @@ _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
 _OPEN = (b"nan", b"inf", b"infinity")
 # what Python prints with `.4`; and a whole number, without a point
-GENERAL = (
+GENERAL = re.compile(
     rb"[-+]?(?:0|[1-9]\d{0,17}|0\.0{0,3}[1-9](?:\d{0,2}[1-9])?|[1-9]\.(?:0|\d{0,2}[1-9])|[1-9]\d\.(?:0|\d?[1-9])|"
     rb"[1-9]\d\d\.\d|[1-9](?:\.\d{0,2}[1-9])?e(?:-(?:0[5-9]|[1-9]\d)|\+(?:0[3-9]|[1-9]\d)))"
 )
@@ -26,7 +26,7 @@ _PATTERNS = {
     "exponent": rb"[-+]?\d%s" + _EXPONENT,
     "thousands": rb"(?:[1-9]\d{0,2}(?:,\d{3}){1,4}|0|[1-9]\d{0,2})%s",
     "open": rb"(?i:[-+]?(?:nan|inf(?:inity)?))",
-    "general": GENERAL,
+    "general": GENERAL.pattern,
     "free": rb"(?i:[-+]?(?:(?:0|[1-9]\d{0,14})(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?|nan|inf(?:inity)?))",
 }
 

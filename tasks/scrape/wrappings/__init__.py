@@ -11,7 +11,7 @@ from functools import partial
 
 import zstandard
 
-from tasks.scrape.window import Chunks
+from tasks.scrape.window import Chunks, text_of
 from tasks.scrape.wrappings import lines
 from tasks.scrape.wrappings.clean import clean
 from tasks.scrape.wrappings.exports import MARKS, Entries, count_steps, read_csv, read_json, read_notebook
@@ -87,8 +87,8 @@ def _sources(chunks: Chunks, found: Unwrapped, stack: ExitStack, name: str) -> d
 def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
-        return {next(iter(pods)).decode("utf-8", "replace"): piped(chunks, partial(lines.replaced, lines.POD, b""))}
+        return {text_of(next(iter(pods))): piped(chunks, partial(lines.replaced, lines.POD, b""))}
     for block in lines.whole_lines(chunks()):  # one that lost its prefix is nobody's
         for line in lines.NO_POD.findall(block):
-            found.lose(line.decode("utf-8", "replace"))
-    return {pod.decode("utf-8", "replace"): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}
+            found.lose(text_of(line))
+    return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

@@ -6,7 +6,7 @@ import re
 from configs.schema import Frozen
 from tasks.scrape.dialects import recognise
 from tasks.scrape.dialects.maxtext.rows import HEAD
-from tasks.scrape.window import LogFormatError
+from tasks.scrape.window import LogFormatError, text_of
 
 HEAD_BYTES = 16 << 10  # the title and the table's head stand within these
 _GAP = r"[\s\u00a0]"
@@ -46,13 +46,13 @@ class PageLog(Frozen):
 
 def is_page(data: bytes) -> bool:
     """Whether a text begins like a saved MaxView page."""
-    head = data[:HEAD_BYTES].decode("utf-8", "replace")
+    head = text_of(data[:HEAD_BYTES])
     return "Metric" in head and "Diff (" in head and any(title.search(head) for title in _TITLES)
 
 
 def read_page(data: bytes, name: str) -> tuple[list[PageLog], str | None]:
     """The page's logs and its case. Raises LogFormatError if an arm has no log."""
-    head = data[:HEAD_BYTES].decode("utf-8", "replace")
+    head = text_of(data[:HEAD_BYTES])
     arms = _read_arms(head)
     logs = _find_logs(data, arms)
     if len(logs) < len(arms):
@@ -92,7 +92,7 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
         begin = found.end("head") if found["head"] else found.start()
         if recognise(data[begin:end]) is None:
             continue
-        shown = (found["name"] or b"").decode("utf-8", "replace").strip()
+        shown = text_of(found["name"]).strip()
         named = [arm for arm, name in enumerate(names) if name == shown]  # both, where they are called the same
         arm = next((arm for arm in named or range(len(arms)) if arm not in logs), None)
         if arm is not None:

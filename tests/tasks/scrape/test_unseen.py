@@ -166,6 +166,17 @@ def test_nemo() -> None:
     assert (cut.steps.height, cut.coverage.step_lines_seen, cut.coverage.truncated) == (8, 9, True)
 
 
+def test_nemo_prints_whole_numbers_and_others_in_one_column() -> None:
+    """A warm-up begins with `lr: 0`; and `.4` prints no fifth digit, so that one was lost between two numbers."""
+    first = NEMO[1].replace("lr: 0.0006", "lr: 0")
+    damaged = NEMO[4].replace("reduced_train_loss: 10.62", "reduced_train_loss: 10.625")
+    assert damaged != NEMO[4]
+    run = read("\n".join([NEMO[0], first, *NEMO[2:4], damaged, *NEMO[5:]]) + "\n")
+    assert run.steps["step"].to_list() == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert run.steps["lr"].to_list() == [0, *[0.0006] * 7]
+    assert [line.text for line in run.coverage.unread] == ["step 3, printed like no other"]
+
+
 def test_nemo_as_it_grows_is_not_taken_for_megatron() -> None:
     """Megatron's model, in NeMo's log, says what also begins Megatron's own."""
     said = "[NeMo I 2025-03-01 10:00:00 nemo_logging:393]  > number of parameters on (tensor, pipeline) model parallel rank (0 ,0): 1108204800"  # noqa: E501

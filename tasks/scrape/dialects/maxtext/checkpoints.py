@@ -14,7 +14,7 @@ from datetime import datetime
 
 from tasks.records import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
 RECENT = 16  # saves that may be under way at once: many more than Orbax allows
 _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
@@ -79,10 +79,10 @@ class CheckpointLog:
                 save = self._newest.get(int(match[2]))
                 if save is None or save.committed_line is not None:  # a rewound run saves a step again
                     save = self._begin(int(match[2]), match, window)
-                save.path = _text(match[1])
+                save.path = text_of(match[1])
             case "save_event":
                 save = self._known(int(match[1]), match, window)
-                save.path = save.path or f"{_text(match[2])}/{int(match[1])}"
+                save.path = save.path or f"{text_of(match[2])}/{int(match[1])}"
             case "save_blocked":
                 self._known(int(match[3]), match, window).blocking_s = float(match[1] or match[2])
             case "save_arrays" if self.saves and self.saves[-1].arrays is None:
@@ -103,7 +103,7 @@ class CheckpointLog:
             case "save_committed":
                 save = self._known(int(match[2]), match, window)
                 save.committed_line, save.committed_time = line, prefix_before(window, match.start())[0]
-                save.path = save.path or _text(match[1])
+                save.path = save.path or text_of(match[1])
                 save.done = save.done or window.base + match.start()
             case "save_hosts" if (oldest := next((s for s in recent if s.validated_hosts is None), None)) is not None:
                 oldest.validated_hosts = int(match[1])
@@ -161,22 +161,22 @@ class RestoreLog:
         place = window.place(match.start())
         match name:
             case "restore_asked":
-                origin = "this run" if match[1] else _text(match[4] or b"")
+                origin = "this run" if match[1] else text_of(match[4])
                 self.found.append(Restore(step=int(match[1] or match[2] or match[3]), origin=origin, **place))
             case "restore_from":
-                origin, path = "parameters" if b"param" in match[1] else "state", _text(match[2])
+                origin, path = "parameters" if b"param" in match[1] else "state", text_of(match[2])
                 self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
             case "restore_path":
-                read, last = Restore(step=_step_of(_text(match[1])), path=_text(match[1]), **place), self.found[-1:]
+                read, last = Restore(step=_step_of(text_of(match[1])), path=text_of(match[1]), **place), self.found[-1:]
                 if last and not last[0].finished and last[0].step in (read.step, None):  # it was asked for before
                     read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
                     self.found.pop()
                 self.found.append(read)
             case "restore_done":
-                path, seconds = _text(match[2] or match[4] or match[5]), match[1] or match[3]
+                path, seconds = text_of(match[2] or match[4] or match[5]), match[1] or match[3]
                 self._end(Restore(step=_step_of(path), path=path, seconds=float(seconds) if seconds else None, **place))
             case "restore_event":
-                self._end(Restore(step=int(match[1]), path=f"{_text(match[2])}/{_text(match[1])}", **place))
+                self._end(Restore(step=int(match[1]), path=f"{text_of(match[2])}/{text_of(match[1])}", **place))
 
     def _end(self, read: Restore) -> None:
         """A reading is over: the last one of its step, or one that nothing announced."""
@@ -208,7 +208,3 @@ def _same_place(one: str | None, other: str | None) -> bool:
         return True
     one, other = (re.sub(r"(/\d+)/[A-Za-z_][\w.-]*\Z", r"\1", path.rstrip("/")) for path in (one, other))
     return one.endswith(other) or other.endswith(one)
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")

@@ -17,7 +17,7 @@ from tasks.records import Source, Wait
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, Save
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.table.stalls import LATE
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
 _PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
 _WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
@@ -42,7 +42,7 @@ class EvalLog:
             return
         # the last number may have been cut by the end of the log
         cut = window.last and match.end() == len(window.data)
-        values = {} if cut else _values(match[2].decode("utf-8", "replace"))
+        values = {} if cut else _values(text_of(match[2]))
         if name == "eval_step":
             self._steps += 1
             self._seconds += float(values.get("seconds") or 0.0)

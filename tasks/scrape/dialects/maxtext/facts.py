@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.records import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters, Source
 from tasks.scrape.prefixes import parse_date, prefix_before
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
@@ -43,7 +43,7 @@ class Facts:
     _arrays: dict[str, ParameterArray] = field(default_factory=dict)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        texts = [None if text is None else text.decode("utf-8", "replace").strip() for text in match.groups()]
+        texts = [None if text is None else text_of(text).strip() for text in match.groups()]
         first, source = (texts or [None])[0] or "", window.source(match.start())
         path = _PATH.search(window.data, max(0, match.start() - 1000), match.start()) if name == "array" else None
         if name in OWN and name not in self.printers:
@@ -91,7 +91,7 @@ class Facts:
             case "array" if path is not None:
                 dtype, shape, logical, physical = texts
                 array = ParameterArray(
-                    path=path[1].decode("utf-8", "replace"), dtype=dtype or "", logical=logical, physical=physical,
+                    path=text_of(path[1]), dtype=dtype or "", logical=logical, physical=physical,
                     shape=tuple(int(size) for size in (shape or "").split(",") if size),
                 )  # fmt: skip
                 self._arrays.setdefault(array.path, array)
@@ -104,7 +104,7 @@ class Facts:
         # two decimals each, and the share of the one in the other: a number that lost a digit shows
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
         if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
-            device = match[4].decode("utf-8", "replace")
+            device = text_of(match[4])
             memory = DeviceMemory(device=device, used_gb=used, limit_gb=limit, percent=percent, **place)
             self._device_memory.setdefault(device, memory)
 

@@ -11,7 +11,7 @@ from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import iso_of, time_before
 from tasks.scrape.table.step_table import StepTable
-from tasks.scrape.window import Window
+from tasks.scrape.window import Window, text_of
 
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -100,7 +100,7 @@ class MegatronOtherLines(OtherLines):
         source = window.source(match.start())
         place = {"line": source.line, "offset": source.offset}
         for key, text in zip(_FACTS.get(name, ()), match.groups(), strict=False):
-            self.note_fact(key, int(text) if text.isdigit() else text.decode("utf-8", "replace").strip(), source)
+            self.note_fact(key, int(text) if text.isdigit() else text_of(text).strip(), source)
         match name:
             case "table":
                 self._arguments = window.base + match.end()
@@ -132,7 +132,7 @@ class MegatronOtherLines(OtherLines):
                 if match[1].startswith(b"after training is done"):
                     self.ended = iso_of(match[2])
             case "saving" | "saved" | "scheduled":
-                self._save(name, int(match[1]), match[2].decode("utf-8", "replace"), source)
+                self._save(name, int(match[1]), text_of(match[2]), source)
             case "validation":
                 row = _read_validation(match, window, table.step_before(source.offset))
                 self.evals += [row] if row else []
@@ -152,7 +152,7 @@ class MegatronOtherLines(OtherLines):
         begin = end if self._arguments is None else max(self._arguments - window.base, 0)
         for match in _ARGUMENT.finditer(window.data, begin, end):
             if match.start() < window.limit:
-                self.config.setdefault(match[1].decode(), match[2].decode("utf-8", "replace").strip())
+                self.config.setdefault(match[1].decode(), text_of(match[2]).strip())
                 self.sources.setdefault(f"config.{match[1].decode()}", window.source(match.start()))
 
     def _remember(self, rank: int, iterations: bytes, unit: bytes, row: bytes, place: dict[str, int]) -> None:
@@ -163,7 +163,7 @@ class MegatronOtherLines(OtherLines):
         self.memory_ranks.add(rank)
 
     def _time(self, name: bytes, low: float, high: float, source: Source) -> None:
-        self._timers.append((name.decode("utf-8", "replace"), low, high, source.line, source.offset))
+        self._timers.append((text_of(name), low, high, source.line, source.offset))
         if name == b"save-checkpoint" and self.checkpoints:
             self.checkpoints[-1] = self.checkpoints[-1].model_copy(update={"blocking_s": high / 1000})
 
@@ -247,7 +247,7 @@ def _read_validation(match: re.Match[bytes], window: Window, step_before: int | 
     if values is None:
         return None
     test, step, at, on = match.groups()
-    where = (at or on or test or b"").decode("utf-8", "replace").strip()
+    where = text_of(at or on or test).strip()
     return {
         "step": int(step) if step else step_before, **values, "set": where.removeprefix("on ").strip("[]") or None,
         "time": time_before(window, match.start()), **window.place(match.start()),
