@@ -178,9 +178,12 @@ def _stands(spec: Spec, place: str, column: str, value: float, alone: bool) -> b
                 ends = behind.startswith(spec.between) if spec.between else not _GOES_ON.match(behind)
                 ends = ends or each.column.startswith("memory")
                 forms = (each.form, each.older) if alone and each.older else (each.form,)
+                texts = {replace(each, form=form).text(plain) for form in forms}
+                if each.form == ".4" and plain.is_integer():  # NeMo prints 13 for 13, and 13.0 for what rounds to it
+                    texts.add(str(int(plain)))
                 if (
                     ends
-                    and any(_is_printed(replace(each, form=form).text(plain), token, alone) for form in forms)
+                    and any(_is_printed(text, token, alone) for text in texts)
                     and _same(value_of(token, each), value)
                 ):
                     return True

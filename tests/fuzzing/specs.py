@@ -28,8 +28,6 @@ class Printed:
 
     def text(self, value: float) -> str:
         """The number as the trainer prints it."""
-        if self.form == ".4" and value.is_integer():  # NeMo's
-            return str(int(value))
         whole = self.form.endswith(("d", ",")) and math.isfinite(value)
         return format(int(value) if whole else value, self.form.replace("d", "") if not whole else self.form)
 
