@@ -62,7 +62,7 @@ def _archive(run: LoggedRun, arm: str, store: Store) -> RunRecord:
         label=f"{arm} · {reading.commit}" if reading.commit else arm,
         commit=reading.commit,
         log=directory.log_address,
-        reading=with_cause(reading, directory.log) if reading.coverage.complete else reading,
+        reading=with_cause(reading, directory.log, supervised=False) if reading.coverage.complete else reading,
     )
     directory.write_record(record)
     return record

@@ -34,7 +34,7 @@ def build_record(
         label=f"{plan.arm if plan.aa else plan.ref or plan.arm} · {name_version(plan, commit)}",
         commit=commit,
         log=directory.log_address,
-        reading=with_cause(reading.model_copy(update=named), directory.log),
+        reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         program=program,
@@ -51,8 +51,12 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
     return short or "no commit"
 
 
-def with_cause(reading: RunReading, log: Path) -> RunReading:
-    """A reading whose end has a cause: without an exception its exit code is one, and the lack of an exit code too."""
+def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
+    """A reading whose end has a cause: without an exception its exit code is one.
+
+    supervised: a supervisor closed the log with the exit code unless it was killed too, so the lack of one is a cause.
+    Of somebody's own log it says nothing: most trainers never print one.
+    """
     if reading.exit_code == 0:
         return reading
     ended = find_platform_cause(log, reading.span)
@@ -61,6 +65,8 @@ def with_cause(reading: RunReading, log: Path) -> RunReading:
     if reading.error is not None:
         return reading
     code = reading.exit_code
+    if code is None and not supervised:
+        return reading
     # 2 is what programs end with that refuse their input, our trainer and every argparse among them
     refused = code == REFUSED and reading.steps.is_empty()
     said = find_refusal(log, reading.span) if refused else None

@@ -82,6 +82,8 @@ CAUSES: tuple[Cause, ...] = (
         r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
         "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"),
     Cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
+    # Megatron stops in good order after its save, if it was asked to with --exit-signal-handler
+    Cause("preempted", r"exiting program after receiving SIGTERM", "https://github.com/NVIDIA/Megatron-LM"),
     Cause("preempted", r"SIGTERM caught at", f"{XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
     Cause("preempted",
         r"(?i:(?:instance|node|VM|worker|TPU|pod|job|task|workload)\b.{0,60}\b(?:was|been|got) (?:preempted|evicted))|"

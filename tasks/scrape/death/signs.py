@@ -24,7 +24,8 @@ DEATHS = {
     # kubectl, the runners of GitHub and GitLab, docker compose
     "exited": rb"(?:command terminated with|Process completed with|Job failed:|exited with) (?:exit )?code "
     rb"(\d{1,3})(?!\d)",
-    "event": rb"(?:SIGTERM caught at|Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
+    "event": rb"(?:SIGTERM caught at|exiting program after receiving SIGTERM|"
+    rb"Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|"
     rb"PreemptionByScheduler|DeletionByTaintManager|TaintManagerEviction|EvictionByEvictionAPI|TerminationByKubelet|"
     rb"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|low on resource: (?:memory|ephemeral-storage)|"
     rb"ephemeral local storage usage exceeds|terminated in response to imminent node shutdown|SLICE_FAILURE_\w+|"

@@ -50,6 +50,25 @@ def records_of(paths: list[Path], out: Path) -> list[RunRecord]:
 # ---------------------------------------------------------------- reading
 
 
+@pytest.mark.parametrize("on_a_page", [False, True])
+def test_a_trainer_that_prints_no_exit_code_and_is_done_has_not_died(
+    on_a_page: bool, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    text = "".join(
+        f" iteration {n:8d}/       3 | consumed samples: {8 * n:12d} | elapsed time per iteration (ms): 493.2 | "
+        f"learning rate: 1.0E-04 | global batch size:     8 | lm loss: 9.{n}00000E+00 | loss scale: 1.0 | "
+        "grad norm: 1.000 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+        for n in (1, 2, 3)
+    )
+    text += "[after training is done] datetime: 2026-04-20 03:17:08 \n"
+    page = "Linen (1234567) vs NNX (7654321)\n\nMetric\tLinen (1234567)\tNNX (7654321)\tDiff (NNX - Linen)\n\n"
+    page += "".join(f"{name} · main · full log\n{text}" for name in ("Linen · 1234567", "NNX · 7654321"))
+    paths = [write("page.txt", page)] if on_a_page else [write("a.txt", text), write("b.txt", text)]
+    for record in records_of(paths, tmp_path / "out"):
+        assert (record.reading.steps.height, record.reading.coverage.complete) == (3, True)
+        assert (record.reading.error, record.has_died) == (None, False)
+
+
 def test_two_logs_are_two_arms_in_the_order_given(write: Callable[..., Path]) -> None:
     pair = read_pair([write("b.txt"), write("a.txt", log_text(losses=(9.0, 8.0)))])
     assert [reading.steps.height for reading in pair.readings] == [3, 2]

@@ -53,7 +53,7 @@ def reading_of(directory: RunDirectory) -> Callable[..., RunReading]:
 def test_an_exit_code_is_a_cause_and_its_line_the_place(
     code: int, kind: str, message: str, reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
-    error = with_cause(reading_of(code), directory.log).error
+    error = with_cause(reading_of(code), directory.log, supervised=True).error
     assert error is not None
     assert (error.type, error.message, error.line) == (kind, message, 5)
     assert directory.log.read_bytes()[error.offset :].startswith(f"EXIT_CODE={code}".encode())
@@ -65,7 +65,7 @@ def test_an_exit_code_is_a_cause_and_its_line_the_place(
 def test_an_exit_code_has_a_class(
     code: int, death: str, reading_of: Callable[..., RunReading], directory: RunDirectory
 ) -> None:
-    reading = with_cause(reading_of(code), directory.log)
+    reading = with_cause(reading_of(code), directory.log, supervised=True)
     assert reading.error is not None
     assert (reading.error.kind, reading.fate) == (death, death)
 
@@ -88,7 +88,7 @@ def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
 ) -> None:
     broken = "" if said.endswith("\n") else "\n"
     text = f"XPK Start: x\n{LOGGED}{said}{broken}XPK End: x\nEXIT_CODE={{code}}\n"
-    reading = with_cause(reading_of(2, text), directory.log)
+    reading = with_cause(reading_of(2, text), directory.log, supervised=True)
     assert reading.error is not None
     assert (reading.error.message, reading.error.line, reading.fate) == (message, line, "configuration")
     expected = "EXIT_CODE=2" if message.startswith("ended with") else message.partition(";")[0]
@@ -96,18 +96,27 @@ def test_what_a_trainer_said_that_refused_its_config_is_the_cause(
 
 
 def test_no_exit_code_is_a_cause_too(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
-    error = with_cause(reading_of(None, "XPK Start: x\ncompleted step: 0\ncompleted st"), directory.log).error
+    error = with_cause(
+        reading_of(None, "XPK Start: x\ncompleted step: 0\ncompleted st"), directory.log, supervised=True
+    ).error
     assert error is not None
     assert (error.type, error.line, error.offset) == ("Killed", 3, 31)
 
 
+def test_a_log_that_nobody_closes_with_an_exit_code_tells_nothing_by_its_lack(
+    reading_of: Callable[..., RunReading], directory: RunDirectory
+) -> None:
+    reading = reading_of(None, "a log\nwithout a frame\n")
+    assert with_cause(reading, directory.log, supervised=False) == reading
+
+
 def test_a_run_that_ended_well_needs_no_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
-    assert with_cause(reading_of(0), directory.log).error is None
+    assert with_cause(reading_of(0), directory.log, supervised=True).error is None
 
 
 def test_an_exception_is_the_better_cause(reading_of: Callable[..., RunReading], directory: RunDirectory) -> None:
     error = LogError(type="ValueError", message="x", line=2, offset=13)
-    assert with_cause(reading_of(1, error=error), directory.log).error == error
+    assert with_cause(reading_of(1, error=error), directory.log, supervised=True).error == error
 
 
 @pytest.mark.parametrize(

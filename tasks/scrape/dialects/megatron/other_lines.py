@@ -51,7 +51,7 @@ PATTERNS = patterns(
         "loaded": rb"successfully loaded checkpoint from (\S{1,2000})(?: \[[^\]\n]{0,80}\])? {1,40}at iteration "
         rb"(\d{1,15})(?!\d)",
         "not_found": rb"could not find the metadata file (\S{1,2000})(?=\s)",
-        "finished": rb"exiting program (?:at|after) [^\n]{1,80}|\[after training is done\] datetime: ",
+        "finished": rb"exiting program (?:at|after(?! receiving)) [^\n]{1,80}|\[after training is done\] datetime: ",
         "validation": _VALIDATION,
         "operation": LOOSE,
         "date": rb"\[([a-z][^\]\n]{3,80})\] datetime: %s" % _DATE,

@@ -173,6 +173,8 @@ SEEN: list[tuple[DeathKind, str]] = [
     # MaxText until and since pull request 4124
     ("preempted", "StopTraining: Job is preempted."),
     ("preempted", "StopTraining: Job received termination signal (SIGTERM)."),
+    # Megatron with --exit-signal-handler
+    ("preempted", "exiting program after receiving SIGTERM.] datetime: 2026-09-06 17:57:10"),
     # MaxText 0.2.4 with abort_on_nan_loss; jax#25701
     ("nan", "SystemExit: Aborting training due to NaN loss."),
     ("nan", "FloatingPointError: invalid value (nan) encountered in jit(f)"),

@@ -316,6 +316,18 @@ def test_what_came_after_the_end_was_no_death() -> None:
     assert read(CORE, done, late).error is None
 
 
+@pytest.mark.parametrize(
+    ("said", "fate"),
+    [
+        ("[exiting program after receiving SIGTERM.] datetime: 2026-09-06 17:57:10", "preempted"),
+        ("[exiting program after 690.0159624854724 minutes] datetime: 2026-08-25 19:54:10", "unknown"),
+    ],
+)
+def test_a_run_that_stopped_in_good_order(said: str, fate: str) -> None:
+    run = read(CORE, said)
+    assert (run.fate, run.coverage.complete) == (fate, True)
+
+
 def test_an_eviction_explains_what_may_have_come_of_it() -> None:
     evicted = "The node was low on resource: memory. Container main was using 35505620Ki"
     error = read(CORE, evicted, *CHILD).error
