@@ -119,11 +119,22 @@ def verify_checkpoints(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> tuple[CheckpointProof, ...]:
+    """All that `verify_each` says of `path`."""
+    return tuple(verify_each(path, mode=mode, deep=deep, on_progress=on_progress))
+
+
+def verify_each(
+    path: str | os.PathLike[str],
+    *,
+    mode: Mode = "none",
+    deep: bool = False,
+    on_progress: Progress | None = None,
+) -> Iterator[CheckpointProof]:
     """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
 
     A step that is gone, though a manifest of it was recorded, has a proof that says so: it was retired where all that
     is left is newer, as a checkpoint manager leaves it, and is missed where it is not. Raises CheckpointError as
-    `verify_checkpoint` does.
+    `verify_checkpoint` does, and where a bucket goes away, behind what was proved before.
     """
     steps: list[FoundStep] = []
     try:
@@ -134,10 +145,12 @@ def verify_checkpoints(
         gone = [] if "://" in os.fspath(path) else find_gone(open_path(path))
         if not gone:
             raise
-    proofs = [_verify_step(found, manifest_path(found.path), mode, deep, on_progress) for found in steps]
     oldest = min((found.step for found in steps if found.step is not None), default=-1)
-    proofs += [_prove_gone(found, retired=found.step is not None and found.step < oldest) for found in gone]
-    return tuple(sorted(proofs, key=lambda proof: proof.step or 0))
+    for found in sorted([*steps, *gone], key=lambda found: found.step or 0):
+        if found in gone:
+            yield _prove_gone(found, retired=found.step is not None and found.step < oldest)
+        else:
+            yield _verify_step(found, manifest_path(found.path), mode, deep, on_progress)
 
 
 def _has_newer(step: FoundStep) -> bool:
