@@ -93,7 +93,8 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
             f"both arms ≤ {CPU_SHARE} × ({both['ours']:.0f} over {both[maxtext.title]:.0f} CPU-s, "
             f"{ratio(both['ours'], both[maxtext.title]):.2f})": both["ours"] <= CPU_SHARE * both[maxtext.title],
             f"cycles ≤ 1 × ({ratio(linen.cycles, peer.cycles):.3f})": linen.cycles <= peer.cycles,
-            f"collective bytes ≤ 1 × ({ratio(linen.collective_bytes, peer.collective_bytes):.3f})": (
+            f"collective bytes ≤ 1 × ({ratio(linen.collective_bytes, peer.collective_bytes):.3f}, "
+            f"{linen.collective_bytes - peer.collective_bytes:+,} bytes)": (
                 linen.collective_bytes <= peer.collective_bytes
             ),
         }

@@ -155,6 +155,8 @@ def collective_bytes(one: Instruction, computation: Computation) -> int:
     """The bytes of the whole arrays that a collective works on: its operands, or what it makes if that is more."""
     known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
     taken = sum(shape.bytes for operand in known for shape in operand.shapes)
+    if one.opcode == "collective-permute-start":  # its result holds two counters of the runtime too, which stay here
+        return taken
     made = sum(shape.bytes for shape in one.shapes)
     if one.opcode.endswith("-start"):  # its result holds the operands again
         made -= taken

@@ -98,6 +98,17 @@ ENTRY %main (a: f32[{left}], b: f32[{right}]) -> f32[{out}] {{
     assert analyse_program(text.splitlines(keepends=True)).work.work.flops == 2 * products
 
 
+def test_what_a_permute_keeps_for_the_runtime_is_not_sent() -> None:
+    text = """HloModule m
+ENTRY %main (a: bf16[8,32]) -> bf16[8,32] {
+  %a = bf16[8,32] parameter(0)
+  %b = (bf16[8,32], bf16[8,32], u32[], u32[]) collective-permute-start(%a), source_target_pairs={{0,1},{1,0}}
+  ROOT %c = bf16[8,32] collective-permute-done(%b)
+}
+"""
+    assert analyse_program(text.splitlines(keepends=True)).work.work.collective_bytes == 8 * 32 * 2
+
+
 def test_a_text_that_is_no_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no ENTRY"):
         read_program(["module @jit_step {\n", "}\n"])
