@@ -138,10 +138,12 @@ def compare_cases(
     patience: Patience | None = None,
     take_over: bool = False,
     place: str | None = None,
+    beside: int = 0,
 ) -> State[Any]:
     """The body of the flow: every case of a request, and the state in which it ends.
 
     patience: go on with more repeats until it is decided. place: a pull request, whose comment shows the verdict.
+    beside: so many other cases of this comparison are compared in other flow runs of the same night.
     """
     began = time.monotonic()
     plans = resolve_step(request, store)
@@ -149,7 +151,7 @@ def compare_cases(
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
-    cases_in_all = len({plan.case for plan in plans})
+    cases_in_all = len({plan.case for plan in plans}) + beside
 
     def run(plans: list[RunPlan]) -> Iterator[RunRecord]:
         return run_all(plans, store, jobs, take_over=take_over)

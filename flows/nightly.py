@@ -102,9 +102,9 @@ def name_cell() -> str:
     on_crashed=[on_crashed],
     validate_parameters=False,  # they are what they are: nobody types them
 )
-def compare_cell(request: Request, out: str, jobs: Jobs) -> State[Any]:
+def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
     """Compare a case as the flow `compare` does, with jobs that belong to the night."""
-    return compare_cases(request, open_store(out), jobs)
+    return compare_cases(request, open_store(out), jobs, beside=beside)
 
 
 def run_cell(
@@ -123,11 +123,12 @@ def run_cell(
         arms=cell.arms,
         rules=plan.rules.get(cell.comparison),
     )
+    beside = sum(other.comparison == cell.comparison for other in plan.cells) - 1
 
     def attempt() -> State[Any]:
         """The cell's own flow run; where the server was away, the error that says so is raised."""
         jobs.check()
-        state: State[Any] = compare_cell(request, store.address, jobs, return_state=True)
+        state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name != "Regressed" else None
         if isinstance(error, Exception) and is_outage(error):
             raise error

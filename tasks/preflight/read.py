@@ -36,5 +36,9 @@ def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
     start = "libtpu, which compiles for TPUs, is not installed for"
     return [
         *([f"{start} {sharing}: uv sync --extra tpu"] if sharing else []),
-        *(f"{start} '{arm}': --with '{arm}:jax[tpu]'" for arm, plan in lacking.items() if plan.software),
+        *(
+            f"{start} '{arm}': --with '{arm}:jax[tpu]', or packages: ['jax[tpu]'] in the comparison's file"
+            for arm, plan in lacking.items()
+            if plan.software
+        ),
     ]

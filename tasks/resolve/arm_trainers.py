@@ -184,7 +184,8 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
     if unmet:
         name = ref.name if ref is not None else arm.name
         raise SoftwareError(
-            f"'{name}' asks for {', '.join(unmet)}: give the arm its own packages with --with {arm.name}:{PROJECT}"
+            f"'{name}' asks for {', '.join(unmet)}: give the arm its own packages "
+            f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
         )
     return found.model_copy(
         update={"software": software} | ({"ref": ref.name, "folder": str(folder)} if ref is not None else {})

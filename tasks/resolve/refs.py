@@ -71,7 +71,7 @@ def check_repository(repository: str) -> str:
         run_git(["rev-parse", "--git-dir"], folder=folder)
     except GitError as error:
         raise ConfigError(
-            [f"{folder}: is no git clone ({error}); name one, or an address, with --repository"]
+            [f"{folder}: is no git clone ({error}); name one as the repository, or an address"]
         ) from error
     return str(folder.absolute())
 

@@ -131,7 +131,7 @@ def _run(argv: Sequence[str], folder: Path) -> None:
         tail = "\n".join(done.stderr.strip().splitlines()[-TAIL_LINES:])
         raise SoftwareError(
             f"the packages of {folder} cannot be installed (versions that go together are named one by one, for "
-            f"example --with ARM:jax==… --with ARM:flax==…):\n{tail}"
+            f"example jax==… and flax==…):\n{tail}"
         )
 
 

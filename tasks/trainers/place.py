@@ -85,7 +85,8 @@ def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
         raise ConfigError(
             [
                 f"{arm.name}: which MaxText? Say `--with {arm.name}:maxtext==0.2.5` and it is installed, "
-                f"`--with {arm.name}:/path/to/python` where it is, or `export {PYTHON_VARIABLE}=/path/to/python`"
+                f"`--with {arm.name}:/path/to/python` where it is, or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for a night, packages or python of the arm in the comparison's file"
             ]
         )
     return named

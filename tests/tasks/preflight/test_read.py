@@ -42,6 +42,7 @@ def test_what_is_missing_is_told_once_for_all_that_share_it(make_plan: Callable[
     ]
     assert find_missing_compilers(plans) == [
         "libtpu, which compiles for TPUs, is not installed for 'linen' and 'nnx': uv sync --extra tpu",
-        "libtpu, which compiles for TPUs, is not installed for 'newer': --with 'newer:jax[tpu]'",
+        "libtpu, which compiles for TPUs, is not installed for 'newer': --with 'newer:jax[tpu]', or "
+        "packages: ['jax[tpu]'] in the comparison's file",
     ]
     assert find_missing_compilers(plans[-1:]) == []

@@ -1,5 +1,6 @@
 """The command that comes after a comparison, and the options that make the same plans again."""
 
+import shlex
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from tasks.resolve.plans import Request, resolve
 
 def next_after(record: ComparisonRecord, out: Path, *, repeats: int = 1, cases: int = 1, **changes: Any) -> str:
     record = record.model_copy(update={"comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"} | changes)
+    baseline = record.baseline.model_copy(update={"logs": record.baseline.logs[:1] * repeats})
     plans = resolve(Request(comparison="linen-vs-nnx", target=record.target), out)[:2]
-    return suggest_next(record, plans, repeats=repeats, cases=cases)
+    return shlex.join(suggest_next(record.model_copy(update={"baseline": baseline}), plans, cases=cases))
 
 
 def test_where_nothing_differs_it_looks_at_the_other_cases(record_002: ComparisonRecord, tmp_path: Path) -> None:
