@@ -16,7 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("jax", "jaxlib", "libtpu", "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy")
+# what JAX finds a kind of devices through, by its extra that brings it: one of them
+PLUGINS = {"tpu": {"tpu": "libtpu"}, "cuda": {"cuda13": "jax-cuda13-plugin", "cuda12": "jax-cuda12-plugin"}}
+PACKAGES = (
+    "jax", "jaxlib", *PLUGINS["tpu"].values(), *PLUGINS["cuda"].values(),
+    "flax", "optax", "orbax-checkpoint", "tensorstore", "numpy",
+)  # fmt: skip
 COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # an image has no git; its build sets this
 
 

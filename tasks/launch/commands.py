@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from configs.command import CommandTemplate
 from configs.comparison import Target
 from configs.errors import ConfigError
+from configs.installed import PLUGINS
 from configs.launch import Replay, Xpk
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
@@ -215,6 +216,7 @@ def make_command(
         raise ConfigError([f"{target.name} runs no images: take the arm '{arm}' to a target whose backend is xpk"])
     if checkout.command is not None:
         return _make_program(target, checkout, checkout.command, config)
+    _check_plugin(target, checkout, arm)
     if checkout.maxtext is None:
         return TrainHere(checkout=checkout)
     return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
@@ -250,6 +252,19 @@ def _make_program(
         raise ConfigError([f"command.environment sets {', '.join(both)}, and so does {place}: keep one of them"])
     facts = {**facts, "command": program.template.model_dump(mode="json", exclude={"folder"})}
     return RunProgram(checkout=checkout, program=program, config=config, facts=facts, settings=settings)
+
+
+def _check_plugin(target: Target, checkout: TrainerSource, arm: str) -> None:
+    """Raises ConfigError where JAX would find no device of the target's kind, for what it finds them by is missing."""
+    kind = target.environment.get("JAX_PLATFORMS", "")
+    plugins = PLUGINS.get(kind)
+    if plugins is None or checkout.versions.keys() & set(plugins.values()):
+        return
+    start = f"{target.name}: JAX for it ({' or '.join(plugins.values())}) is not installed"
+    if checkout.python == sys.executable:
+        raise ConfigError([f"{start}: uv sync --extra {kind}"])
+    extras = " or ".join(f"jax[{extra}]" for extra in plugins)
+    raise ConfigError([f"{start} for '{arm}': {checkout.python} needs {extras}"])
 
 
 def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:
