@@ -154,3 +154,11 @@ def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
         if there.get(path) != here.get(path):
             return f"{path} is {here.get(path, 'absent')} here and {there.get(path, 'absent')} there"
     return None
+
+
+def place_difference(manager: Manager, step: int, iterator: Any) -> str | None:
+    """How a checkpoint and a run differ in whether they have a place in texts; None if they do not."""
+    there, here = (manager.directory / str(step) / PLACE).exists(), iterator is not None
+    if there == here:
+        return None
+    return f"the place in its texts is {'kept' if here else 'absent'} here and {'kept' if there else 'absent'} there"

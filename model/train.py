@@ -1,6 +1,7 @@
 """Turns a config into a trained model: `python -m model.train CONFIG.yml [key=value …] [--continue-from RUN_DIR]`."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
 
 class NonFiniteLoss(ArithmeticError):
-    """The loss became nan or inf: nothing after it means anything."""
+    """The loss, or what a step made of the parameters, is nan or inf: nothing after it means anything."""
 
 
 class ResumeChanges(RuntimeError):
@@ -66,8 +67,9 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         the exit status: 0, or 143 after SIGTERM.
 
     Raises:
-        NonFiniteLoss: the loss became nan or inf.
+        NonFiniteLoss: the loss or the parameters became nan or inf.
         ConfigError: the config does not fit the devices.
+        OSError: the disk is full.
     """
     run_directory = find_run_directory(config)
     join_processes(config)
@@ -149,10 +151,11 @@ def starting_state(
     logging.info("restoring from this run's directory step %d", latest)
     abstract = dialect.to_tree(declared.arrays)
     difference = checkpoint.tree_difference(manager, latest, abstract)
+    difference = difference or checkpoint.place_difference(manager, latest, source.iterator)
     if difference:
         began = find_changes(config, run_directory)
         raise ConfigError(
-            [f"run_name: {run_directory} holds another model: {difference}; it began with {began or 'other keys'} "
+            [f"run_name: {run_directory} holds another run: {difference}; it began with {began or 'other keys'} "
              "(choose another run_name)"]
         )  # fmt: skip
     if latest >= config.steps:
@@ -196,13 +199,13 @@ def train_loop(run: Run, state: Tree) -> Tree:
             break
         run.outputs.before(step)
         state, metrics = run_step(run.program, state, run.source, clock)
-        done = step + 1
+        done, finite = step + 1, is_finite(metrics)
         with clock.part("save_s"):
-            saved = bool(np.isfinite(metrics["loss"])) and save(run, step, state, force=done == config.steps)
+            saved = finite and save(run, step, state, force=done == config.steps)
         if step == first:
             report.log_device_memory("After params initialized")
         record = report_step(run, step, metrics, clock)
-        if run.evaluation is not None and done % config.eval_interval == 0 and np.isfinite(metrics["loss"]):
+        if run.evaluation is not None and done % config.eval_interval == 0 and finite:
             record["eval_loss"] = run.evaluation.run(step, state)
             clock.restart()
         with clock.part("report_s"):
@@ -210,7 +213,8 @@ def train_loop(run: Run, state: Tree) -> Tree:
             run.outputs.after(step, record)
         if saved:
             run.metrics_file.publish()
-        refuse_non_finite(config, step, metrics["loss"])
+        if not finite:
+            raise NonFiniteLoss(explain_non_finite(config, step, metrics))
         if step == config.resume_after_step:
             state = forget_and_restore(run, step, state)
             clock.restart()
@@ -262,14 +266,21 @@ def prove_resume(run: Run, mesh: Mesh, record: dict[str, Any]) -> None:
     logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", done, len(whole))
 
 
-def refuse_non_finite(config: TrainConfig, step: int, loss: Number) -> None:
-    """Raises NonFiniteLoss."""
-    if np.isfinite(loss):
-        return
-    logging.error("Aborting training due to %s loss.", "NaN" if np.isnan(loss) else "Inf")
-    raise NonFiniteLoss(
-        f"step {step}: the loss is {loss}; lower learning_rate (now {config.learning_rate}) "
-        "or resume from an earlier checkpoint"
+def is_finite(metrics: dict[str, Number]) -> bool:
+    """Whether a step leaves something to go on with; the loss that its update breaks is only the next step's."""
+    return bool(np.isfinite(metrics["loss"]) and np.isfinite(metrics["param_norm"]))
+
+
+def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
+    """What is no number any more, the keys to change, and what is left."""
+    loss, norm = metrics["loss"], metrics["param_norm"]
+    of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
+    broken = of_params if np.isfinite(loss) else f"the loss is {loss}"
+    left = "; the checkpoints of earlier steps are intact, and the same command goes on from the last of them"
+    return (
+        f"step {step}: {broken}; lower learning_rate (now {config.learning_rate}) or clip gradients more "
+        f"(gradient_clipping_threshold, now {config.gradient_clipping_threshold})"
+        f"{left if config.enable_checkpointing else ''}"
     )
 
 
@@ -288,7 +299,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 trained, 1 the loss is not finite, 2 the input is wrong, 143 stopped by SIGTERM."""
+    """The command line: 0 trained, 1 not to its end, 2 the input is wrong, 143 stopped by SIGTERM."""
     arguments = parse_arguments(argv)
     flags.FLAGS.mark_as_parsed()  # the libraries' flags keep their defaults; this command line is our own
     logging.use_absl_handler()
@@ -302,6 +313,11 @@ def main(argv: Sequence[str]) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except (NonFiniteLoss, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOSPC:
+            raise
+        logging.error("Training stopped: %s", error)  # MaxText's words: whoever reads the log knows them
+        return 1
 
 
 if __name__ == "__main__":

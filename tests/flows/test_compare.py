@@ -218,5 +218,5 @@ def test_a_dying_arm_is_a_result_with_its_cause(maxview: Maxview, prefect_server
     assert "died" in comparison["headline"]
     wanted = {"logs": {"level": {"ge_": logging.ERROR}}}
     errors = [line["message"] for line in httpx.post(f"{prefect_server}/logs/filter", json=wanted, timeout=60).json()]
-    died = {arm for message in errors for arm in re.findall(r"^01_base-(\w+)-\S+: died: NonFiniteLoss: step ", message)}
+    died = {arm for message in errors for arm in re.findall(r"^01_base-(\w+)-\S+: died: StopTraining: step ", message)}
     assert died == {"linen", "nnx"}, errors

@@ -37,7 +37,7 @@ def test_a_finished_run_is_not_repeated(folder: Path, mini_config: MiniConfig) -
         ({"steps": 3}, r"steps=3: .*run has already done 6"),
         (
             {"base_mlp_dim": 64},
-            r"run_name: .* holds another model: .*wi_0/kernel is float32\[16, 2, 64\] here.*"
+            r"run_name: .* holds another run: .*wi_0/kernel is float32\[16, 2, 64\] here.*"
             r"; it began with base_mlp_dim: 32 \(choose another run_name\)",
         ),
         ({"pure_nnx": True}, r"absent there; it began with pure_nnx: false \(choose another run_name\)"),
@@ -48,6 +48,15 @@ def test_a_folder_of_another_run_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         train(mini_config(base_output_directory=folder, **changes), StopSignal())
+
+
+def test_a_run_that_read_texts_does_not_go_on_without(
+    finished_run: Path, mini_config: MiniConfig, tmp_path: Path
+) -> None:
+    shutil.copytree(finished_run, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "5" / "iter").mkdir()
+    with pytest.raises(ConfigError, match=r"another run: the place in its texts is absent here and kept there"):
+        train(mini_config(base_output_directory=tmp_path), StopSignal())
 
 
 def test_a_folder_that_cannot_be_made_names_the_key(tmp_path: Path, mini_config: MiniConfig) -> None:

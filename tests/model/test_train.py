@@ -12,12 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from configs.schema import TrainConfig
 from model.metrics import read_losses
-from model.stop import StopSignal
-from model.train import NonFiniteLoss, train
+from model.train import explain_non_finite
+from tasks.scrape import scrape_run
 
 type MiniArguments = Callable[..., list[str]]
 type Start = Callable[..., "subprocess.Popen[str]"]
@@ -238,25 +239,32 @@ def test_kill_and_leftovers_do_no_harm(
     assert_continued_bit_for_bit(folder, "killed")
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(
-    mini_config: Callable[..., TrainConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its process ends with 1, as with any exception."""
-    config = mini_config(
-        run_name="diverged", base_output_directory=tmp_path, learning_rate=1e38, gradient_clipping_threshold=0.0
+def test_a_run_that_diverges_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
+    """That its log's reader takes for the cause; and no checkpoint holds what is broken."""
+    words = {"learning_rate": 1e38, "gradient_clipping_threshold": 0.0, "checkpoint_period": 1}
+    ended = finish("diverged", **words)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stdout
+    lines = [json.loads(line) for line in (folder / "diverged" / "metrics.jsonl").read_text("utf-8").splitlines()]
+    finite = [all(isinstance(line[key], float) for key in ("loss", "param_norm")) for line in lines]
+    assert finite == [True] * (len(lines) - 1) + [False]
+    assert committed(folder, "diverged") == [line["step"] for line in lines[:-1]]
+    (folder / "diverged.txt").write_text(ended.stdout)
+    run = scrape_run(folder / "diverged.txt")
+    assert run.error is not None
+    assert (run.error.type, run.error.kind) == ("StopTraining", "nan")
+    assert run.error.message.startswith(f"step {lines[-1]['step']}: ")
+    assert "lower learning_rate (now 1e+38)" in run.error.message
+
+
+def test_a_loss_that_is_no_number_is_told_before_what_follows_of_it(mini_config: Callable[..., TrainConfig]) -> None:
+    nan = np.float32("nan")
+    said = explain_non_finite(mini_config(), 2, {"loss": nan, "param_norm": nan})
+    assert said.startswith("step 2: the loss is nan; lower learning_rate (now 0.01) or clip")
+    assert said.endswith("the same command goes on from the last of them")
+    assert "checkpoints" not in explain_non_finite(
+        mini_config(enable_checkpointing=False), 2, {"loss": nan, "param_norm": nan}
     )
-    with (
-        caplog.at_level("INFO", logger="absl"),
-        pytest.raises(NonFiniteLoss, match=r"the loss is (nan|inf); lower learning_rate") as ended,
-    ):
-        train(config, StopSignal())
-    lines = [json.loads(line) for line in (tmp_path / "diverged" / "metrics.jsonl").read_text("utf-8").splitlines()]
-    assert lines[-1]["loss"] in ("nan", "inf")
-    assert all(isinstance(line["loss"], float) for line in lines[:-1])
-    step = lines[-1]["step"]
-    assert str(ended.value).startswith(f"step {step}: ")
-    assert f"completed step: {step}," in caplog.text
-    assert step not in committed(tmp_path, "diverged")
 
 
 @pytest.mark.parametrize(
@@ -304,7 +312,7 @@ def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(finish: Finish, fold
     if result.returncode == 77 or "unshare" in result.stdout:
         pytest.skip("a disk of its own needs a user namespace")
     assert result.returncode == 1
-    said = "OSError: [Errno 28] No space left on device for a checkpoint (free some, raise checkpoint"
+    said = "] Training stopped: [Errno 28] No space left on device for a checkpoint (free some, raise checkpoint"
     lines = result.stdout.splitlines()
-    *_, end = (number for number, line in enumerate(lines) if line.startswith(said))
+    (end,) = (number for number, line in enumerate(lines) if said in line)
     assert "0" in lines[end + 1 :]  # committed, whatever of those after it was not finished
