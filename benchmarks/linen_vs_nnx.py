@@ -1,0 +1,96 @@
+"""Calls the compiled steps of both dialects in turn, in one process, and prints NNX's time over Linen's.
+
+    python -m benchmarks.linen_vs_nnx
+
+Two runs of one program differ by several percent, so that the figures of whole runs do not decide 2 %. Here both steps
+meet the same machine: each pair is one step of each, every other pair the other way round. The ratio is the median of
+the pairs', with the interval that holds it in 95 of 100 such measurements (order statistics). Exit status: 0 if no
+interval lies above the target, 1 if one does.
+"""
+
+import argparse
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.machine import describe_machine
+from benchmarks.trainer_vs_maxtext import ENVIRONMENT, NUMBERS, SHARED
+
+TARGET = 1.02
+WARM = 3  # calls of each before any counts: caches and allocators
+
+
+class Arm:
+    """A dialect's compiled step with its state."""
+
+    def __init__(self, numbers: str, *, nnx: bool) -> None:
+        # the backend is chosen as JAX is loaded
+        from configs.load import CONFIG_ROOT, load_train_config
+        from model.data import make_source
+        from model.dialect import make_dialect
+        from model.sharding import make_mesh
+        from model.step import declare_state, init_state, lower_step, make_program
+
+        keys = SHARED | NUMBERS[numbers] | {"pure_nnx": nnx, "run_name": "x", "base_output_directory": "x"}
+        words = [f"{key}={value}" for key, value in keys.items()]
+        config = load_train_config(CONFIG_ROOT / "cases" / "01_base.yml", words)
+        mesh, dialect = make_mesh(config), make_dialect(config)
+        declared = declare_state(config, dialect, mesh)
+        self.program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
+        self.state: Any = init_state(config, dialect, declared, mesh)
+        self.batch = make_source(config, mesh).next()
+
+    def step(self) -> tuple[float, float]:
+        """Seconds of one step, and of processor time."""
+        import jax
+
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.state, metrics = self.program.run(self.state, self.batch)
+        jax.block_until_ready((self.state, metrics))
+        return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def measure(numbers: str, pairs: int) -> bool:
+    """Print both ratios of one type of activations; whether the target may be met."""
+    arms = [Arm(numbers, nnx=False), Arm(numbers, nnx=True)]
+    same = arms[0].program.stablehlo_sha256 == arms[1].program.stablehlo_sha256
+    print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both dialects")
+    for arm in arms * WARM:
+        arm.step()
+    taken = np.empty((pairs, 2, 2))  # pair, dialect, clock
+    for pair in range(pairs):
+        for side in (0, 1) if pair % 2 else (1, 0):
+            taken[pair, side] = arms[side].step()
+    met = True
+    for clock, name in enumerate(("step", "… of processor time")):
+        ratios = np.sort(taken[:, 1, clock] / taken[:, 0, clock])
+        below = max(int(stats.binom.ppf(0.025, pairs, 0.5)), 1)  # pairs under the median; fewer in less than 2.5 of 100
+        least, most = ratios[below - 1], ratios[-below]
+        linen, nnx = np.median(taken[:, :, clock], axis=0)
+        verdict = "met" if most <= TARGET else "NOT MET" if least > TARGET else "not decided: take more --pairs"
+        print(
+            f"{numbers:5} {name:22} linen {linen:8.4f} s  nnx {nnx:8.4f} s  ratio {np.median(ratios):.3f} "
+            f"({least:.3f} to {most:.3f})  ≤ {TARGET}: {verdict}",
+            flush=True,
+        )
+        met &= bool(least <= TARGET)
+    return met
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--numbers", nargs="+", choices=NUMBERS, default=list(NUMBERS))
+    arguments = parser.parse_args()
+    os.environ |= ENVIRONMENT
+    print(describe_machine(), f"{arguments.pairs} pairs", sep="\n")
+    met = [measure(numbers, arguments.pairs) for numbers in arguments.numbers]  # all are shown
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
