@@ -156,7 +156,7 @@ def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
     return None
 
 
-def place_difference(manager: Manager, step: int, iterator: Any) -> str | None:
+def place_difference(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> str | None:
     """How a checkpoint and a run differ in whether they have a place in texts; None if they do not."""
     there, here = (manager.directory / str(step) / PLACE).exists(), iterator is not None
     if there == here:
