@@ -1,26 +1,30 @@
-"""What tests of several packages need: a bucket on loopback that the real clients talk to, and a real browser."""
+"""What tests of several packages need: Prefect's server, a bucket that the real clients talk to, and a real browser."""
 
 import fcntl
 import os
 import random
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-SERVER = Path(__file__).parent / "standins" / "gcs.py"
+ROOT = Path(__file__).parent.parent
+SERVER = ROOT / "tests" / "standins" / "gcs.py"
+DATABASE = "prefect.db"  # in PREFECT_HOME
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
     "--no-sandbox",
@@ -161,6 +165,71 @@ def if_killed() -> Callable[..., AbstractContextManager[None]]:
             watcher.communicate()
 
     return watch
+
+
+@pytest.fixture(scope="session")
+def clean_environment() -> dict[str, str]:
+    """The environment of a new user: nothing of Prefect's or JAX's is set, but for what was compiled before."""
+    dropped, kept = ("PREFECT_", "JAX_", "XLA_"), ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(dropped) or key.startswith(kept)}
+
+
+@pytest.fixture(scope="session")
+def prefect_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: dict[str, str],
+    free_port: Callable[[], int],
+    shared: Callable[[str, Callable[[], str]], str],
+    start_for_all: Callable[..., int],
+) -> str:
+    """A Prefect server on loopback for all tests of this run, also those in other processes: its API's address."""
+
+    def start() -> str:
+        home = tmp_path_factory.mktemp("prefect")
+        port = str(free_port())
+        environment = clean_environment | {
+            "PREFECT_HOME": str(home),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
+        }
+        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+        with (home / "server.log").open("wb") as log:
+            server = start_for_all(*argv, env=environment, stdout=log, stderr=log, cwd=ROOT)
+        url = f"http://127.0.0.1:{port}/api"
+        deadline = time.monotonic() + 300
+        while True:
+            try:
+                httpx.get(f"{url}/health", timeout=2).raise_for_status()
+                break
+            except httpx.HTTPError:
+                assert psutil.pid_exists(server), (home / "server.log").read_text()
+                assert time.monotonic() < deadline, (home / "server.log").read_text()
+                time.sleep(0.2)
+        with closing(sqlite3.connect(home / DATABASE)) as made, closing(sqlite3.connect(empty_database())) as copy:
+            made.backup(copy)
+        return url
+
+    return shared("prefect", start)
+
+
+@pytest.fixture(scope="session")
+def used_home(prefect_server: str) -> Callable[[Path], Path]:
+    """used_home(folder): made a PREFECT_HOME that a server was started with before.
+
+    Half of what a server's first start costs is that it makes its database, in all of Prefect's migrations.
+    """
+
+    def make(folder: Path) -> Path:
+        folder.mkdir(parents=True)
+        shutil.copy(empty_database(), folder / DATABASE)
+        return folder
+
+    return make
+
+
+def empty_database() -> Path:
+    """That of the server of all tests, as it was before the first of them."""
+    return Path(os.environ[SHARED]) / DATABASE
 
 
 @pytest.fixture(scope="session")

@@ -61,48 +61,6 @@ type Seen = tuple[list[str], list[psutil.Process]]
 type Start = Callable[..., subprocess.Popen[str]]
 
 
-@pytest.fixture(scope="session")
-def clean_environment() -> dict[str, str]:
-    """The environment of a new user: nothing of Prefect's or JAX's is set, but for what was compiled before."""
-    dropped, kept = ("PREFECT_", "JAX_", "XLA_"), ("JAX_COMPILATION_CACHE_", "JAX_PERSISTENT_CACHE_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(dropped) or key.startswith(kept)}
-
-
-@pytest.fixture(scope="session")
-def prefect_server(
-    tmp_path_factory: pytest.TempPathFactory,
-    clean_environment: dict[str, str],
-    free_port: Callable[[], int],
-    shared: Callable[[str, Callable[[], str]], str],
-    start_for_all: Callable[..., int],
-) -> str:
-    """A Prefect server on loopback for all tests of this run, also those in other processes: its API's address."""
-
-    def start() -> str:
-        home = tmp_path_factory.mktemp("prefect")
-        port = str(free_port())
-        environment = clean_environment | {
-            "PREFECT_HOME": str(home),
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
-        }
-        argv = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
-        with (home / "server.log").open("wb") as log:
-            server = start_for_all(*argv, env=environment, stdout=log, stderr=log, cwd=ROOT)
-        url = f"http://127.0.0.1:{port}/api"
-        deadline = time.monotonic() + 300
-        while True:
-            try:
-                httpx.get(f"{url}/health", timeout=2).raise_for_status()
-                return url
-            except httpx.HTTPError:
-                assert psutil.pid_exists(server), (home / "server.log").read_text()
-                assert time.monotonic() < deadline, (home / "server.log").read_text()
-                time.sleep(0.2)
-
-    return shared("prefect", start)
-
-
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port that is bound and does not listen: nothing answers there, and nobody else takes it."""
@@ -334,6 +292,7 @@ def one_stack(
     clean_environment: dict[str, str],
     free_port: Callable[[], int],
     if_killed: Callable[..., AbstractContextManager[None]],
+    used_home: Callable[[Path], Path],
 ) -> Iterator[Stack]:
     """One for all tests: it takes half a minute to bring up."""
     folder = tmp_path_factory.mktemp("stack")
@@ -349,7 +308,7 @@ def one_stack(
             | SECRETS
             | {
                 "PYTHONPATH": str(ROOT),
-                "PREFECT_HOME": str(folder / "home"),
+                "PREFECT_HOME": str(used_home(folder / "home")),
                 "MAXVIEW_CACHE": str(folder / "cache"),
                 "PREFECT_WORKER_QUERY_SECONDS": "1",  # else a run waits up to ten for the worker to look
                 "MAXVIEW_WEBHOOK_URL": address,

@@ -191,11 +191,18 @@ def run(_, *, port, **__):
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_an_embedded_server_that_is_killed_is_started_again_where_it_was(
-    clean_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: bool
+    clean_environment: dict[str, str],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    real: bool,
 ) -> None:
-    if not real:
+    home = tmp_path / "home"
+    if real:
+        request.getfixturevalue("used_home")(home)
+    else:
         (tmp_path / "uvicorn.py").write_text(ANSWERS)
-    for name, value in (clean_environment | {"PREFECT_HOME": str(tmp_path)}).items():
+    for name, value in (clean_environment | {"PREFECT_HOME": str(home)}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     server = EmbeddedServer()

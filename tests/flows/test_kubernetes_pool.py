@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import httpx
 import psutil
 import pytest
 
-pytestmark = pytest.mark.long
-
-pytest.importorskip("prefect_kubernetes", reason="Kubernetes pools need prefect-kubernetes: uv sync --group dev")
+WHY = "Kubernetes pools need prefect-kubernetes: uv sync --group dev"
+# only looked for: to load it takes each process of a test run a second, and what needs it here are other processes
+pytestmark = [pytest.mark.long, pytest.mark.skipif(find_spec("prefect_kubernetes") is None, reason=WHY)]
 ROOT = Path(__file__).parent.parent.parent
 POOL = "maxview-k8s"
 SECRET = {"NAME": "maxview-api", "KEY": "auth"}

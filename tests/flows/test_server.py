@@ -47,54 +47,43 @@ def logs(tmp_path: Path) -> tuple[str, str]:
     return "a.log", "b.log"
 
 
-@pytest.mark.long
-@pytest.mark.by_hand
-def test_the_embedded_server_needs_no_settings(
-    maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "home")}
-    result = maxview("ingest", *logs, "--out", "o", "--json", environment=environment)
-    (comparison,) = json.loads(result.stdout)
-    assert [row["difference_text"] for row in comparison["rows"] if row["metric"] == "final_loss"] == ["0"]
-    # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
-    assert result.returncode == 3, result.stderr
-    down = maxview("down", environment=environment)
-    assert (down.returncode, down.stderr) == (0, "embedded server: ended\n")
-    # it has written down every task run before
-    with closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
-        runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
-        assert runs == [("COMPLETED", 4)]  # scrape, diff, publish, summarise
-        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(1,)]
-
-
 ASK = "import sys; from flows.cli.hand_over import hand_over; sys.exit(f'taken: {hand_over(sys.argv[1:])}')"
 
 
 @pytest.mark.long
-def test_the_first_command_leaves_a_spare_process_for_the_second(
+def test_commands_in_a_new_home_share_what_the_first_leaves(
     maxview: Maxview,
     start: Callable[..., "subprocess.Popen[str]"],
     logs: tuple[str, str],
     clean_environment: dict[str, str],
     tmp_path: Path,
 ) -> None:
+    """Two at once make one database, without any settings; a third finds a process that has loaded already."""
     home = tmp_path / "home"
     environment = clean_environment | {"PREFECT_HOME": str(home), "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    words = ["ingest", *logs, "--out", "o", "--json"]
-    once = start(*words, environment=environment)
-    first, _ = once.communicate(timeout=300)  # nothing that it leaves holds its pipes open
+    words = ["ingest", *logs, "--json", "--out"]
+    said = []
+    for process in [start(*words, name, environment=environment) for name in ("one", "other")]:
+        output, errors = process.communicate(timeout=300)  # nothing that it leaves holds its pipes open
+        # two logs that do not tell their commit: nothing regressed, and one run is no evidence about speed
+        assert process.returncode == 3, errors
+        said.append(output)
     assert list((home / "maxview").glob("*.sock"))  # nor has the next one to wait
-    argv = [sys.executable, "-c", ASK, *words]
-    again = subprocess.run(
+    argv = [sys.executable, "-c", ASK, *words, "third"]
+    third = subprocess.run(
         argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
-    assert again.stderr == "taken: 3\n"
-    assert [row["difference_text"] for row in json.loads(again.stdout)[0]["rows"]] == [
-        row["difference_text"] for row in json.loads(first)[0]["rows"]
-    ]
+    assert third.stderr == "taken: 3\n"
+    rows, *others = (json.loads(output)[0]["rows"] for output in (*said, third.stdout))
+    assert [row["difference_text"] for row in rows if row["metric"] == "final_loss"] == ["0"]
+    for other in others:
+        assert [row["difference_text"] for row in other] == [row["difference_text"] for row in rows]
+    assert maxview("down", environment=environment).stderr == "embedded server: ended\n"  # there was one for all
+    # it has written down every task run before
     with closing(sqlite3.connect(home / "prefect.db")) as database:
-        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(2,)]
-    assert maxview("down", environment=environment).stderr == "embedded server: ended\n"  # there was one for both
+        runs = database.execute("select state_type, count(*) from task_run group by 1").fetchall()
+        assert runs == [("COMPLETED", 3 * 4)]  # scrape, diff, publish, summarise
+        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(3,)]
     deadline = time.monotonic() + 60
     while list((home / "maxview").glob("*.sock")):  # it ends with the server
         assert time.monotonic() < deadline
@@ -144,18 +133,7 @@ def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None
         assert not is_alive_after_all(str(lost.id))
 
 
-def test_nothing_answers_at_the_address(
-    maxview: Maxview, logs: tuple[str, str], user_environment: dict[str, str], closed_port: int
-) -> None:
-    url = f"http://127.0.0.1:{closed_port}/api"
-    result = maxview("ingest", *logs, environment=user_environment | {"PREFECT_API_URL": url})
-    assert result.returncode == 2
-    assert f"no Prefect server answers at {url}" in result.stderr
-    assert "prefect server start" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_a_profile_names_the_server(
+def test_nothing_answers_at_the_address_that_a_profile_names(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], closed_port: int, tmp_path: Path
 ) -> None:
     url = f"http://127.0.0.1:{closed_port}/api"
@@ -164,6 +142,8 @@ def test_a_profile_names_the_server(
     environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "home")}
     result = maxview("ingest", *logs, environment=environment)
     assert (result.returncode, f"no Prefect server answers at {url}" in result.stderr) == (2, True), result.stderr
+    assert "prefect server start" in result.stderr
+    assert "Traceback" not in result.stderr
     assert maxview("down", environment=environment).stderr != "embedded server: ended\n"  # none was left
     assert not list((tmp_path / "home").rglob("*.sock"))
 
@@ -219,23 +199,6 @@ def test_an_address_that_is_none(
     if url == "http://[::1":  # Prefect itself prints a traceback
         result = maxview("ingest", *logs, environment=user_environment | {"PREFECT_API_URL": url})
         assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-
-
-@pytest.mark.long
-@pytest.mark.by_hand
-def test_two_commands_at_once_make_one_database(
-    start: Callable[..., "subprocess.Popen[str]"],
-    logs: tuple[str, str],
-    clean_environment: dict[str, str],
-    tmp_path: Path,
-) -> None:
-    environment = clean_environment | {"PREFECT_HOME": str(tmp_path / "home")}
-    both = [start("ingest", *logs, "--out", name, environment=environment) for name in ("one", "other")]
-    for process in both:
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 3, errors
-    with closing(sqlite3.connect(tmp_path / "home" / "prefect.db")) as database:
-        assert database.execute("select count(*) from flow_run where state_name = 'Unknown'").fetchall() == [(2,)]
 
 
 @pytest.mark.long

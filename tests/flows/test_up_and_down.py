@@ -19,7 +19,6 @@ from tasks.publish.nightly import CHANGED_EVENT
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.by_hand
 def test_up_again_changes_nothing_that_is_right(one_stack: Any) -> None:
     one_stack.bring_up()
     before = (one_stack.pid("server"), one_stack.pid("worker"))

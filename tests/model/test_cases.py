@@ -112,7 +112,6 @@ def test_eval_lines_are_maxtext_s(mini_config: MiniConfig, tmp_path: Path, caplo
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
     mini_config: MiniConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,7 +127,6 @@ def test_a_run_that_stops_and_resumes_ends_as_if_nothing_had_been(
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_a_resume_that_changes_anything_ends_the_run(
     mini_config: MiniConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ ROW = (
     b"learning rate: 0.000E+00 | global batch size:    16 | lm loss: 1.000000E+01 | loss scale: 1.0 | "
     b"number of skipped iterations:   0 | number of nan iterations:   0 |\n"
 )
+RANKS = 64
 FAILURES = {
     "traceback": b'Traceback (most recent call last):\n  File "train.py", line %d, in main\nValueError: %d\n',
     "of a rank": b"[rank%d]: Traceback (most recent call last):\n"
@@ -33,7 +34,7 @@ FAILURES = {
 def fail(kind: str, times: int) -> Iterator[bytes]:
     text = FAILURES[kind]
     for number in range(times):
-        yield text % ((number,) * text.count(b"%d"))
+        yield text % ((number % RANKS,) * text.count(b"%d"))
 
 
 def read(text: bytes) -> RunReading:

@@ -78,7 +78,7 @@ def content(run: RunReading) -> dict[str, Any]:
     return stripped
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_lost_line_breaks_lose_nothing(data: st.DataObject, logs: Any) -> None:
     code = data.draw(st.sampled_from([0, 1]))
