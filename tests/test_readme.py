@@ -35,12 +35,11 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: dict[str, str], used_home: Callable[[Path], Path]
-) -> Iterator[Run]:
+def run(tmp_path_factory: pytest.TempPathFactory, used_home: Callable[[Path], Path]) -> Iterator[Run]:
     """Run `maxview …` in a folder; what rests between two commands ends with the tests."""
     home = str(used_home(tmp_path_factory.mktemp("readme") / "home"))
-    environment = clean_environment | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT)}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "JAX_", "XLA_"))}
+    environment = clean | {"PREFECT_HOME": home, "PYTHONPATH": str(ROOT)}
 
     def command(words: list[str], folder: Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "flows.cli", *words]
