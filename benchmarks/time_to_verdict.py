@@ -62,7 +62,7 @@ def measure(backend: str, code: str, cause: str, folder: Path) -> float:
     launched = job.launch_or_attach(plan, directory)
     for _ in watch(job.follow(launched), launched.handle.job_name):
         pass
-    error = with_cause(scrape_run(directory.log), directory.log).error
+    error = with_cause(scrape_run(directory.log), directory.log, supervised=True).error
     took = time.time() - float(mark.read_text())
     assert error is not None, directory.log.read_text()
     assert cause in (error.type, error.kind), error

@@ -85,7 +85,7 @@ def exit_codes(events: list[JobEvent]) -> list[int]:
 
 
 def error_of(directory: RunDirectory) -> LogError:
-    error = with_cause(scrape_run(directory.log), directory.log).error
+    error = with_cause(scrape_run(directory.log), directory.log, supervised=True).error
     assert error is not None
     return error
 
@@ -106,7 +106,7 @@ def test_a_run_to_its_good_end(standin: Any, make_plan: MakePlan, directory: Run
     assert (status.state, status.exit_code, status.cause) == ("ended", 0, None)
     assert status.queued_s is not None
     assert status.ran_s is not None
-    assert with_cause(scrape_run(directory.log), directory.log).error is None
+    assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
 
 
 def test_nothing_of_the_callers_travels_into_a_pod(
@@ -191,7 +191,7 @@ def test_a_machine_that_is_taken_away_is_made_good(
     assert first[:3] == [0, 1, 2]
     assert first + second == [0, 1, 2, 3, 4, 5]  # nothing lost, nothing trained twice
     aside = directory.path / "log.1.txt"
-    error = with_cause(scrape_run(aside), aside).error
+    error = with_cause(scrape_run(aside), aside, supervised=True).error
     assert error is not None
     assert (error.type, error.kind) == (cause, "preempted")
     handle = directory.read_handle()
@@ -243,7 +243,7 @@ def test_a_job_that_is_never_given_machines(standin: Any, make_plan: MakePlan, d
     assert job.status(launched.handle).state == "queued"
     events = list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
     assert exit_codes(events) == [124]
-    error = with_cause(scrape_or_empty(directory.log), directory.log).error
+    error = with_cause(scrape_or_empty(directory.log), directory.log, supervised=True).error
     assert error is not None
     assert (error.type, error.kind) == ("StartLimit", "timeout")
     assert "insufficient unused quota" in error.message
