@@ -49,7 +49,10 @@ def top(name: str) -> Callable[[Path], Path]:
 
 
 def change(how: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(how(path.read_bytes())) and None
+    def damage(path: Path) -> None:
+        path.write_bytes(how(path.read_bytes()))
+
+    return damage
 
 
 def flip(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tasks.history.change_points import find_trend
 
@@ -32,9 +32,9 @@ def make_noise(kind: str, nights: int, rng: np.random.Generator) -> Array:
     return series
 
 
-def maker(kind: str, nights: int, shape: Array | float = 0.0) -> Callable[[np.random.Generator], Array]:
+def maker(kind: str, nights: int, shape: ArrayLike = 0.0) -> Callable[[np.random.Generator], Array]:
     """A function that makes a level of 100 with noise of a kind and a shape on top."""
-    return lambda rng: 100 + make_noise(kind, nights, rng) + shape
+    return lambda rng: 100 + make_noise(kind, nights, rng) + np.asarray(shape)
 
 
 def finds_step(place: int) -> Callable[[Array], bool]:

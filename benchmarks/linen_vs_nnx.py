@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from benchmarks.machine import describe_machine
 from benchmarks.trainer_vs_maxtext import ENVIRONMENT, NUMBERS, SHARED

@@ -134,7 +134,7 @@ def open_page(folder: Path) -> None:
             for path, found in seconds.items():
                 with browse() as page:
                     asked: list[Path] = []
-                    page.on("request", lambda request, asked=asked: asked.append(file_of(request.url)))
+                    page.on("request", lambda request, asked=asked: asked.append(file_of(request.url)))  # type: ignore[call-overload]  # a default binds the visit
                     if visit == "warm":
                         page.goto("about:blank")
                     found.append(until_ready(page, path))

@@ -17,7 +17,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from math import log
 from pathlib import Path
 
@@ -151,8 +151,9 @@ def make_cells(*, real: bool) -> list[Cell]:
     drawn: list[tuple[str, DeviceKind, tuple[int, ...]]] = [
         ("tpu", "tpu", (10, 50, 200)), ("gpu", "gpu", (10, 50, 200)), ("laptop", "cpu", (10, 50, 200)),
         ("harsh", "cpu", (50,)), ("calm", "cpu", (50,)), ("seeds", "tpu", (9,)),
-        *([("real", "cpu", (48,))] if real else []),
     ]  # fmt: skip
+    if real:
+        drawn.append(("real", "cpu", (48,)))
     return [
         Cell(
             regime=regime,
@@ -357,7 +358,7 @@ def judge_curves(sides: Sequence[Values]) -> Decision:
 def judge_hosts(trials: int) -> Iterator[str]:
     """One line per place of the 5 % and length of history: a loop that sleeps around one program, or a program."""
     names = {STEP_TIME.name: CPU_TIME.name, QUICK[STEP_TIME.name]: QUICK[CPU_TIME.name]}
-    place = {"comparison": "power", "case": "hosts", "target": "cpu"}
+    compare = partial(diff, rules=RULES, comparison="power", case="hosts", target="cpu")
     for part, words in (("host", "same program; the host loop is slower (other code in the step loop"), ("device", "")):
         for pairs in PAIRS:
             rng, said = np.random.default_rng(pairs), Counter[str]()
@@ -370,7 +371,7 @@ def judge_hosts(trials: int) -> Iterator[str]:
                     [tell_parts("a", run) for run in seconds[::2]],
                     [tell_parts("b", r, part) for r in seconds[1::2]],
                 ]
-                rows = {row.metric: row for row in diff(*sides, rules=RULES, given=given, **place).rows}
+                rows = {row.metric: row for row in compare(*sides, given=given).rows}
                 found = rows[STEP_TIME.name].verdict == "regressed"
                 said.update(found=found, named=found and rows[STEP_TIME.name].reason.startswith(words))
             yield f"{part:7} {pairs:3} |" + "".join(f"{100 * said[word] / trials:7.1f}" for word in ("found", "named"))

@@ -33,6 +33,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from benchmarks.chaos.interrupts import run_interrupts
 from benchmarks.chaos.judge import canonical
 from benchmarks.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
 from benchmarks.chaos.outage import FLUSH_S, outage, told_by_server
-from benchmarks.chaos.place import FlowRun, Place
+from benchmarks.chaos.place import FlowRun, Forked, Place
 from benchmarks.machine import describe_machine
 
 REFERENCES = {"cpu": "stored", "replay": "replayed"}
@@ -124,11 +125,12 @@ def find_references(place: Place, done: Done) -> tuple[dict[str, Any], dict[str,
     """What undisturbed comparisons record and how long their parts take, by target; the replayed one's flow run."""
     lengths: dict[str, dict[str, float]] = {}
     flow_run = ""
-    for name, target, ask, folder in (
+    kinds: list[tuple[str, str, Callable[[str], FlowRun | Forked], str]] = [
         ("cpu", "cpu", place.fork, "stored"),
         ("replay", "replay", place.fork, "replayed"),
         ("replay by a worker", "replay", place.submit, "replayed-by-a-worker"),
-    ):
+    ]
+    for name, target, ask, folder in kinds:
         noted = done.read(f"undisturbed {name}")
         if noted is None:
             parts, asked = undisturbed(place, target, ask)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -200,9 +201,9 @@ def time_to_cause(place: Place, killed: float) -> float | None:
     return float(moment) - killed
 
 
-def undisturbed[Asked: (FlowRun, Forked)](
-    place: Place, target: str, ask: Callable[[str], Asked]
-) -> tuple[dict[str, float], Asked]:
+def undisturbed(
+    place: Place, target: str, ask: Callable[[str], FlowRun | Forked]
+) -> tuple[dict[str, float], FlowRun | Forked]:
     """How long the parts of a comparison take, and the comparison, which is left where it is."""
     moments: dict[str, float] = {"asked": time.monotonic()}
     asked = ask(target)
@@ -211,7 +212,9 @@ def undisturbed[Asked: (FlowRun, Forked)](
         if wait_until(lambda: seen() or asked.is_over(), 300, 0.1):
             moments[name] = time.monotonic()
 
-    logs = lambda: list(place.out.glob("runs/*/log.txt"))  # noqa: E731
+    def logs() -> list[Path]:
+        return list(place.out.glob("runs/*/log.txt"))
+
     note("first", logs)
     note("stepped", lambda: any(STEP_LINE.search(log.read_bytes()) for log in logs()))
     note("recorded", lambda: len(list(place.out.glob("runs/*/record.json"))) == len(ARMS))
