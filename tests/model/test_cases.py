@@ -69,7 +69,6 @@ def test_int8_is_wrong_by_no_more_than_half_a_step_of_each_operand() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_four_batches_summed_are_one_of_four_times_the_size(mini_config: MiniConfig) -> None:
     parts = first_gradients(mini_config("05_grad_accum", dtype="float32", per_device_batch_size=1))
     whole = first_gradients(mini_config(dtype="float32", per_device_batch_size=4))

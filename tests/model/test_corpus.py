@@ -127,7 +127,6 @@ def test_reading_goes_on_where_a_checkpoint_was_saved(packing: Callable[..., Tra
 
 
 @pytest.mark.long
-@pytest.mark.by_hand
 def test_a_run_that_stops_reads_on_and_ends_as_if_nothing_had_been(
     packing: Callable[..., TrainConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
