@@ -27,7 +27,7 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import manifest_path
 from tasks.verify.ocdbt import patient_context, shorten
 from tasks.verify.trees import Pair, first_difference, pair_arrays
-from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values
+from tasks.verify.value_differences import Job, Side, UnreadableError, compare_values, reusing_memory
 from tasks.verify.values import decoded_bytes
 
 
@@ -39,7 +39,7 @@ def compare_checkpoints(
     Raises CheckpointError for what is no whole checkpoint, has no common step, or is of another model: its message
     names the first parameter whose path or shape differs.
     """
-    with telling_what_is_away(open_path(path), open_path(other)):
+    with reusing_memory(), telling_what_is_away(open_path(path), open_path(other)):
         return _compare_checkpoints(path, other, on_progress)
 
 

@@ -1,5 +1,6 @@
 """Turns a pair of arrays into how far their values lie apart, a few chunks of both at a time."""
 
+import ctypes
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,10 @@ from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
 from tasks.verify.values import array_spec, boxes, decoded_bytes, itemsize
 
-_BUDGET = 64 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
+_BUDGET = 48 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
 _WORKERS = 4
 _PIECE = 1 << 15  # elements that are compared at a time: they stay in the processor's cache
+_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # of mallopt(3)
 
 type Box = tuple[slice, ...]
 
@@ -83,6 +85,24 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
         while running:
             held -= take()
     return totals
+
+
+@contextmanager
+def reusing_memory() -> Iterator[None]:
+    """What a chunk leaves the next one gets. The C library otherwise gives so large pieces back to the system, and gets
+    them again, zeroed page by page, which takes as long as to decode them. Only glibc has these switches."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        yield
+        return
+    for switch, value in ((_M_ARENA_MAX, 1), (_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1)):
+        mallopt(switch, value)
+    try:
+        yield
+    finally:
+        for switch, value in ((_M_ARENA_MAX, 0), (_M_MMAP_MAX, 65536), (_M_TRIM_THRESHOLD, 128 << 10)):  # its defaults
+            mallopt(switch, value)
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
