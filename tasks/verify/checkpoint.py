@@ -118,17 +118,6 @@ def verify_checkpoints(
     mode: Mode = "none",
     deep: bool = False,
     on_progress: Progress | None = None,
-) -> tuple[CheckpointProof, ...]:
-    """All that `verify_each` says of `path`."""
-    return tuple(verify_each(path, mode=mode, deep=deep, on_progress=on_progress))
-
-
-def verify_each(
-    path: str | os.PathLike[str],
-    *,
-    mode: Mode = "none",
-    deep: bool = False,
-    on_progress: Progress | None = None,
 ) -> Iterator[CheckpointProof]:
     """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
 

@@ -43,7 +43,7 @@ def test_a_comparison_in_a_bucket_is_there_for_every_machine(
     for name, record in runs.items():
         assert record is not None
         assert record.reading.steps["step"].to_list() == [0, 1, 2]
-        proofs = verify_checkpoints(f"{gcs_url}/runs/{name}", mode="check")
+        proofs = tuple(verify_checkpoints(f"{gcs_url}/runs/{name}", mode="check"))
         assert [(proof.step, proof.ok) for proof in proofs] == [(0, True), (2, True)]
         assert "manifest" in proofs[0].checks
 

@@ -34,7 +34,7 @@ def verify(
         return _compare(checkpoints[0], against, as_json=json_)
     from flows.cli.live_view import byte_progress
     from flows.cli.show_proofs import show_proofs
-    from tasks.verify.checkpoint import verify_each
+    from tasks.verify.checkpoint import verify_checkpoints
 
     if record and check:
         raise ValueError("--record and --check exclude each other: record a manifest once, then check against it")
@@ -44,7 +44,7 @@ def verify(
     with byte_progress(Console(stderr=True)) as progress:
         for path in checkpoints:
             try:
-                for proof in verify_each(path, mode=mode, deep=deep, on_progress=progress):
+                for proof in verify_checkpoints(path, mode=mode, deep=deep, on_progress=progress):
                     proofs.append(proof)  # what was proved before a bucket goes away is shown
             except ValueError as error:  # the others are checked all the same
                 wrong.append(str(error))

@@ -15,7 +15,7 @@ from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import CheckpointError
 
 
-@pytest.mark.parametrize("verify", [verify_checkpoint, verify_checkpoints])
+@pytest.mark.parametrize("verify", [verify_checkpoint, lambda path: list(verify_checkpoints(path))], ids=["one", "all"])
 def test_what_is_no_checkpoint_is_said_once_and_clearly(tmp_path, verify):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("no checkpoint")

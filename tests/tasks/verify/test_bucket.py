@@ -12,7 +12,7 @@ import pytest
 from flows.cli.app import call
 from tasks.store.gcs import GcsFiles
 from tasks.verify.against import compare_checkpoints
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints, verify_each
+from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
 from tasks.verify.layout import CheckpointError
 
 SERVER = Path(__file__).parents[2] / "standins" / "gcs.py"
@@ -161,7 +161,7 @@ def test_a_bucket_that_goes_away_meanwhile_is_one_message(
 def test_what_was_proved_before_a_bucket_goes_away_is_known(order_own: Order, trees: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(trees / "nnx", tmp_path / "run"))
     shutil.copytree(run / "checkpoints" / "4", run / "checkpoints" / "5")
-    proofs = verify_each(upload(run, "gs://bucket/run"), mode="record")
+    proofs = verify_checkpoints(upload(run, "gs://bucket/run"), mode="record")
     first = next(proofs)
     assert (first.step, first.ok) == (4, True)
     order_own("gone", 0)

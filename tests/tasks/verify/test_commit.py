@@ -36,7 +36,7 @@ def test_nothing_but_unfinished_saves_is_said_so(save, tmp_path):
     left = "9.orbax-checkpoint-tmp"
     shutil.copytree(run / "checkpoints" / left, tmp_path / "checkpoints" / left)
     with pytest.raises(CheckpointError, match=r"only unfinished saves \(9\.orbax-checkpoint-tmp\)"):
-        verify_checkpoints(tmp_path)
+        tuple(verify_checkpoints(tmp_path))
 
 
 def set_commit_time(step: Path, value: object) -> None:

@@ -57,15 +57,15 @@ def test_without_a_sound_step_in_common_there_is_nothing_to_compare(trees, chang
 def test_a_proof_tells_its_levels_and_how_long_each_check_took(run_folder):
     levels = ("committed", "structurally whole", "referentially whole")
     for mode, more in (("none", ()), ("record", ("content recorded",))):
-        proof = verify_checkpoints(run_folder, mode=mode)[-1]
+        proof = tuple(verify_checkpoints(run_folder, mode=mode))[-1]
         assert proof.levels == levels + more
         assert set(proof.timings) == set(proof.checks)
         assert 0 < sum(proof.timings.values()) <= proof.seconds
-    proof = verify_checkpoints(run_folder, mode="check", deep=True)[-1]
+    proof = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
     assert proof.levels == (*levels, "content recorded", "content unchanged", "decoded and finite")
     assert proof.begun_at <= proof.committed_at <= proof.verified_at
     (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
-    damaged = verify_checkpoints(run_folder, mode="check", deep=True)[-1]
+    damaged = tuple(verify_checkpoints(run_folder, mode="check", deep=True))[-1]
     assert damaged.levels == ("committed",)  # nothing counts above what is damaged
 
 

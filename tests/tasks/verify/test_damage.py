@@ -231,7 +231,7 @@ def test_a_metadata_file_of_the_plain_layout_is_missed(save, tmp_path):
     ],
 )
 def test_deep_finds_nan_and_infinities_and_where(save, options):
-    proofs = verify_checkpoints(save(*options))
+    proofs = tuple(verify_checkpoints(save(*options)))
     assert all(proof.ok for proof in proofs)  # no payload is read without deep
     for proof in verify_checkpoints(save(*options), deep=True):
         (problem,) = proof.problems

@@ -40,7 +40,7 @@ def test_a_file_that_cannot_be_read_is_named_and_one_that_vanished_is_left_out(t
 
 
 def test_record_then_check(run_folder):
-    proofs = verify_checkpoints(run_folder, mode="record")
+    proofs = tuple(verify_checkpoints(run_folder, mode="record"))
     assert [proof.manifest for proof in proofs] == [str(run_folder / "manifests" / f"{step}.json") for step in (0, 9)]
     for proof in proofs:
         assert proof.checks == ("commit", "metadata", "ranges", "manifest")
@@ -51,7 +51,7 @@ def test_record_then_check(run_folder):
 
 
 def test_a_check_without_a_manifest_says_how_to_record_one_and_checks_the_others(run_folder):
-    verify_checkpoints(run_folder, mode="record")
+    tuple(verify_checkpoints(run_folder, mode="record"))
     manifest = run_folder / "manifests" / "0.json"
     manifest.unlink()
     first, second = verify_checkpoints(run_folder, mode="check")
@@ -63,7 +63,7 @@ def test_a_check_without_a_manifest_says_how_to_record_one_and_checks_the_others
 @pytest.mark.parametrize("mode", ["none", "check", "record"])
 @pytest.mark.parametrize("place", ["", "checkpoints"])
 def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder, mode, place):
-    verify_checkpoints(run_folder, mode="record")
+    tuple(verify_checkpoints(run_folder, mode="record"))
     shutil.rmtree(run_folder / "checkpoints" / "9")
     whole, gone = verify_checkpoints(run_folder / place, mode=mode)
     assert (whole.step, whole.ok) == (0, True)
@@ -74,7 +74,7 @@ def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder,
 
 
 def test_a_run_whose_steps_are_all_gone(run_folder):
-    verify_checkpoints(run_folder, mode="record")
+    tuple(verify_checkpoints(run_folder, mode="record"))
     shutil.rmtree(run_folder / "checkpoints")
     assert [(proof.step, proof.ok) for proof in verify_checkpoints(run_folder)] == [(0, False), (9, False)]
     (run_folder / "manifests" / "0.json").write_text("{}")  # of something else

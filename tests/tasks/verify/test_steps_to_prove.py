@@ -74,10 +74,10 @@ def test_a_place_without_checkpoints_is_one_message(tmp_path: Path) -> None:
 
 
 def test_the_summary_says_what_is_wrong_and_which_levels_were_reached(run_folder: Path) -> None:
-    proofs = verify_checkpoints(run_folder, mode="record")
+    proofs = tuple(verify_checkpoints(run_folder, mode="record"))
     assert proofs_headline(proofs) == "2 checkpoints, all sound"
     (run_folder / "checkpoints" / "9" / "items" / "_sharding").unlink()
-    proofs = verify_checkpoints(run_folder)
+    proofs = tuple(verify_checkpoints(run_folder))
     assert proofs_headline(proofs) == "1 of 2 checkpoints not sound"
     assert [row["state"] for row in proof_rows(proofs)] == ["✗ not sound", "✓ sound"]
     text = proofs_markdown(proofs)

@@ -35,7 +35,7 @@ def test_linen_and_nnx_save_trees_of_their_own_with_as_many_arrays(tmp_path):
         ]
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         subprocess.run(command, check=True, capture_output=True, timeout=300, env=environment)
-        proofs = verify_checkpoints(tmp_path / name, mode="record", deep=True)
+        proofs = tuple(verify_checkpoints(tmp_path / name, mode="record", deep=True))
         assert [(proof.step, proof.problems) for proof in proofs] == [(0, ()), (1, ())]
         # 12 parameters, twice as many moments, two counters of the optimizer and the step
         assert {proof.arrays for proof in proofs} == {39}

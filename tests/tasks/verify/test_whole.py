@@ -18,7 +18,7 @@ ARRAYS = 10
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_whole(save, layout):
     run = save("--layout", layout)
-    proofs = verify_checkpoints(run, deep=True)
+    proofs = tuple(verify_checkpoints(run, deep=True))
     assert [(proof.step, proof.ok, proof.problems) for proof in proofs] == [(0, True, ()), (9, True, ())]
     for proof in proofs:
         assert proof.checks == ("commit", "metadata", "ranges", "values")
@@ -44,7 +44,7 @@ def test_a_plain_checkpointers_folder_is_a_checkpoint_without_a_step(save):
 
 
 def test_chunks_smaller_than_a_device_writes_are_whole(save):
-    proofs = verify_checkpoints(save("--chunk-bytes", "4096"), deep=True)
+    proofs = tuple(verify_checkpoints(save("--chunk-bytes", "4096"), deep=True))
     assert [proof.problems for proof in proofs] == [(), ()]
 
 
