@@ -29,7 +29,8 @@ SIZE = {
     "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,
     "vocab_size": 512, "max_target_length": 32, "learning_rate": 0.01, "log_config": False,
     # what a model file adds to the cases with experts and with latent attention
-    "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "base_moe_mlp_dim": 32,
+    "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+    "base_moe_mlp_dim": 32,
 }  # fmt: skip
 LAYERS = {"12_pipeline": 16}
 DEVICES, TYPES = (1, 8), ("float32", "bfloat16")

@@ -37,6 +37,7 @@ from tasks.resolve.identify import TrainerSource, hash_identity, name_run
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
+EXPERTS = ("num_experts", "num_experts_per_tok")
 
 
 class ResolvedConfig(Frozen):
@@ -81,7 +82,7 @@ def resolve_config(
         problems.attempt(lambda: layer_from_map(read_yaml(base), base, "base")),
         problems.attempt(lambda: set_layer("targets", target.name, "target", root=root)),
         problems.attempt(lambda: load_layer("models", model or target.model, "model", root=root)),
-        problems.attempt(lambda: load_layer("cases", case, "case", root=root)),
+        problems.attempt(lambda: load_case(case, model or target.model, root)),
         problems.attempt(lambda: arm_layer(comparison.name, arm, root=root)),
         problems.attempt(lambda: set_layer("comparisons", comparison.name, "comparison", root=root)),
         problems.attempt(lambda: layer_from_overrides(overrides)),
@@ -115,6 +116,13 @@ def resolve_config(
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
     return ResolvedConfig(config=config, values=values)
+
+
+def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
+    """What a case sets. A mixture is for models that have none: one with experts of its own keeps them."""
+    values = load_layer("cases", case, "case", root=root)
+    own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
+    return {key: value for key, value in values.items() if key not in EXPERTS or "num_experts" not in own}
 
 
 def devices_of(target: Target) -> Devices:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from configs.comparison import load_comparison, load_target
+from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
+from configs.schema import TrainConfig
 from tasks.resolve.plans import resolve_config
 
 
@@ -65,6 +66,25 @@ def test_what_fits_is_not_refused() -> None:
     assert not resolve(target="v6e-32", topology=None, memory_gib=1.337)
     (problem,) = resolve(target="v6e-32", topology=None, memory_gib=0.4)
     assert "a step needs at least 0." in problem
+
+
+@pytest.mark.parametrize("case", list_names("cases"))
+@pytest.mark.parametrize("model", ["seed-1b", "deepseek2-16b"])
+def test_a_case_is_trained_at_full_size_by_changing_the_model(case: str, model: str) -> None:
+    def full(case: str) -> TrainConfig:
+        target, comparison = load_target("v6e-32"), load_comparison("linen-vs-nnx")
+        return resolve_config(comparison, target, case=case, arm="nnx", model=model).config
+
+    if (case, model) == ("12_pipeline", "deepseek2-16b"):
+        with pytest.raises(ConfigError, match="no mixture runs in a pipeline"):
+            full(case)
+        return
+    config, base = full(case), full("01_base")
+    sizes = [
+        key for key in TrainConfig.model_fields if key.endswith(("_dim", "_rank", "heads", "experts", "decoder_layers"))
+    ]
+    changed = {key for key in sizes if getattr(config, key) != getattr(base, key)}
+    assert changed == ({"num_experts"} if (case, model) == ("06_moe", "seed-1b") else set())
 
 
 def test_experts_take_the_memory_that_they_have() -> None:
