@@ -77,6 +77,28 @@ def test_four_batches_summed_are_one_of_four_times_the_size(mini_config: MiniCon
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5)
 
 
+def test_unrolled_layers_are_no_loops(mini_config: MiniConfig) -> None:
+    """The layers are a loop forward and one backward; the loss has one of its own."""
+    loops = [lower(mini_config(case)).count("stablehlo.while") for case in ("01_base", "09_scan_layers_false")]
+    assert loops[0] - loops[1] == 2
+
+
+def test_each_partitioner_is_told_where_arrays_lie_in_its_own_words(mini_config: MiniConfig) -> None:
+    words = {True: "sdy.sharding", False: "mhlo.sharding"}
+    for shardy, word in words.items():
+        text = lower(mini_config(f"10_shardy_{str(shardy).lower()}"), devices=8)
+        assert word in text
+        assert words[not shardy] not in text
+
+
+def test_every_product_of_the_exact_case_is_in_float32_at_the_highest_precision(mini_config: MiniConfig) -> None:
+    text = lower(mini_config("16_f32_exact"))
+    products = re.findall(r"stablehlo\.dot_general.*", text)
+    assert products
+    assert all("precision = [HIGHEST, HIGHEST]" in product for product in products)
+    assert "bf16" not in text
+
+
 def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> None:
     kinds = {}
     for offload in ("true", "false"):
