@@ -17,7 +17,7 @@ from tasks.publish.site import find_page
 from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
-from tasks.services.endings import tell_end
+from tasks.services.endings import FOUND, tell_end
 from tasks.services.events import EVENTS, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
@@ -129,7 +129,7 @@ def run_cell(
         """The cell's own flow run; where the server was away, the error that says so is raised."""
         jobs.check()
         state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
-        error = state.result(raise_on_failure=False) if state.is_failed() and state.name != "Regressed" else None
+        error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in FOUND else None
         if isinstance(error, Exception) and is_outage(error):
             raise error
         return state

@@ -14,6 +14,8 @@ from tasks.records import ComparisonRecord
 
 # both log it: as the run's own line, and as the process's
 ENGINE = ("prefect.engine", "prefect.flow_runs")
+# the states that are Failed for what was found: the flow itself did all it was to do
+REGRESSED, CHANGED = FOUND = ("Regressed", "Changed")
 
 
 class Verdicts(logging.Filter):
@@ -46,6 +48,6 @@ def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> S
     message = " · ".join(([problem] if problem else []) + verdicts)[:1000]
     if status == 1:
         worse = any(record.verdict != "changed" for record in comparisons if exit_status([record]) == 1)
-        return Failed(name="Regressed" if worse else "Changed", message=message)
+        return Failed(name=REGRESSED if worse else CHANGED, message=message)
     names = {0: "Improved" if any(r.verdict == "improved" for r in comparisons) else "Same", 3: "Unknown"}
     return Completed(name=names[status], message=message)

@@ -133,6 +133,19 @@ def test_a_run_that_shows_that_it_lives_is_not_over(prefect_server: str) -> None
         assert not is_alive_after_all(str(lost.id))
 
 
+def test_what_only_changed_is_shown_as_what_regressed_is(
+    maxview: Maxview, logs: tuple[str, str], prefect_server: str, tmp_path: Path
+) -> None:
+    """A change without a better side ends its flow run in another state: no failure of the command either."""
+    for name, count in zip(logs, ("1.104", "1.105"), strict=True):
+        path = tmp_path / name
+        line = f"number parameters: {count} billion\ncompleted step: 0"
+        path.write_text(path.read_text().replace("completed step: 0", line))
+    result = maxview("ingest", *logs)
+    assert result.returncode == 1, result.stderr
+    assert re.search(r"Parameters .*1\.104 billion .*1\.105 billion .*changed", result.stdout), result.stdout
+
+
 def test_nothing_answers_at_the_address_that_a_profile_names(
     maxview: Maxview, logs: tuple[str, str], clean_environment: dict[str, str], closed_port: int, tmp_path: Path
 ) -> None:

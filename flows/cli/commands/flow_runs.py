@@ -33,9 +33,10 @@ def run_flow(
     from tasks.diff import exit_status
     from tasks.publish.floors import render_floors
     from tasks.publish.terminal import render_terminal
+    from tasks.services.endings import FOUND
 
     records = [record for record, _ in view.comparisons]
-    if not records or (state.is_failed() and state.name != "Regressed") or state.is_crashed():
+    if not records or (state.is_failed() and state.name not in FOUND) or state.is_crashed():
         raise FlowError(state.message or "the flow did not finish")
     if as_json:
         print(json.dumps([json.loads(record.model_dump_json()) for record in records], indent=1))
