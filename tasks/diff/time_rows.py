@@ -129,9 +129,11 @@ def decide_levels(
 
 
 def kind_of(arms: Arms) -> DeviceKind:
-    """The kind of device that the arms ran on, as their logs have it."""
-    here = arms[0].reading.environment
-    return device_kind_of(here.device_kind, here.backend)
+    """The kind of device that the arms ran on, as their logs have it, or else as they were told to."""
+    run = arms[0].first
+    told = run.plan.environment.get("JAX_PLATFORMS") if run.plan is not None else None
+    here = run.reading.environment
+    return device_kind_of(here.device_kind, here.backend or told)
 
 
 def are_neighbours(arms: Arms) -> bool:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.comparison import list_names, load_target
+from configs.comparison import list_names, load_comparison, load_target
 from configs.load import COMMAND_LINE
 from tasks.records import ComparisonRecord, RunPlan, RunRecord
 from tasks.resolve.plans import find_unfit
@@ -51,6 +51,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
         wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
         more = ["--repeats", str(wanted)] if wanted > len(record.baseline.logs) else ["--until-decided"]
         return [*compare, "--case", record.case, *wishes, *more]
+    if any(plan.trainer == "command" for plan in plans):  # which has a place for what its own cases change
+        return [*compare, *wishes] if cases < len(load_comparison(record.comparison).cases) else []
     every = list_names("cases")
     unfit = list(find_unfit(every, place)) if cases > 1 else []  # every case is read for it
     if cases < len(every) - len(unfit):

@@ -299,6 +299,23 @@ def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
     assert row.reason.endswith(f"run {more} more of each (--repeats {row.runs_wanted}, about {more} minutes)")
 
 
+def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
+    make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    """Anybody's trainer says nothing of its device: on `cpu` its steps are as loud as any other's there."""
+    mute = {"reading": {"environment": Environment()}}
+
+    def verdict(platform: str) -> str:
+        plan = {"environment": {"JAX_PLATFORMS": platform}}
+        arms = [
+            make_run(arm, seconds=(3.0, median, median, median), losses=(9.0, 8.0, 7.0, 6.0), plan=plan, **mute)
+            for arm, median in (("linen", 1.0), ("nnx", 1.05))
+        ]
+        return row_of(compare(*arms), "step_time_s").verdict
+
+    assert (verdict("cpu"), verdict("cuda"), verdict("tpu")) == ("unknown", "unknown", "regressed")
+
+
 def test_one_run_of_each_decides_on_a_device_that_repeats(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
     """A TPU repeats to 0.4 %: 5 % is 12 times that."""
     record = compare(repeats(make_run, "linen", (1.0,)), repeats(make_run, "nnx", (1.05,)))

@@ -37,6 +37,16 @@ def test_after_every_case_of_a_target_come_those_that_need_more_devices(
     assert command == f"maxview preflight linen-vs-nnx --case 12_pipeline --out {tmp_path}"
 
 
+def test_a_command_is_not_asked_for_cases_that_it_has_no_place_for(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    record = record_002.model_copy(
+        update={"findings": (), "verdict": "same", "comparison": "linen-vs-nnx", "case": "01_base", "target": "cpu"}
+    )
+    plans = [plan_of(tmp_path).model_copy(update={"trainer": "command"})] * 2
+    assert suggest_next(record, plans, cases=1) == []  # all that its comparison names
+
+
 def test_what_is_not_comparable_is_read(record_002: ComparisonRecord, tmp_path: Path) -> None:
     assert any(finding.effect == "blocks" for finding in record_002.findings)
     assert next_after(record_002, tmp_path) == f"maxview scrape {record_002.candidate.logs[0]}"
