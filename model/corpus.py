@@ -6,7 +6,6 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import grain
 import jax
@@ -101,8 +100,8 @@ def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDa
         one = experimental.InterleaveIterDataset(read, cycle_length=min(AT_ONCE, len(read)))
         again = experimental.RepeatIterDataset(one, None)
         return experimental.WindowShuffleIterDataset(again, window_size=WINDOW, seed=seed)
-    source: Any = Lines(paths) if config.grain_file_type == "txt" else grain.sources.ArrayRecordDataSource(paths)
-    return grain.MapDataset.source(source).seed(seed).shuffle()[mine].repeat().to_iter_dataset()
+    records = Lines if config.grain_file_type == "txt" else grain.sources.ArrayRecordDataSource
+    return grain.MapDataset.source(records(paths)).seed(seed).shuffle()[mine].repeat().to_iter_dataset()
 
 
 class Corpus:

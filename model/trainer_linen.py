@@ -1,6 +1,6 @@
 """The trainer in Flax Linen: `init`, `apply` and a `TrainState`. Twin of `trainer_nnx.py`."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from flax.training.train_state import TrainState
 from configs.schema import TrainConfig
 from model import decoder_linen
 from model.batch import Batch
+from model.core import Output
 from model.declaration import Declaration
 from model.objective import Gradients, Metrics, Share, accumulate, evaluate, measure, objective, step_key
 from model.optimizer import clip, make_optimizer
@@ -79,7 +80,7 @@ class Linen:
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:
         """The losses of a batch, nothing dropped and nothing changed."""
-        output: Any = self.module.apply(arrays.params, batch.inputs, batch.positions, batch.segment_ids, None)
+        output = cast(Output, self.module.apply(arrays.params, batch.inputs, batch.positions, batch.segment_ids, None))
         return evaluate(output, batch)
 
     def to_tree(self, arrays: Arrays) -> dict[str, Tree]:

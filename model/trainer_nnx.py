@@ -21,7 +21,7 @@ type Arrays = nnx.State[Any, Any]  # of a `TrainState`
 class TrainState(nnx.Module):
     """A module and its optimizer; split once, this is what is trained, saved and restored."""
 
-    def __init__(self, model: decoder_nnx.Decoder, optimizer: nnx.Optimizer[Any]):
+    def __init__(self, model: decoder_nnx.Decoder, optimizer: nnx.Optimizer[decoder_nnx.Decoder]):
         self.model = model
         self.optimizer = optimizer
         # NNX counts in uint32; int32 is what optax and Linen count in

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from configs.load import CONFIG_ROOT, load_train_config
+from model.declaration import Declaration
+from model.dialect import make_dialect
 from model.flops import step_flops
 
 
@@ -27,3 +29,31 @@ def test_the_guides_figures_of_a_mixture_with_latent_attention(seeds: Path) -> N
     ours = f"Total TFLOPs: {flops.total_t:.2f} \n split as {share:.2f}% learnable weight flops and {100 - share:.2f}%"
     (guide,) = seeds.glob("003_*.txt")
     assert ours in guide.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["base_num_kv_heads=4"],
+        [
+            "num_experts=8",
+            "num_experts_per_tok=2",
+            "shared_experts=1",
+            "first_num_dense_layers=1",
+            "attention_type=mla",
+        ],
+        ["attention_type=mla", "q_lora_rank=64", "scan_layers=false"],
+    ],
+)
+def test_the_formula_counts_the_kernels_that_the_decoder_declares(words: list[str]) -> None:
+    """Twice an operation for each, and twice that again backward; of experts those that a token goes to."""
+    config = load_train_config(CONFIG_ROOT / "models" / "seed-1b.yml", ["per_device_batch_size=1", *words])
+    chosen = config.num_experts_per_tok / config.num_experts
+
+    def used(path: str, one: Declaration) -> float:
+        if "norm" in one.axes or "token_embedder" in path:
+            return 0.0
+        return one.size * (chosen if "exp" in one.axes else 1.0)
+
+    kernels = sum(used(path, one) for path, one in make_dialect(config).declare().items())
+    assert step_flops(config).weights_t == pytest.approx(6 * config.max_target_length * kernels / 1e12, rel=1e-12)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import model
+from model import stack_linen, stack_nnx
 
 FILES = [Path(model.__file__).parent / f"decoder_{dialect}.py" for dialect in ("linen", "nnx")]
 TRAINERS = [Path(model.__file__).parent / f"trainer_{dialect}.py" for dialect in ("linen", "nnx")]
@@ -53,3 +54,11 @@ def test_both_trainers_have_the_same_methods_with_the_same_docstrings() -> None:
     assert linen[:-1] == nnx[:-1]
     assert [name for name, _, _ in linen][-1] == "common_names"  # the two say whose names they are
     assert len(linen) == 7
+
+
+def test_both_run_layers_in_the_same_ways_under_the_same_names() -> None:
+    linen, nnx = (
+        [(name, part.__doc__) for name, part in stacks.items()] for stacks in (stack_linen.STACKS, stack_nnx.STACKS)
+    )
+    assert linen == nnx
+    assert all(said for _, said in linen)
