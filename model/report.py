@@ -39,6 +39,7 @@ def log_system() -> None:
     logging.info("System Information: Jax Version: %s", jax.__version__)
     logging.info("System Information: Jaxlib Version: %s", importlib.metadata.version("jaxlib"))
     logging.info("System Information: Jax Backend: %s", jax.extend.backend.get_backend().platform_version)
+    logging.info("System Information: Device Kind: %s", jax.devices()[0].device_kind)
 
 
 def log_devices(mesh: Mesh) -> None:

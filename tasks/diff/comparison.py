@@ -15,6 +15,7 @@ from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.metric_row import DIED, NOT_JUDGED, Arms, is_unfilled
+from tasks.diff.mfu_row import mfu_row
 from tasks.diff.numbering import number_alike
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.diff.parity_rows import judge_loss, loss_row, values_row
@@ -80,6 +81,7 @@ def diff(
         *([cpu_row] if cpu_row else []),
         stall_row(arms, times),
         first_step_row(arms),
+        *([mfu] if (mfu := mfu_row(arms, time_row)) else []),
         loss_row(arms, parity, loss),
         *([values] if values else []),
         memory_row(arms, rules.tolerances["program_memory_gb"]),

@@ -119,6 +119,7 @@ def test_the_log_tells_a_run_in_maxtext_s_order(whole: "subprocess.CompletedProc
         prefixed + r"System Information: Jax Version: \d+\.\d+\.\d+",
         prefixed + r"System Information: Jaxlib Version: ",
         prefixed + r"System Information: Jax Backend: cpu",
+        prefixed + r"System Information: Device Kind: cpu$",
         prefixed + r"Num_devices: 1, shape \(1, 1, 1, 1, 1, 1\)$",
         prefixed + r"Creating checkpoint manager with ocdbt=True and zarr3=True$",
         prefixed + r"Checkpoint manager created!$",

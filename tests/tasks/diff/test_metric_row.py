@@ -9,7 +9,17 @@ import pytest
 
 from tasks.diff import exit_status
 from tasks.diff.metric_row import show_difference
-from tasks.records import ComparisonRecord, DeviceMemory, Environment, Memory, MetricDiff, Parameters, RunRecord, Source
+from tasks.records import (
+    ComparisonRecord,
+    DeviceMemory,
+    Environment,
+    Flops,
+    Memory,
+    MetricDiff,
+    Parameters,
+    RunRecord,
+    Source,
+)
 from tasks.resolve.identify import SOURCE
 
 type MakeRun = Callable[..., RunRecord]
@@ -412,6 +422,21 @@ def test_stalls_and_the_first_step_are_shown_and_not_judged(make_run: MakeRun, c
         row = row_of(record, metric)
         assert (row.verdict, row.threshold_text) == ("not judged", "")
     assert record.verdict == "same"
+
+
+def test_mfu_is_that_of_maxtext_s_guide(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """764.67 TFLOP in 5.667 s are 29.40 % of the 459 TFLOP/s of a TPU v5p, which JAX calls v5."""
+
+    def record_on(kind: str | None) -> ComparisonRecord:
+        device = Environment(jax="0.12.0", backend="tpu", device_kind=kind)
+        known = {"environment": device, "flops": Flops(total_tflops=764.67)}
+        times = {"seconds": (44.9, 5.667, 5.667, 5.667), "losses": (9.0, 8.0, 7.0, 6.0)}
+        return compare(make_run("linen", reading=known, **times), make_run("nnx", reading=known, **times))
+
+    row = row_of(record_on("TPU v5"), "mfu")
+    assert (row.verdict, row.baseline_text, row.candidate_text) == ("not judged", "29.40", "29.40")
+    for unknown in (None, "NVIDIA GeForce RTX 4090"):
+        assert "mfu" not in {row.metric for row in record_on(unknown).rows}
 
 
 def test_other_jax_versions_leave_the_verdict_open(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:

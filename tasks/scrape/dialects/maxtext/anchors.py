@@ -22,6 +22,7 @@ _PATTERNS = {
     "jaxlib": rb"System Information: Jaxlib Version: (\S+)",
     "backend": rb"System Information: Jax Backend: ([^\n]*?)(?=\s*(?:TFRT |Built on |%s))" % NEXT,
     "device_kind": rb"TFRT (TPU ?v?\d\w*(?: lite)?)",
+    "named_device": rb"System Information: Device Kind: ([^\n]*?)" + _END,
     "libtpu": rb"Built on (\w{3} +\d{1,2} \d{4}) \d\d:\d\d:\d\d \(\d{1,15}\) (cl/\d{1,15})",
     "devices": rb"Num_devices: (\d+), shape (\([\d, ]*\)|OrderedDict\([^\n]{0,1000}?\)(?=\s|\Z)|"
     rb"\{[^}\n]{0,1000}\})",

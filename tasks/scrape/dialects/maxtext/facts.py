@@ -14,7 +14,8 @@ _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10*
 _PATH = re.compile(rb"(\S+)\s+\Z")
 # anchor -> what it tells, named as in the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
-          "devices": "num_devices", "process": "process_index", "flops": "flops", "start": "started"}  # fmt: skip
+          "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
+          "start": "started"}  # fmt: skip
 # messages that are MaxText's own, not those of a library, which may be of another version
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
@@ -66,6 +67,8 @@ class Facts:
                 self._environment.setdefault(name, first)
                 if name == "jax":
                     self.starts.append(source.offset)
+            case "named_device":
+                self._environment.setdefault("device_kind", first)
             case "libtpu":
                 self._environment.setdefault(name, f"{texts[1]}, {first}")
             case "process":

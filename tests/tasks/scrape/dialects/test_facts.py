@@ -58,6 +58,7 @@ def test_mesh(read: Any, texts: list[str], mesh: dict[str, int] | None) -> None:
         ("PJRT C API\nTFRT TPU v6 lite\nBuilt on Mar 4 2026 11:32:08 (1) cl/8", "PJRT C API", "TPU v6 lite"),
         ("PJRT C API\nTFRT TPU v5\n", "PJRT C API", "TPU v5"),
         ("PJRT C API\ncuda 12090", "PJRT C API", None),
+        ("cuda\nSystem Information: Device Kind: NVIDIA H100 80GB HBM3", "cuda", "NVIDIA H100 80GB HBM3"),
         ("cpu", "cpu", None),
     ],
 )
