@@ -15,8 +15,10 @@ from tasks.scrape.prefixes import ABSL
 
 CHUNK = 1 << 22
 MOST_LINES = 20
-# what stands before a refusal and is none of it: lines of loggers and of the frame
-_OTHERS = re.compile(rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: ")
+# what stands before a refusal and is none of it: lines of loggers and of the frame, and where libraries in C++ were
+_OTHERS = re.compile(
+    rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
+)
 
 type Text = mmap.mmap | bytes
 

@@ -80,6 +80,7 @@ LOGGED = "I0418 00:55:39.221671 135 train.py:70] Config param steps: 3\n"
         ("a: is bad\nb: is bad\n\n", "a: is bad; b: is bad", 3),
         ("torn, without a line break", "torn, without a line break", 3),
         ("said before\n" + LOGGED + "the last word\n", "the last word", 5),
+        ("=== Source Location Trace: ===\nlearning/x/init.cc:370\nthere is no TPU\n", "there is no TPU", 5),
         (LOGGED * 2, "ended with exit code 2 and no exception in its log", 6),
     ],
 )
