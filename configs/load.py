@@ -18,6 +18,7 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
+ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # keys of MaxText's that are options here
 
 
 class Value(Frozen):
@@ -108,7 +109,11 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
 
 def unknown_keys(layer: Layer) -> list[str]:
     """A problem for every key that no config has, with the nearest one that it has."""
-    return [f"{v.origin}: unknown key '{key}'{suggest(key, KEYS)}" for key, v in layer.items() if key not in KEYS]
+    return [
+        f"{v.origin}: unknown key '{key}'{ELSEWHERE.get(key) or suggest(key, KEYS)}"
+        for key, v in layer.items()
+        if key not in KEYS
+    ]
 
 
 def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConfig:

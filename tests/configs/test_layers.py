@@ -118,6 +118,7 @@ def test_what_a_person_types_is_what_the_schema_sees(pair: tuple[str, Any]) -> N
         ("stepss: 3", "unknown key 'stepss' (did you mean 'steps'?)"),
         ("quantisation: int8", "unknown key 'quantisation'"),
         ("emb_dim: 64", "unknown key 'emb_dim' (did you mean 'base_emb_dim'?)"),
+        ("model_name: seed-1b", "unknown key 'model_name' (--model names a file in configs/models)"),
         ("steps: 0", "steps: should be greater than 0, got 0"),
         ("steps: 20.0", "steps: should be a valid integer, got 20.0"),
         ("steps: true", "steps: should be a valid integer, got True"),
