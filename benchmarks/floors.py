@@ -1,9 +1,10 @@
 """Which floors hold: every case × 1 and 8 devices × float32 and bfloat16, as a table in Markdown.
 
-`python -m benchmarks.floors [--program] [CASE…]`: Linen and NNX are lowered, and unless `--program`
+`python -m benchmarks.floors [--program] [--model MODEL]… [CASE…]`: Linen and NNX are lowered, and unless `--program`
 says that this is enough, compiled and trained for three steps from the same weights; then each restores what the other
 held after the first of them and goes on. The model is `tiny` with two layers (12_pipeline: sixteen) at short sequences.
 P, B and C stand for same program, same bits, same checkpoint; a small letter for one that does not hold.
+With models the steps are only lowered, at the size of each, for the 32 devices of a v6e-32.
 """
 
 import argparse
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from configs.comparison import list_names, load_target
+from configs.comparison import list_names, load_comparison, load_target
+from configs.errors import ConfigError
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
 from model.compiled import strip_stablehlo
@@ -23,7 +25,7 @@ from model.data import make_source
 from model.dialect import Dialect, make_dialect, name_arrays
 from model.sharding import make_mesh
 from model.step import declare_state, init_state, lower_step, make_program
-from tasks.resolve.plans import find_unfit
+from tasks.resolve.plans import find_unfit, resolve_config
 
 SIZE = {
     "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,
@@ -36,6 +38,7 @@ LAYERS = {"12_pipeline": 16}
 DEVICES, TYPES = (1, 8), ("float32", "bfloat16")
 STEPS = 3
 TARGETS = {1: "cpu", 8: "cpu-8"}
+SLICE = "v6e-32"
 
 
 class Side:
@@ -123,16 +126,40 @@ def rows(cases: list[str], *, program_only: bool) -> Iterator[str]:
         yield f"| `{case}` | " + " | ".join(cells) + " |"
 
 
+def find_full_size(case: str, model: str) -> str:
+    """The letter of a case at the size of a model; – where it cannot be, or only a TPU's compiler lowers it."""
+    comparison, target = load_comparison("linen-vs-nnx"), load_target(SLICE)
+    try:
+        configs = [
+            resolve_config(comparison, target, case=case, arm=arm, model=model).config for arm in ("linen", "nnx")
+        ]
+        linen, nnx = (Side(config, target.devices).program for config in configs)
+    except (ConfigError, ValueError) as error:
+        sys.stderr.write(f"{case} {model}: {error}\n")
+        return "–"
+    return "P" if linen == nnx else "p"
+
+
+def rows_of_models(cases: list[str], models: list[str]) -> Iterator[str]:
+    """The lines of the table at full size."""
+    yield "| case | " + " | ".join(f"`{model}`" for model in models) + " |"
+    yield "|---|" + ":-:|" * len(models)
+    for case in cases:
+        yield f"| `{case}` | " + " | ".join(find_full_size(case, model) for model in models) + " |"
+
+
 def main() -> None:
     """The table on standard output, what goes on on standard error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--program", action="store_true", help="lower only")
+    parser.add_argument("--model", action="append", default=[], help="lower only, at this size, for a slice")
     asked = parser.parse_args()
     os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # the same for both sides, and quicker to compile
     jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_num_cpu_devices", max(DEVICES))
-    for line in rows(asked.cases or list(list_names("cases")), program_only=asked.program):
+    jax.config.update("jax_num_cpu_devices", load_target(SLICE).devices if asked.model else max(DEVICES))
+    cases = asked.cases or list(list_names("cases"))
+    for line in rows_of_models(cases, asked.model) if asked.model else rows(cases, program_only=asked.program):
         print(line, flush=True)
 
 

@@ -32,6 +32,13 @@ MUTATIONS = {
         "same program",
     ),
     "a dropout key": ("decoder_nnx", "core.fold_in(context.key, layer)", "context.key", "same program"),
+    "an activation": ("decoder_nnx", "jax.nn.silu", "jax.nn.gelu", "same program"),
+    "a weight decay that is lost": (
+        "trainer_nnx",
+        "make_optimizer(config)",
+        'make_optimizer(config.model_copy(update={"adam_weight_decay": 0.0}))',
+        "same program",
+    ),
     "an update before the clipping": (
         "trainer_nnx",
         "state.optimizer.update(state.model, clipped.gradients)",
