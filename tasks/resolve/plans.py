@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from configs.checks import Devices, find_problems
 from configs.command import CommandTemplate
 from configs.comparison import (
@@ -25,7 +27,7 @@ from configs.data_checks import find_data_problems
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems, suggest
 from configs.installed import machine_memory_gib
-from configs.load import COMMAND_LINE, Value, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
+from configs.load import COMMAND_LINE, Value, explain, layer_from_map, layer_from_overrides, merge_layers, unknown_keys
 from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
@@ -331,8 +333,10 @@ def default_cache() -> Path:
     return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
-def find_unfit(names: Sequence[str], target: Target, *, root: Path = CONFIG_ROOT) -> dict[str, str]:
-    """Those of the cases whose mesh needs another number of devices than the target has, and why."""
+def find_unfit(
+    names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
+) -> dict[str, str]:
+    """Those of the cases that the model (by default the target's) cannot be, or that need other devices, and why."""
     if target.plays_logs:
         return {}
     base = root / "base.yml"
@@ -341,10 +345,16 @@ def find_unfit(names: Sequence[str], target: Target, *, root: Path = CONFIG_ROOT
         layers = (
             layer_from_map(read_yaml(base), base, "base"),
             set_layer("targets", target.name, "target", root=root),
-            load_layer("models", target.model, "model", root=root),
-            load_layer("cases", case, "case", root=root),
+            load_layer("models", model or target.model, "model", root=root),
+            load_case(case, model or target.model, root),
         )
         values = {key: value.value for layer in layers for key, value in layer.items()}
+        try:
+            TrainConfig.model_validate(values, strict=True)
+        except ValidationError as error:
+            if not any(item["loc"] for item in error.errors()):  # keys that do not fit each other; a bad value is told
+                found[case] = explain(error, lambda _: "", ())[0]
+                continue
         sizes = [values[key] for key in MESH_KEYS.values()]
         needed = math.prod(size for size in sizes if size > 0)
         if target.devices % needed or (target.devices != needed and -1 not in sizes):
@@ -375,6 +385,6 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
     names: Sequence[str] = wanted
     if "all" in wanted:
         every = list_names("cases", root=root)
-        unfit = find_unfit(every, target, root=root)
+        unfit = find_unfit(every, target, model=request.model, root=root)
         names = [case for case in every if case not in unfit]
     return comparison, target, list(dict.fromkeys(names))

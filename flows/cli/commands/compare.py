@@ -87,7 +87,9 @@ def compare(
     )
     budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
     plans = resolve(request, Path(out))
-    left_out = find_unfit(list_names("cases"), load_target(plans[0].target)) if "all" in request.cases else {}
+    left_out: dict[str, str] = {}
+    if "all" in request.cases:
+        left_out = find_unfit(list_names("cases"), load_target(plans[0].target), model=model)
     if comment is not None:
         from tasks.publish.pull_request import parse_pull_request
 

@@ -69,6 +69,8 @@ def test_all_means_every_case_and_doubles_count_once() -> None:
     eight = {plan.case for plan in plans_of(cases=("all",), target="cpu-8")}
     assert eight == set(list_names("cases"))
     assert find_unfit(["01_base", "12_pipeline"], load_target("cpu")) == {"12_pipeline": "needs 8 devices, cpu has 1"}
+    big = find_unfit(list_names("cases"), load_target("v6e-32"), model="deepseek2-16b")
+    assert big == {"12_pipeline": "ici_pipeline_parallelism > 1 needs num_experts=1 (no mixture runs in a pipeline)"}
     assert len(plans_of(cases=("01_base", "01_base"))) == 2
 
 
