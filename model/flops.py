@@ -28,8 +28,7 @@ def step_flops(config: TrainConfig) -> StepFlops:
 
     Norms, rotary embeddings, the embedding lookup and recomputation under remat do not count.
     """
-    tokens = tokens_per_device(config)
-    layers = config.base_num_decoder_layers
+    tokens, layers = tokens_per_device(config), config.base_num_decoder_layers
     kernels = layers * attention_kernels(config) + sum(
         group.layers * mlp_kernels(config, mixture=group.mlp != "dense") for group in layer_groups(config)
     )
