@@ -44,7 +44,8 @@ SHARED = {
     "learning_rate": 3.0e-4,
 }
 NUMBERS = {"f32": {"dtype": "float32", "matmul_precision": "highest"}, "bf16": {"dtype": "bfloat16"}}
-PEER_ONLY = {"skip_jax_distributed_system": "true", "enable_tensorboard": "false"}
+# MaxText otherwise takes its programs from ~/jax_cache, where an earlier run has left them: both compile what they run
+PEER_ONLY = {"skip_jax_distributed_system": "true", "enable_tensorboard": "false", "jax_cache_dir": ""}
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=1",

@@ -16,6 +16,7 @@ MASKED = -2.0e38
 LARGEST_BLOCK = 512  # positions that the TPU's kernel takes at once
 BATCH_AXES, HEADS_AXIS = RULES["activation_batch"], RULES["activation_heads"]
 
+type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 # (query_BLHK, key_BSGK, value_BSGK, segment_ids_BL or None) -> attended_BLHK
 type AttentionCore = Callable[[jax.Array, jax.Array, jax.Array, jax.Array | None], jax.Array]
 
@@ -42,10 +43,41 @@ def dot_product(
     """
     length, heads = query_BLHK.shape[1:3]
     key_BSHK, value_BSHK = share_heads(key_BSGK, heads), share_heads(value_BSGK, heads)
+    return attend(query_BLHK, key_BSHK, value_BSHK, visible(length, segment_ids_BL))
+
+
+@jax.custom_vjp
+def attend(query_BLHK: jax.Array, key_BSHK: jax.Array, value_BSHK: jax.Array, seen_BLS: jax.Array) -> jax.Array:
+    """What each query sees of the values, weighted.
+
+    Its gradients are spelt out, as `contract`'s are and for the same reason (decision 0046). They are Flash attention's
+    (Dao et al. 2022, appendix B.4), so products are in the operands' own type.
+    """
+    return _attend_forward(query_BLHK, key_BSHK, value_BSHK, seen_BLS)[0]
+
+
+def _attend_forward(
+    query_BLHK: jax.Array, key_BSHK: jax.Array, value_BSHK: jax.Array, seen_BLS: jax.Array
+) -> tuple[jax.Array, Saved]:
     logits_BHLS = jnp.einsum("BLHK,BSHK->BHLS", query_BLHK, key_BSHK, preferred_element_type=jnp.float32)
-    seen_BLS = visible(length, segment_ids_BL)
     weights_BHLS = jax.nn.softmax(jnp.where(seen_BLS[:, None], logits_BHLS, MASKED), axis=-1)
-    return jnp.einsum("BHLS,BSHK->BLHK", weights_BHLS.astype(value_BSHK.dtype), value_BSHK)
+    attended_BLHK = jnp.einsum("BHLS,BSHK->BLHK", weights_BHLS.astype(value_BSHK.dtype), value_BSHK)
+    return attended_BLHK, (query_BLHK, key_BSHK, value_BSHK, weights_BHLS, attended_BLHK)
+
+
+def _attend_backward(saved: Saved, of_attended_BLHK: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, None]:
+    query_BLHK, key_BSHK, value_BSHK, weights_BHLS, attended_BLHK = saved
+    of_value_BHKS = jnp.einsum("BLHK,BHLS->BHKS", of_attended_BLHK, weights_BHLS.astype(value_BSHK.dtype))
+    of_weights_BHLS = jnp.einsum("BLHK,BSHK->BHLS", of_attended_BLHK, value_BSHK, preferred_element_type=jnp.float32)
+    mean_BLH = jnp.sum(of_attended_BLHK.astype(jnp.float32) * attended_BLHK, axis=-1)
+    of_logits_BHLS = weights_BHLS * (of_weights_BHLS - mean_BLH.swapaxes(1, 2)[..., None])
+    of_logits_BHLS = of_logits_BHLS.astype(query_BLHK.dtype)
+    of_query_BLHK = jnp.einsum("BHLS,BSHK->BLHK", of_logits_BHLS, key_BSHK)
+    of_key_BHKS = jnp.einsum("BLHK,BHLS->BHKS", query_BLHK, of_logits_BHLS)
+    return of_query_BLHK, jnp.moveaxis(of_key_BHKS, 3, 1), jnp.moveaxis(of_value_BHKS, 3, 1), None
+
+
+attend.defvjp(_attend_forward, _attend_backward)
 
 
 def library(
