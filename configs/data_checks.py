@@ -21,7 +21,7 @@ type Find = Callable[[str], list[str]]  # a pattern's files on this machine
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
     """What of the data is missing, empty or no text, or holds tokens that the vocabulary does not have.
 
-    bring: copies the files of a bucket to this machine; without it they are not looked at.
+    bring: copies the files of a bucket to this machine, or lists them there; without it they are not looked for.
     """
     if config.dataset_type != "grain":
         return
@@ -63,6 +63,8 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
         if not found:
             yield f"{key}={pattern}: there is no such file"
         for name in found:
+            if name.startswith(REMOTE):
+                continue
             try:
                 wrong = "is empty" if not Path(name).stat().st_size else LOOK[kind](name)
             except (OSError, ValueError) as error:  # pyarrow's are ValueErrors

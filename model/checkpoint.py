@@ -1,7 +1,5 @@
 """Turns a training state into a committed checkpoint and back, with Orbax, in MaxText's layout."""
 
-import errno
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +28,12 @@ def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
     return run_directory / "checkpoints"
 
 
+def has_steps(config: TrainConfig, run_directory: epath.Path) -> bool:
+    """Whether a run may have checkpoints to go on from; asked without Orbax."""
+    directory = checkpoint_directory(run_directory)
+    return config.enable_checkpointing and directory.exists() and any(x.name.isdigit() for x in directory.iterdir())
+
+
 def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
     """The manager of a run's own checkpoints. Unfinished ones, of a run that was killed, are removed first."""
     logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
@@ -52,26 +56,24 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
 
 @contextmanager
 def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Manager | None]:
-    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed.
-
-    Raises OSError with the keys to change where the disk is full.
-    """
+    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
     if not config.enable_checkpointing:
         yield None
         return
-    manager = make_manager(config, directory := checkpoint_directory(run_directory))
+    manager = make_manager(config, checkpoint_directory(run_directory))
     try:
-        try:
-            yield manager
-        finally:
-            manager.wait_until_finished()
-            manager.close()
-    except (OSError, ValueError) as error:  # tensorstore's is a ValueError
-        full = os.strerror(errno.ENOSPC)
-        if full not in str(error):
-            raise
-        advice = "free some, raise checkpoint_period, or choose another base_output_directory; earlier ones are whole"
-        raise OSError(errno.ENOSPC, f"{full} for a checkpoint ({advice})", str(directory)) from error
+        yield manager
+    finally:
+        manager.wait_until_finished()
+        manager.close()
+
+
+def find_latest(manager: Manager, told: int | None) -> int | None:
+    """The last step to go on from. Of one whose metrics found no room on the disk the checkpoint may be there all the
+    same: it is done again. told: the last step of the metrics, None if they are gone."""
+    steps = [step for step in manager.all_steps() if told is None or step <= told]
+    latest: int | None = max(steps, default=manager.latest_step())
+    return latest
 
 
 def make_handlers(config: TrainConfig) -> dict[str, Any]:
@@ -154,11 +156,3 @@ def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
         if there.get(path) != here.get(path):
             return f"{path} is {here.get(path, 'absent')} here and {there.get(path, 'absent')} there"
     return None
-
-
-def place_difference(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> str | None:
-    """How a checkpoint and a run differ in whether they have a place in texts; None if they do not."""
-    there, here = (manager.directory / str(step) / PLACE).exists(), iterator is not None
-    if there == here:
-        return None
-    return f"the place in its texts is {'kept' if here else 'absent'} here and {'kept' if there else 'absent'} there"

@@ -15,10 +15,13 @@ from etils import epath
 from grain import experimental
 from jax.sharding import Mesh
 
-from configs.data_checks import COLUMN, REMOTE, find_data_problems, find_here, split_patterns
+from configs.data_checks import COLUMN, REMOTE, find_here, split_patterns
 from configs.errors import ConfigError
+from configs.same_run import describe_texts
 from configs.schema import TrainConfig
 from model.batch import Batch
+from model.data import check_data
+from model.place import find_objects
 from model.sharding import MESH_AXES, RULES, global_batch_size
 from model.tokens import Tokenizer, make_tokenizer
 
@@ -73,11 +76,10 @@ def to_text(record: bytes | str) -> str:
 
 def bring(pattern: str) -> list[str]:
     """The objects of a bucket that a pattern fits, as copies on this machine, each made once. Raises OSError."""
-    bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
     cache = Path(tempfile.gettempdir()) / "maxview" / "data"
     cache.mkdir(parents=True, exist_ok=True)
     copies = []
-    for there in sorted(epath.Path(f"{REMOTE}{bucket}").glob(names)):
+    for there in map(epath.Path, find_objects(pattern)):
         held = there.stat()
         known = zlib.crc32(f"{there} {held.length} {held.mtime}".encode())  # an object that was written anew is another
         here = cache / f"{known:08x}-{there.name}"
@@ -108,14 +110,13 @@ class Corpus:
     """Packed batches of text. `iterator` knows how far it has read."""
 
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
-        problems = list(find_data_problems(config, bring))
-        if problems:
-            raise ConfigError(problems)
+        check_data(config, bring)
         self.declared = declared
         rows = rows_here(config, mesh)
         length = config.max_target_length
         patterns = split_patterns(config.grain_eval_files if evaluation else config.grain_train_files)
         paths = [path for word in patterns for path in (bring if word.startswith(REMOTE) else find_here)(word)]
+        self.described = describe_texts(config, paths, f"{rows} sequences in each of {jax.process_count()}")
         texts = read_texts(config, paths, config.data_shuffle_seed)
         pieces = experimental.FlatMapIterDataset(texts, Cut(make_tokenizer(config), length))
         packed = experimental.FirstFitPackIterDataset(

@@ -93,8 +93,7 @@ def _continue_other(
         if step not in theirs:
             return known | {"evidence": f"its metrics have no step {step}"}
         if loss.tobytes() != theirs[step].tobytes():
-            evidence = f"step {step}: loss {loss} here, {theirs[step]} there"
-            return known | {"holds": False, "evidence": evidence}
+            return known | {"holds": False, "evidence": f"step {step}: loss {loss} here, {theirs[step]} there"}
     if record["state"] is None:
         return known | {"evidence": "all losses are equal; its program.json has no final state to compare with"}
     names = (record["implementation"], dialect.name)
@@ -112,11 +111,8 @@ def translate(writer: Dialect, state: Any, reader: Dialect, declared: DeclaredSt
 def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:
     """The verdict after all losses were equal; `done` says what was done."""
     if here["digest"] == there["digest"]:
-        arrays = len(here["arrays"])
-        return {
-            "holds": True,
-            "evidence": f"{done} gives the same losses and the same bits in all {arrays} arrays",
-        }
+        told = f"{done} gives the same losses and the same bits in all {len(here['arrays'])} arrays"
+        return {"holds": True, "evidence": told}
     arrays = here["arrays"].keys() | there["arrays"].keys()
     differing = sorted(path for path in arrays if here["arrays"].get(path) != there["arrays"].get(path))
     evidence = f"{done} gives the same losses, but {len(differing)} arrays differ at the end, first {differing[0]}"

@@ -6,8 +6,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
+from configs.data_checks import Find, find_data_problems
+from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from model.batch import Batch
+from model.place import find_objects
 from model.sharding import global_batch_size, mesh_spec
 
 if TYPE_CHECKING:
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 
 class DataSource(Protocol):
     """Batches, one per step."""
+
+    described: dict[str, str]  # the texts, as `configs.same_run` tells them from others
 
     @property
     def iterator(self) -> "grain.DatasetIterator | None":
@@ -37,6 +42,7 @@ class Synthetic:
     """The same batch at every step, each token equally likely. Every process draws all of it and keeps its part."""
 
     iterator = None
+    described: dict[str, str] = {}
 
     def __init__(self, config: TrainConfig, mesh: Mesh, *, evaluation: bool = False):
         declared = batch_shape(config, mesh)
@@ -53,6 +59,13 @@ class Synthetic:
 
     def next(self) -> Batch:
         return self.batch
+
+
+def check_data(config: TrainConfig, find: Find = find_objects) -> None:
+    """Raises ConfigError for texts that cannot be read; those in a bucket are looked at if `find` brings them here."""
+    problems = list(find_data_problems(config, find))
+    if problems:
+        raise ConfigError(problems)
 
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:

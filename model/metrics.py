@@ -48,6 +48,8 @@ class MetricsFile:
                 if self.copy is not None:  # the machine may be another one than before, or one of another run
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
+            # of several processes one alone could not go back by a step
+            self.told = last_step(path) if jax.process_count() == 1 else None
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
@@ -78,6 +80,12 @@ def drop_torn_line(path: Path) -> None:
     text = path.read_bytes()
     if text and not text.endswith(b"\n"):
         os.truncate(path, text.rfind(b"\n") + 1)
+
+
+def last_step(path: Path) -> int | None:
+    """The step of the last line, None where there is none."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return int(json.loads(lines[-1])["step"]) if lines else None
 
 
 def read_losses(path: Path | epath.Path) -> dict[int, np.float32]:

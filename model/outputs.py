@@ -1,16 +1,25 @@
 """Turns a run's numbers into the files that MaxText's guide names: TensorBoard, profile, metrics as text, config."""
 
 import json
+import time
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Self
 
 import jax
 from absl import logging
-from etils import epath
+from etils import epath, epy
 
-from configs.schema import PLACE_KEYS, TrainConfig
+from configs.same_run import config_lines, find_changes
+from configs.schema import TrainConfig
 from model.metrics import Number, to_json
+from model.place import write_whole
 
+with epy.lazy_imports():  # they take a second to load
+    from tensorboardX import event_file_writer  # type: ignore[import-untyped]
+    from tensorboardX.proto import event_pb2, summary_pb2  # type: ignore[import-untyped]
+
+FLUSH_S = 120
 TENSORBOARD, METRICS, CONFIG = "tensorboard", "metrics", "config.yml"
 # ours -> MaxText's, where TensorBoard groups by the first word; times are seconds
 TAGS = {
@@ -20,38 +29,26 @@ TAGS = {
 }
 
 
-def config_lines(config: TrainConfig) -> list[str]:
-    """`key: value`, as JSON writes it, which is YAML too."""
-    return [f"{key}: {json.dumps(value)}" for key, value in config.model_dump().items()]
-
-
-def find_changes(config: TrainConfig, folder: epath.Path) -> str:
-    """What the config that began the run in this folder says otherwise: "scan_layers: true, …"; empty if it is gone."""
-    if not (folder / CONFIG).exists():
-        return ""
-    own = {*config_lines(config)}
-    lines = [line for line in (folder / CONFIG).read_text().splitlines() if line not in own]
-    return ", ".join(line for line in lines if line.partition(":")[0] not in PLACE_KEYS)
-
-
 class Outputs:
     """What a run writes beside its log, its metrics and its checkpoints. Only the first process writes."""
 
-    def __init__(self, config: TrainConfig, run_directory: epath.Path):
-        self.config, self.folder = config, run_directory
+    def __init__(self, config: TrainConfig, run_directory: epath.Path, *, fresh: bool):
+        self.config, self.folder, self.fresh = config, run_directory, fresh
         self.writes = jax.process_index() == 0
         self.board: Any = None
         self.lines: list[str] = []
         self.first: int | None = None
         self.profiling = False
+        self.flushed = -inf
 
     def __enter__(self) -> Self:
-        if self.writes and not (self.folder / CONFIG).exists():
-            (self.folder / CONFIG).write_text("\n".join(config_lines(self.config)) + "\n")
+        path = self.folder / CONFIG
+        if self.writes and (not path.exists() or (self.fresh and find_changes(self.config, path.read_text()))):
+            write_whole(path, "\n".join(config_lines(self.config)) + "\n")
         if self.writes and self.config.enable_tensorboard:
-            from tensorboardX import SummaryWriter  # type: ignore[import-untyped]  # it takes a second to load
-
-            self.board = SummaryWriter(str(self.folder / TENSORBOARD))
+            (self.folder / TENSORBOARD).mkdir(parents=True, exist_ok=True)
+            # no SummaryWriter: its thread dies of a full disk, and whoever adds to its queue then waits for ever
+            self.board = event_file_writer.EventsWriter(str(self.folder / TENSORBOARD / "events"))
         return self
 
     def before(self, step: int) -> None:
@@ -69,15 +66,22 @@ class Outputs:
         if self.profiling and step >= last:
             self._stop_profiler()
         if self.board is not None:
-            for name, value in record.items():
-                if name != "step":
-                    self.board.add_scalar(TAGS.get(name, f"learning/{name}"), float(value), step)
+            values = [
+                summary_pb2.Summary.Value(tag=TAGS.get(name, f"learning/{name}"), simple_value=float(value))
+                for name, value in record.items()
+                if name != "step"
+            ]
+            summary = summary_pb2.Summary(value=values)
+            self.board.write_event(event_pb2.Event(wall_time=time.time(), step=step, summary=summary))
+            if time.monotonic() > self.flushed + FLUSH_S:
+                self.board.flush()
+                self.flushed = time.monotonic()
         if self.config.gcs_metrics:
             self.lines.append(json.dumps({key: to_json(value) for key, value in record.items()}))
 
     def _stop_profiler(self) -> None:
-        jax.profiler.stop_trace()
         self.profiling = False
+        jax.profiler.stop_trace()
         logging.info("profile: %s", self.folder / TENSORBOARD / "plugins" / "profile")
 
     def __exit__(self, *_: object) -> None:
@@ -90,4 +94,4 @@ class Outputs:
             folder = self.folder / METRICS
             folder.mkdir(parents=True, exist_ok=True)
             name = f"metrics_step_{steps[0]:06d}_to_step_{steps[1]:06d}.txt"
-            (folder / name).write_text("".join(f"{line}\n" for line in self.lines))
+            write_whole(folder / name, "".join(f"{line}\n" for line in self.lines))

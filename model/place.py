@@ -5,6 +5,7 @@ from pathlib import Path
 
 from etils import epath
 
+from configs.data_checks import REMOTE
 from configs.load import ConfigError
 from configs.schema import TrainConfig
 
@@ -43,3 +44,16 @@ def make_run_directory(run_directory: epath.Path) -> None:
     except OSError as error:
         message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
         raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
+
+
+def find_objects(pattern: str) -> list[str]:
+    """The objects of a bucket that a pattern fits. Raises OSError."""
+    bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
+    return sorted(str(path) for path in epath.Path(f"{REMOTE}{bucket}").glob(names))
+
+
+def write_whole(path: epath.Path, text: str) -> None:
+    """Write a file whole or not at all: a full disk leaves what was there."""
+    unfinished = path.parent / f"{path.name}.tmp"
+    unfinished.write_text(text)
+    unfinished.replace(path)

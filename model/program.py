@@ -8,16 +8,15 @@ import jax
 from etils import epath
 
 from configs.installed import describe_trainer
+from model.place import write_whole
 from model.step import Program
 
 FILE = "program.json"
 MEMORY_FIELDS = ("argument", "output", "temp", "alias", "host_temp", "generated_code")
 
 
-def program_record(
-    implementation: str, program: Program, *, num_devices: int, metrics_file: Path, initial_state: dict[str, Any] | None
-) -> dict[str, Any]:
-    """What is known before training; the final state and the cross restore are still to come."""
+def program_record(implementation: str, program: Program, *, num_devices: int, metrics_file: Path) -> dict[str, Any]:
+    """What is known before training; what it begins with, ends with and crosses to is still to come."""
     return {
         "format": 1,
         "implementation": implementation,
@@ -28,20 +27,15 @@ def program_record(
         "trainer": describe_trainer(),
         "metrics_file": str(metrics_file.absolute()),
         "memory_bytes": {name: getattr(program.memory, f"{name}_size_in_bytes", None) for name in MEMORY_FIELDS},
-        "initial_state": initial_state,
         "state": None,
         "cross_restore": None,
     }
 
 
 def write_program(run_directory: epath.Path, record: dict[str, Any]) -> None:
-    """Write the record whole or not at all. Only the first process of a run writes."""
-    if jax.process_index() != 0:
-        return
-    run_directory.mkdir(parents=True, exist_ok=True)
-    unfinished = run_directory / f"{FILE}.tmp"
-    unfinished.write_text(json.dumps(record, indent=1) + "\n")
-    unfinished.replace(run_directory / FILE)
+    """Only the first process of a run writes."""
+    if jax.process_index() == 0:
+        write_whole(run_directory / FILE, json.dumps(record, indent=1) + "\n")
 
 
 def read_program(run_directory: epath.Path) -> dict[str, Any] | None:

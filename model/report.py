@@ -58,14 +58,9 @@ def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
     """Path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
     for path, one in sorted(declared.items()):
         physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(one.axes))
-        logging.info(
-            " params/%s\n    Shape:     %s[%s]\n    Logical:   %s\n    Physical:  %s",
-            path,
-            jax.numpy.dtype(one.dtype),
-            ",".join(str(size) for size in one.shape),
-            f"P{one.axes!r}",
-            physical,
-        )
+        shape = f"{jax.numpy.dtype(one.dtype)}[{','.join(map(str, one.shape))}]"
+        places = f"    Logical:   P{one.axes!r}\n    Physical:  {physical}"
+        logging.info(" params/%s\n    Shape:     %s\n%s", path, shape, places)
     print_line("")
 
 
@@ -76,15 +71,9 @@ def log_compiled_memory(stats: Any) -> None:
     output, temp, argument, alias, host_temp = (
         getattr(stats, f"{name}_size_in_bytes") / GIB for name in ("output", "temp", "argument", "alias", "host_temp")
     )
-    logging.info(
-        "Total memory size: %.1f GB, Output size: %.1f GB, Temp size: %.1f GB, Argument size: %.1f GB, "
-        "Host temp size: %.1f GB.",
-        output + temp + argument - alias,
-        output,
-        temp,
-        argument,
-        host_temp,
-    )
+    total = output + temp + argument - alias
+    sizes = {"Total memory": total, "Output": output, "Temp": temp, "Argument": argument, "Host temp": host_temp}
+    logging.info("%s.", ", ".join(f"{name} size: {size:.1f} GB" for name, size in sizes.items()))
 
 
 def log_parameter_count(declared: dict[str, Declaration]) -> None:
@@ -106,20 +95,12 @@ def log_device_memory(label: str) -> None:
 
 def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping[str, Number]) -> None:
     """The line of one step, as MaxText 0.2.4 prints it; losses that a model adds stand before the perplexity."""
-    tokens = tokens_per_device(config)
-    logging.info(
-        "completed step: %d, seconds: %.3f, TFLOP/s/device: %.3f, Tokens/s/device: %.3f, total_weights: %d, "
-        "loss: %.3f, lm_loss: %.3f, %sperplexity: %.3f",
-        step,
-        seconds,
-        step_flops(config).total_t / seconds,
-        tokens / seconds,
-        metrics["total_weights"],
-        metrics["loss"],
-        metrics["lm_loss"],
-        "".join(f"{name}: {value:.3f}, " for name, value in metrics.items() if name in EXTRA_LOSSES),
-        perplexity(metrics["lm_loss"]),
-    )
+    tflops, tokens = step_flops(config).total_t / seconds, tokens_per_device(config) / seconds
+    speed = f"seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}"
+    losses = {name: metrics[name] for name in ("loss", "lm_loss", *EXTRA_LOSSES) if name in metrics}
+    losses["perplexity"] = perplexity(metrics["lm_loss"])
+    told = ", ".join(f"{name}: {value:.3f}" for name, value in losses.items())
+    logging.info("completed step: %d, %s, total_weights: %d, %s", step, speed, metrics["total_weights"], told)
 
 
 def perplexity(lm_loss: Number) -> np.float32:

@@ -2,9 +2,11 @@
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +18,19 @@ from jax.sharding import Mesh
 
 from configs.load import ConfigError, load_train_config
 from configs.model_checks import pipeline_shape
+from configs.same_run import find_changes, find_difference, identity
 from configs.schema import TrainConfig
 from model import checkpoint, report
 from model.clock import StepClock
 from model.cross_restore import cross_restore
-from model.data import DataSource, make_source
+from model.data import DataSource, check_data, make_source
 from model.dialect import Dialect, make_dialect, name_arrays, step_of
 from model.digest import digest
 from model.distributed import join_processes, leave_processes
 from model.evaluation import Evaluation, make_evaluation
 from model.flops import step_flops
 from model.metrics import MetricsFile, Number, to_number
-from model.outputs import Outputs, find_changes
+from model.outputs import CONFIG, Outputs
 from model.params import Tree
 from model.pipeline import schedule_events
 from model.place import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
@@ -35,6 +38,10 @@ from model.program import program_record, read_program, write_program
 from model.sharding import check_backend, find_devices, make_mesh
 from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
+
+MAKE_ROOM = (
+    "free some, or choose another base_output_directory or metrics_file; the same command goes on from what is saved"
+)
 
 
 class NonFiniteLoss(ArithmeticError):
@@ -69,7 +76,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     Raises:
         NonFiniteLoss: the loss or the parameters became nan or inf.
         ConfigError: the config does not fit the devices.
-        OSError: the disk is full.
+        ResumeChanges: `resume_after_step` did not prove what it should.
     """
     run_directory = find_run_directory(config)
     join_processes(config)
@@ -79,26 +86,31 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     find_devices()
     report.log_system()
     check_backend(config)
+    check_data(config)
     mesh = make_mesh(config)
     report.log_devices(mesh)
+    dialect = make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    fresh = not checkpoint.has_steps(config, run_directory)
+    source = None if fresh else make_source(config, mesh)
+    if source is not None:  # of a run that goes on: before it changes anything, and before a compile that may take long
+        check_folder(config, run_directory, dialect.to_tree(declared.arrays), source)
     make_run_directory(run_directory)
-    copy = find_metrics_copy(config, run_directory)
     with (
-        MetricsFile(metrics_path, copy) as metrics_file,
-        Outputs(config, run_directory) as outputs,
+        MetricsFile(metrics_path, find_metrics_copy(config, run_directory)) as metrics_file,
+        Outputs(config, run_directory, fresh=fresh) as outputs,
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
-        dialect = make_dialect(config)
-        declared = declare_state(config, dialect, mesh)
         # the compiler runs without Python's lock: meanwhile Orbax is loaded and the first state made
         compiling = pool.submit(make_program, config, declared, lower_step(config, dialect, declared, mesh), mesh)
-        source = make_source(config, mesh)
+        source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
-            state, initial_state = starting_state(config, dialect, declared, mesh, manager, run_directory, source)
-            program = compiling.result()
-            record = program_record(
-                dialect.name, program, num_devices=mesh.size, metrics_file=metrics_path, initial_state=initial_state
+            state, initial_state = starting_state(
+                config, dialect, declared, mesh, manager, run_directory, source, metrics_file.told
             )
+            program = compiling.result()
+            of_run = {"identity": identity(config, source.described), "initial_state": initial_state}
+            record = of_run | program_record(dialect.name, program, num_devices=mesh.size, metrics_file=metrics_path)
             write_program(run_directory, record)
             report_program(config, declared, program, mesh)
             evaluation = make_evaluation(config, dialect, declared, mesh)
@@ -130,6 +142,24 @@ def report_program(config: TrainConfig, declared: DeclaredState, program: Progra
     report.log_parameter_count(declared.parameters)
 
 
+def check_folder(config: TrainConfig, run_directory: epath.Path, abstract: Tree, source: DataSource) -> None:
+    """Raises ConfigError where the folder's last checkpoint is none that this run can go on from."""
+    with closing(checkpoint.make_reader(config, checkpoint.checkpoint_directory(run_directory))) as reader:
+        latest = reader.latest_step()
+        if latest is None:
+            return
+        before = (read_program(run_directory) or {}).get("identity", {})
+        difference = find_difference(before, identity(config, source.described))
+        difference = difference or checkpoint.tree_difference(reader, latest, abstract)
+    if difference:
+        file = run_directory / CONFIG
+        began = find_changes(config, file.read_text() if file.exists() else "") or "the same keys"
+        told = f"run_name: {run_directory} holds another run: {difference}; it began with {began}"
+        raise ConfigError([f"{told} (choose another run_name)"])
+    if latest >= config.steps:
+        raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
+
+
 def starting_state(
     config: TrainConfig,
     dialect: Dialect,
@@ -138,10 +168,11 @@ def starting_state(
     manager: checkpoint.Manager | None,
     run_directory: epath.Path,
     source: DataSource,
+    told: int | None,
 ) -> tuple[Tree, dict[str, Any] | None]:
     """The last committed checkpoint's state, with the data where it was, or the state before step 0; and the digest of
-    the run's first weights."""
-    latest = None if manager is None else manager.latest_step()
+    the run's first weights. told: the last step of the metrics."""
+    latest = None if manager is None else checkpoint.find_latest(manager, told)
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
     if latest is None:
@@ -149,19 +180,8 @@ def starting_state(
         state = init_state(config, dialect, declared, mesh)
         return state, {"step": -1, **digest(weights_of(dialect, state))}
     logging.info("restoring from this run's directory step %d", latest)
-    abstract = dialect.to_tree(declared.arrays)
-    difference = checkpoint.tree_difference(manager, latest, abstract)
-    difference = difference or checkpoint.place_difference(manager, latest, source.iterator)
-    if difference:
-        began = find_changes(config, run_directory)
-        raise ConfigError(
-            [f"run_name: {run_directory} holds another run: {difference}; it began with {began or 'other keys'} "
-             "(choose another run_name)"]
-        )  # fmt: skip
-    if latest >= config.steps:
-        raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
     before = read_program(run_directory)
-    state = dialect.from_tree(checkpoint.restore(manager, latest, abstract))
+    state = dialect.from_tree(checkpoint.restore(manager, latest, dialect.to_tree(declared.arrays)))
     checkpoint.restore_place(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
 
@@ -313,10 +333,12 @@ def main(argv: Sequence[str]) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except (NonFiniteLoss, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOSPC:
+    except Exception as error:
+        full = [name for name in map(os.strerror, (errno.ENOSPC, errno.EDQUOT)) if name in str(error)]
+        if not full and not isinstance(error, NonFiniteLoss | ResumeChanges):
             raise
-        logging.error("Training stopped: %s", error)  # MaxText's words: whoever reads the log knows them
+        said = f"{full[0]} ({MAKE_ROOM})" if full else error
+        logging.error("Training stopped: %s", said)  # MaxText's words: whoever reads the log knows them
         return 1
 
 

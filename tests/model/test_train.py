@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -303,17 +304,95 @@ def test_a_device_that_jax_cannot_find_is_one_message(finish: Finish) -> None:
     assert "Traceback" not in done.stdout
 
 
+def test_a_resume_that_changes_anything_ends_with_one_sentence(finish: Finish, folder: Path) -> None:
+    """A run that has once gone on with another learning rate is not what it would be without a stop."""
+    assert finish("relearned", steps=2).returncode == 0
+    ended = finish("relearned", steps=5, resume_after_step=3, learning_rate=0.02)
+    assert ended.returncode == 1, ended.stdout
+    assert "Traceback" not in ended.stdout
+    (folder / "relearned.txt").write_text(ended.stdout)
+    run = scrape_run(folder / "relearned.txt")
+    assert run.error is not None
+    assert run.error.type == "StopTraining"
+    said = r"stopped after step 3, restored and trained on: \d+ of 39 arrays differ from a run without a stop"
+    assert re.match(said, run.error.message)
+    assert program(folder, "relearned")["state"]["step"] == 4  # what it came to can be looked at
+
+
+SMALL_DISK = """
+mount -t tmpfs -o size=$1 none "$0" || exit 77
+disk=$0; shift
+"$@"; echo "ended with $?"
+ls "$disk" "$disk/checkpoints"
+mount -o remount,size=64m "$disk"
+"$@"; code=$?
+cp -a "$disk" "$disk.kept"
+exit $code
+"""
+
+
+@pytest.fixture
+def on_small_disk(finish: Finish, folder: Path) -> Callable[..., list[str]]:
+    """on_small_disk(name, where, size, **changes): a run that ends for want of room, and goes on with more of it.
+
+    where: the folder that is a disk of its own. Returns what the first start said.
+    """
+
+    def run(name: str, where: Path, size: str, **changes: Any) -> list[str]:
+        where.mkdir(parents=True)
+        inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, str(where), size]
+        result = finish(name, inside=inside, **changes)
+        if result.returncode == 77 or "unshare" in result.stdout:
+            pytest.skip("a disk of its own needs a user namespace")
+        assert result.returncode == 0, result.stdout
+        shutil.copytree(f"{where}.kept", where, dirs_exist_ok=True)
+        before, ended, _ = result.stdout.partition("ended with 1\n")
+        assert ended, result.stdout
+        (folder / f"{name}.txt").write_text(before)
+        error = scrape_run(folder / f"{name}.txt").error
+        assert error is not None
+        assert (error.type, error.kind) == ("StopTraining", "storage")
+        assert error.message.startswith(
+            "No space left on device (free some, or choose another base_output_directory or m"
+        )
+        return result.stdout.splitlines()
+
+    return run
+
+
 @pytest.mark.long
-def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(finish: Finish, folder: Path) -> None:
-    run = folder / "full"
-    run.mkdir()
-    small_disk = 'mount -t tmpfs -o size=400k none "$0" || exit 77; "$@"; code=$?; ls "$0/checkpoints"; exit $code'
-    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", small_disk, str(run)]
-    result = finish("full", inside=inside, checkpoint_period=1)
-    if result.returncode == 77 or "unshare" in result.stdout:
-        pytest.skip("a disk of its own needs a user namespace")
-    assert result.returncode == 1
-    said = "] Training stopped: [Errno 28] No space left on device for a checkpoint (free some, raise checkpoint"
-    lines = result.stdout.splitlines()
-    (end,) = (number for number, line in enumerate(lines) if said in line)
-    assert "0" in lines[end + 1 :]  # committed, whatever of those after it was not finished
+def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(
+    whole: "subprocess.CompletedProcess[str]", on_small_disk: Callable[..., list[str]], folder: Path
+) -> None:
+    lines = on_small_disk("full", folder / "full", "400k", checkpoint_period=10)
+    assert "0" in lines[lines.index("ended with 1") :]  # committed, whatever of those after it was not finished
+    assert_continued_bit_for_bit(folder, "full")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("where", "size", "changes"),
+    [
+        ("", "4k", {}),  # room for config.yml and not for program.json
+        ("lines", "16k", {"metrics_file": "{where}/metrics.jsonl", "checkpoint_period": 1}),
+        ("metrics", "4k", {"gcs_metrics": True}),
+        ("tensorboard", "4k", {"enable_tensorboard": True, "checkpoint_period": 10}),
+        ("tensorboard", "40k", {"profiler": "xplane", "checkpoint_period": 10}),
+    ],
+)
+def test_a_disk_that_is_full_of_anything_else(
+    where: str,
+    size: str,
+    changes: dict[str, Any],
+    whole: "subprocess.CompletedProcess[str]",
+    on_small_disk: Callable[..., list[str]],
+    folder: Path,
+) -> None:
+    """Of a step whose line found no room the checkpoint may be there: it is done again, so that no line is missing."""
+    name = f"full-{where}-{size}"
+    disk = folder / name / where
+    words = {key: str(value).format(where=disk) for key, value in changes.items()}
+    assert not [line for line in on_small_disk(name, disk, size, **words) if "Traceback" in line]
+    if "metrics_file" in changes:
+        shutil.copy(disk / "metrics.jsonl", folder / name)
+    assert_continued_bit_for_bit(folder, name)
