@@ -60,7 +60,9 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
         except (OSError, NotImplementedError) as error:  # a bucket that may not be listed; ** in one
             yield f"{key}={pattern}: {' '.join(str(error).split())}"
             continue
-        if not found:
+        if not found and place(pattern).is_dir():
+            yield f"{key}={pattern}: is a folder: name its files, for example {key}={pattern.rstrip('/')}/*.{kind}"
+        elif not found:
             yield f"{key}={pattern}: there is no such file"
         for name in found:
             if name.startswith(REMOTE):

@@ -26,6 +26,7 @@ from model.sharding import MESH_AXES, RULES, global_batch_size
 from model.tokens import Tokenizer, make_tokenizer
 
 WINDOW, AT_ONCE = 1000, 16  # parquet: texts that are shuffled among each other, files that are read side by side
+MOST_EMPTY = 10_000  # texts on end of which none has a token to predict
 AHEAD = 2  # batches made while the device works
 
 
@@ -56,22 +57,27 @@ class Lines:
 class Cut(experimental.FlatMapTransform):  # type: ignore[misc]
     """Texts to pieces of at most `length` tokens. Every token but a text's first is predicted once."""
 
-    def __init__(self, tokenizer: Tokenizer, length: int):
-        self.tokenizer, self.length = tokenizer, length
+    def __init__(self, tokenizer: Tokenizer, length: int, key: str):
+        self.tokenizer, self.length, self.key, self.barren = tokenizer, length, key, 0
 
-    def flat_map(self, element: bytes | str) -> list[dict[str, np.ndarray]]:
-        ids = self.tokenizer.encode(to_text(element))
+    def flat_map(self, element: bytes | str | None) -> list[dict[str, np.ndarray]]:
+        ids = self.tokenizer.encode(to_text(element, self.key))
         starts = range(0, len(ids) - 1, self.length)
+        self.barren = 0 if starts else self.barren + 1
+        if self.barren > MOST_EMPTY:  # else nothing would ever end the search for a batch
+            raise ConfigError(
+                [f"{self.key}: {MOST_EMPTY:,} texts on end hold nothing to predict: name files with texts"]
+            )
         cut = [ids[start : start + self.length + 1] for start in starts]
         return [{"inputs": piece[:-1], "targets": piece[1:]} for piece in cut]
 
 
-def to_text(record: bytes | str) -> str:
-    """A record's text. Raises ConfigError if it is none."""
+def to_text(record: bytes | str | None, key: str) -> str:
+    """A record's text; a parquet file's null is empty. Raises ConfigError if it is none."""
     try:
-        return record.decode() if isinstance(record, bytes) else record
+        return record.decode() if isinstance(record, bytes) else record or ""
     except UnicodeDecodeError as error:
-        raise ConfigError([f"grain_train_files: a record is no text in UTF-8: {record[:40]!r}"]) from error
+        raise ConfigError([f"{key}: a record is no text in UTF-8: {error.object[:40]!r}"]) from error
 
 
 def bring(pattern: str) -> list[str]:
@@ -112,19 +118,15 @@ class Corpus:
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
         check_data(config, bring)
         self.declared = declared
-        rows = rows_here(config, mesh)
-        length = config.max_target_length
-        patterns = split_patterns(config.grain_eval_files if evaluation else config.grain_train_files)
+        rows, length = rows_here(config, mesh), config.max_target_length
+        key = "grain_eval_files" if evaluation else "grain_train_files"
+        patterns = split_patterns(getattr(config, key))
         paths = [path for word in patterns for path in (bring if word.startswith(REMOTE) else find_here)(word)]
         self.described = describe_texts(config, paths, f"{rows} sequences in each of {jax.process_count()}")
         texts = read_texts(config, paths, config.data_shuffle_seed)
-        pieces = experimental.FlatMapIterDataset(texts, Cut(make_tokenizer(config), length))
-        packed = experimental.FirstFitPackIterDataset(
-            pieces,
-            length_struct={"inputs": length, "targets": length},
-            num_packing_bins=rows,
-            seed=config.data_shuffle_seed,
-        )
+        pieces = experimental.FlatMapIterDataset(texts, Cut(make_tokenizer(config), length, key))
+        lengths, seed = {"inputs": length, "targets": length}, config.data_shuffle_seed
+        packed = experimental.FirstFitPackIterDataset(pieces, length_struct=lengths, num_packing_bins=rows, seed=seed)
         batches = packed.batch(rows, drop_remainder=True)
         self.iterator = iter(experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=AHEAD))
 

@@ -48,8 +48,7 @@ class MetricsFile:
                 if self.copy is not None:  # the machine may be another one than before, or one of another run
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
-            # of several processes one alone could not go back by a step
-            self.told = last_step(path) if jax.process_count() == 1 else None
+            self.told = last_step(path) if jax.process_count() == 1 else None  # of several none goes back alone
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"

@@ -52,6 +52,7 @@ def write_records(*records: bytes, cut: int = 0) -> Write:
     ("kind", "write", "message"),
     [
         ("txt", None, "grain_train_files={path}: there is no such file"),
+        ("txt", Path.mkdir, "{path}: is a folder: name its files, for example grain_train_files={path}/*.txt"),
         ("txt", write_bytes(b""), "grain_train_files={path}: {path} is empty (grain_file_type=txt)"),
         ("txt", write_bytes(b" \n\n"), "grain_train_files={path}: {path} is empty"),
         ("txt", write_bytes(b"\xff\xfe\x00"), "{path} is no text in UTF-8 (grain_file_type=txt)"),

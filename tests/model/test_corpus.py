@@ -16,9 +16,11 @@ from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from model import checkpoint
 from model.batch import Batch
+from model.corpus import Cut
 from model.data import DataSource, make_source
 from model.sharding import make_mesh
 from model.stop import StopSignal
+from model.tokens import Bytes
 from model.train import train
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -109,6 +111,36 @@ def test_a_bucket_that_cannot_be_read(
 ) -> None:
     with pytest.raises(ConfigError, match=f"grain_train_files=gs://.*: .*{message}"):
         open_source(packing(grain_train_files=pattern.format(url=gcs_url)))
+
+
+def test_a_parquet_file_s_nulls_are_empty_texts(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+    pl.DataFrame({"text": [None, "a text", None, "another"]}).write_parquet(tmp_path / "texts.parquet")
+    files = {"grain_file_type": "parquet", "grain_train_files": f"{tmp_path}/*.parquet"}
+    source, seen = open_source(packing(**files)), set[str]()
+    for _ in range(3):
+        texts_of(source.next(), seen)
+    assert seen == {"a text", "another"}
+
+
+def test_a_record_in_the_middle_that_is_no_text(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
+    """The check before launch sees a file's first record only."""
+    writer = ArrayRecordWriter(str(tmp_path / "x.arrayrecord"), "group_size:1")
+    for record in (b"a text", b"caf\xe9"):
+        writer.write(record)
+    writer.close()
+    files = dict.fromkeys(("grain_train_files", "grain_eval_files"), f"{tmp_path}/*.arrayrecord")
+    config = packing(**files, grain_file_type="arrayrecord", eval_interval=1)
+    with pytest.raises(ConfigError, match=r"grain_eval_files: a record is no text in UTF-8: b'caf\\xe9'"):
+        make_source(config, make_mesh(config, jax.devices()[:1]), evaluation=True).next()
+
+
+def test_texts_that_are_all_empty_end_the_search_for_a_batch() -> None:
+    cut = Cut(Bytes(), 16, "grain_train_files")
+    assert not any(cut.flat_map(b"") for _ in range(9_999))
+    assert cut.flat_map("a text")
+    assert not any(cut.flat_map(None) for _ in range(10_000))
+    with pytest.raises(ConfigError, match="grain_train_files: 10,000 texts on end hold nothing to predict"):
+        cut.flat_map("")
 
 
 def test_reading_goes_on_where_a_checkpoint_was_saved(packing: Callable[..., TrainConfig], tmp_path: Path) -> None:
