@@ -120,16 +120,17 @@ def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
             f"per_device_batch_size={config.per_device_batch_size} gives {config.per_device_batch_size * num_devices} "
             f"sequences, which {parts} parts cannot share (num_pipeline_microbatches × devices of the batch)"
         )
+    split = [
+        ("base_emb_dim", "fsdp"),
+        ("max_target_length", "context"),
+        ("base_num_query_heads", "tensor"),
+        ("base_num_kv_heads", "tensor"),
+        ("base_mlp_dim", "tensor"),
+        ("vocab_size", "tensor"),
+        ("num_experts", "expert"),
+    ] + ([("base_moe_mlp_dim", "tensor")] if config.num_experts > 1 else [])
     return problems + [
         f"{key}={getattr(config, key)} cannot be split over {MESH_KEYS[axis]}={shape[axis]}: make it a multiple"
-        for key, axis in [
-            ("base_emb_dim", "fsdp"),
-            ("max_target_length", "context"),
-            ("base_num_query_heads", "tensor"),
-            ("base_num_kv_heads", "tensor"),
-            ("base_mlp_dim", "tensor"),
-            ("vocab_size", "tensor"),
-            ("num_experts", "expert"),
-        ]
+        for key, axis in split
         if getattr(config, key) % shape[axis]
     ]
