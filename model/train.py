@@ -92,9 +92,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     dialect = make_dialect(config)
     declared = declare_state(config, dialect, mesh)
     fresh = not checkpoint.has_steps(config, run_directory)
-    source = None if fresh else make_source(config, mesh)
-    if source is not None:  # of a run that goes on: before it changes anything, and before a compile that may take long
-        check_folder(config, run_directory, dialect.to_tree(declared.arrays), source)
+    source = None if fresh else open_folder(config, mesh, run_directory, dialect.to_tree(declared.arrays))
     make_run_directory(run_directory)
     with (
         MetricsFile(metrics_path, find_metrics_copy(config, run_directory)) as metrics_file,
@@ -105,11 +103,10 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         compiling = pool.submit(make_program, config, declared, lower_step(config, dialect, declared, mesh), mesh)
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
-            state, initial_state = starting_state(
-                config, dialect, declared, mesh, manager, run_directory, source, metrics_file.told
-            )
+            told = metrics_file.told
+            state, first = starting_state(config, dialect, declared, mesh, manager, run_directory, source, told)
             program = compiling.result()
-            of_run = {"identity": identity(config, source.described), "initial_state": initial_state}
+            of_run = {"identity": identity(config, source.described), "initial_state": first}
             record = of_run | program_record(dialect.name, program, num_devices=mesh.size, metrics_file=metrics_path)
             write_program(run_directory, record)
             report_program(config, declared, program, mesh)
@@ -142,12 +139,14 @@ def report_program(config: TrainConfig, declared: DeclaredState, program: Progra
     report.log_parameter_count(declared.parameters)
 
 
-def check_folder(config: TrainConfig, run_directory: epath.Path, abstract: Tree, source: DataSource) -> None:
-    """Raises ConfigError where the folder's last checkpoint is none that this run can go on from."""
+def open_folder(config: TrainConfig, mesh: Mesh, run_directory: epath.Path, abstract: Tree) -> DataSource:
+    """The data of a run that goes on. Raises ConfigError, before anything is changed or compiled, where the folder's
+    last checkpoint is none that this run can go on from."""
+    source = make_source(config, mesh)
     with closing(checkpoint.make_reader(config, checkpoint.checkpoint_directory(run_directory))) as reader:
         latest = reader.latest_step()
         if latest is None:
-            return
+            return source
         before = (read_program(run_directory) or {}).get("identity", {})
         difference = find_difference(before, identity(config, source.described))
         difference = difference or checkpoint.tree_difference(reader, latest, abstract)
@@ -158,6 +157,7 @@ def check_folder(config: TrainConfig, run_directory: epath.Path, abstract: Tree,
         raise ConfigError([f"{told} (choose another run_name)"])
     if latest >= config.steps:
         raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
+    return source
 
 
 def starting_state(
