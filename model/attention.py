@@ -48,11 +48,8 @@ def dot_product(
 
 @jax.custom_vjp
 def attend(query_BLHK: jax.Array, key_BSHK: jax.Array, value_BSHK: jax.Array, seen_BLS: jax.Array) -> jax.Array:
-    """What each query sees of the values, weighted.
-
-    Its gradients are spelt out, as `contract`'s are and for the same reason (decision 0046). They are Flash attention's
-    (Dao et al. 2022, appendix B.4), so products are in the operands' own type.
-    """
+    """What each query sees of the values, weighted. Its gradients are spelt out, as `contract`'s are and for the same
+    reason (decision 0046): Flash attention's (Dao et al. 2022, appendix B.4), with products in the operands' type."""
     return _attend_forward(query_BLHK, key_BSHK, value_BSHK, seen_BLS)[0]
 
 
@@ -69,9 +66,8 @@ def _attend_backward(saved: Saved, of_attended_BLHK: jax.Array) -> tuple[jax.Arr
     query_BLHK, key_BSHK, value_BSHK, weights_BHLS, attended_BLHK = saved
     of_value_BHKS = jnp.einsum("BLHK,BHLS->BHKS", of_attended_BLHK, weights_BHLS.astype(value_BSHK.dtype))
     of_weights_BHLS = jnp.einsum("BLHK,BSHK->BHLS", of_attended_BLHK, value_BSHK, preferred_element_type=jnp.float32)
-    mean_BLH = jnp.sum(of_attended_BLHK.astype(jnp.float32) * attended_BLHK, axis=-1)
-    of_logits_BHLS = weights_BHLS * (of_weights_BHLS - mean_BLH.swapaxes(1, 2)[..., None])
-    of_logits_BHLS = of_logits_BHLS.astype(query_BLHK.dtype)
+    mean_BHL = jnp.sum(of_attended_BLHK.astype(jnp.float32) * attended_BLHK, axis=-1).swapaxes(1, 2)
+    of_logits_BHLS = (weights_BHLS * (of_weights_BHLS - mean_BHL[..., None])).astype(query_BLHK.dtype)
     of_query_BLHK = jnp.einsum("BHLS,BSHK->BLHK", of_logits_BHLS, key_BSHK)
     of_key_BHKS = jnp.einsum("BLHK,BHLS->BHKS", query_BLHK, of_logits_BHLS)
     return of_query_BLHK, jnp.moveaxis(of_key_BHKS, 3, 1), jnp.moveaxis(of_value_BHKS, 3, 1), None

@@ -200,7 +200,7 @@ class Run(NamedTuple):
     declared: DeclaredState
     program: Program
     source: DataSource
-    manager: Any
+    manager: checkpoint.Manager | None
     metrics_file: MetricsFile
     outputs: Outputs
     stop: StopSignal
@@ -218,7 +218,8 @@ def train_loop(run: Run, state: Tree) -> Tree:
         if run.stop.reached(step):
             break
         run.outputs.before(step)
-        state, metrics = run_step(run.program, state, run.source, clock)
+        with jax.profiler.StepTraceAnnotation("train", step_num=step):
+            state, metrics = run_step(run.program, state, run.source, clock)
         done, finite = step + 1, is_finite(metrics)
         with clock.part("save_s"):
             saved = finite and save(run, step, state, force=done == config.steps)
@@ -265,6 +266,7 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
 def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
     """The state after `step`, out of its checkpoint."""
     save(run, step, state, force=True)
+    assert run.manager is not None  # a config that resumes has checkpoints
     run.manager.wait_until_finished()
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)

@@ -52,6 +52,7 @@ def test_the_profile_lies_where_tensorboard_looks_for_it_and_shows_the_step(run:
     planes = ProfileData.from_file(str(trace)).planes
     names = [event.name for plane in planes for line in plane.lines for event in line.events]
     assert len([name for name in names if "train_step" in name]) >= 2  # of the steps that it looked at
+    assert names.count("train") == 2  # by which tools tell the steps apart
 
 
 def test_the_config_can_be_trained_from_again(run: tuple[TrainConfig, Path]) -> None:
