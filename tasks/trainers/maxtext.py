@@ -138,6 +138,7 @@ def translate(
     problems = Problems()
     values: dict[str, Any] = config.model_dump(exclude={"pure_nnx", "run_name", "base_output_directory"})
     values["metrics_file"] = metrics_file
+    values |= problems.attempt(lambda: choose_block(config, maxtext)) or {}
     words = {"run_name": directory.name, "base_output_directory": str(directory.parent)}
     for key, value in values.items():
         if key in OWN_KEYS and value == OWN_KEYS[key]:
@@ -168,6 +169,26 @@ def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
     return {key: show_value(pure_nnx) for key in DIALECT_KEYS if key in maxtext.keys}
+
+
+def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
+    """The block that has the parts of a layer: MaxText makes its layers of what that says, ours of what the keys say.
+
+    Raises ConfigError if there is none.
+    """
+    routed = config.num_experts > 1
+    if config.attention_type == "mla":
+        dense = config.first_num_dense_layers if routed else config.base_num_decoder_layers
+        return {"decoder_block": "deepseek", "first_num_dense_layers": dense}
+    if not routed:
+        return {}
+    if config.shared_experts or config.first_num_dense_layers:
+        raise ConfigError(
+            [f"{maxtext.title}: has no decoder_block with attention_type={config.attention_type} and shared_experts or "
+             "first_num_dense_layers (take attention_type=mla, or set both to 0)"]
+        )  # fmt: skip
+    # it asks that the width of an MLP, of which there is none, be that of an expert
+    return {"decoder_block": "mixtral", "base_mlp_dim": config.base_moe_mlp_dim}
 
 
 def show_value(value: object) -> str:

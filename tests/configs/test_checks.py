@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from configs.checks import Devices, find_problems
 from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import TrainConfig
@@ -41,11 +42,6 @@ def resolve(*overrides: str, target: str = "cpu", model: str | None = None, **ch
             "cpu-8",
             "command line: base_num_query_heads=4 cannot be split over ici_tensor_parallelism=8: make it a multiple",
         ),
-        (
-            ("num_experts=4", "base_moe_mlp_dim=31", "ici_tensor_parallelism=2", "ici_fsdp_parallelism=4"),
-            "cpu-8",
-            "command line: base_moe_mlp_dim=31 cannot be split over ici_tensor_parallelism=2: make it a multiple",
-        ),
         (("per_device_batch_size=1000000000",), "cpu", "command line: per_device_batch_size=1000000000, "),
         (("max_target_length=2000000",), "cpu", "(make one smaller)"),  # its scores alone: 4 * 4 * 4 * 4e12 bytes
     ],
@@ -60,13 +56,21 @@ def test_all_is_told_at_once() -> None:
     assert [problem.split(":")[1].split("=")[0].strip() for problem in problems] == ["hardware", "ici_fsdp_parallelism"]
 
 
+def test_the_width_of_an_expert_counts_where_there_are_experts() -> None:
+    config = resolve_config(load_comparison("linen-vs-nnx"), load_target("cpu-8"), case="06_moe", arm="nnx").config
+    changes = {"base_moe_mlp_dim": 31, "ici_tensor_parallelism": 2, "ici_fsdp_parallelism": 4}
+    experts, none = config.model_copy(update=changes), config.model_copy(update={**changes, "num_experts": 1})
+    (problem,) = find_problems(experts, Devices(count=8))
+    assert problem == "base_moe_mlp_dim=31 cannot be split over ici_tensor_parallelism=2: make it a multiple"
+    assert not [*find_problems(none, Devices(count=8))]
+
+
 def test_a_log_that_is_played_was_of_any_machine() -> None:
     assert not resolve("hardware=tpu", "ici_fsdp_parallelism=32", target="replay")
 
 
 def test_what_fits_is_not_refused() -> None:
     assert not resolve("ici_fsdp_parallelism=2", "ici_tensor_parallelism=4", target="cpu-8")
-    assert not resolve("base_moe_mlp_dim=31", "ici_fsdp_parallelism=4", "ici_tensor_parallelism=2", target="cpu-8")
     assert not resolve(target="v6e-32")
     # XLA's own figure for MaxText's step of this model on v6e-32: 1.337 GiB, with an attention that keeps no scores
     assert not resolve(target="v6e-32", topology=None, memory_gib=1.337)

@@ -43,8 +43,8 @@ def installed(keys: frozenset[str], *dialects: bool, version: str = "0.2.4") -> 
 
 
 RELEASES = {
-    "0.2.4": installed(OURS | BOTH | {"skip_jax_distributed_system"}, False, True),
-    "0.2.5": installed(OURS - {"pure_nnx"} | {"skip_jax_distributed_system"}, True, version="0.2.5"),
+    "0.2.4": installed(OURS | BOTH | {"decoder_block", "skip_jax_distributed_system"}, False, True),
+    "0.2.5": installed(OURS - {"pure_nnx"} | {"decoder_block", "skip_jax_distributed_system"}, True, version="0.2.5"),
 }
 
 
@@ -77,6 +77,28 @@ def test_values_go_through_unchanged(config: Callable[..., TrainConfig]) -> None
     assert (words["dropout_rate"], words["max_target_length"], words["enable_dropout"]) == ("0.1", "128", "true")
     for key in OURS - BOTH - {"run_name", "base_output_directory", "metrics_file"}:
         assert words[key] == show_value(getattr(wanted, key)), key
+
+
+@pytest.mark.parametrize(
+    ("case", "overrides", "block", "mlp", "dense"),
+    [
+        ("06_moe", (), "mixtral", "128", "0"),
+        ("07_mla", (), "deepseek", "256", "4"),  # all four layers
+        ("07_mla", ("num_experts=8", "shared_experts=1", "first_num_dense_layers=1"), "deepseek", "256", "1"),
+    ],
+)
+def test_layers_are_made_of_the_block_that_has_their_parts(
+    case: str, overrides: tuple[str, ...], block: str, mlp: str, dense: str, config: Callable[..., TrainConfig]
+) -> None:
+    words = words_of(plan_maxtext(config("nnx", *overrides, case=case), RELEASES["0.2.4"], Path("/out/r")).argv)
+    assert (words["decoder_block"], words["base_mlp_dim"], words["first_num_dense_layers"]) == (block, mlp, dense)
+
+
+def test_layers_that_no_block_has_are_refused(config: Callable[..., TrainConfig]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^MaxText 0\.2\.4: has no decoder_block with attention_type=global and shared"
+    ):
+        plan_maxtext(config("nnx", "shared_experts=1", case="06_moe"), RELEASES["0.2.4"], Path("/out/r"))
 
 
 def test_the_release_without_linen_says_so(config: Callable[..., TrainConfig]) -> None:
