@@ -375,9 +375,11 @@ def test_a_full_disk_ends_the_run_and_leaves_what_was_saved(
     [
         ("", "4k", {}),  # room for config.yml and not for program.json
         ("lines", "16k", {"metrics_file": "{where}/metrics.jsonl", "checkpoint_period": 1}),
-        ("metrics", "4k", {"gcs_metrics": True}),
-        ("tensorboard", "4k", {"enable_tensorboard": True, "checkpoint_period": 10}),
-        ("tensorboard", "40k", {"profiler": "xplane", "checkpoint_period": 10}),
+        pytest.param("metrics", "4k", {"gcs_metrics": True}, marks=pytest.mark.by_hand),
+        pytest.param(
+            "tensorboard", "4k", {"enable_tensorboard": True, "checkpoint_period": 10}, marks=pytest.mark.by_hand
+        ),
+        pytest.param("tensorboard", "40k", {"profiler": "xplane", "checkpoint_period": 10}, marks=pytest.mark.by_hand),
     ],
 )
 def test_a_disk_that_is_full_of_anything_else(

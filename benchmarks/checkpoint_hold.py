@@ -1,0 +1,89 @@
+"""How long a step is held by a checkpoint: our save beside Orbax's own, of one state, in turn, in one process.
+
+    python -m benchmarks.checkpoint_hold
+
+Each pair is one asynchronous save of each into a folder of its own, every other pair the other way round; what is timed
+is the call, and the writing that follows is waited for outside. Orbax's synchronous save stands beside them. Exit
+status: 0 if no interval of the ratio lies above the target, 1 if one does.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.linen_vs_nnx import Arm
+from benchmarks.machine import describe_machine
+from benchmarks.pairs import find_ratio
+from benchmarks.trainer_vs_maxtext import ENVIRONMENT
+
+TARGET = 1.05
+WARM = 2  # saves of each before any counts
+
+
+def make_savers(arm: Arm, folder: Path) -> dict[str, Callable[[int], float]]:
+    """By name what saves the state as a step's, and says for how many seconds it held its caller."""
+    import orbax.checkpoint as ocp
+    from etils import epath
+
+    from model import checkpoint
+
+    config = arm.config.model_copy(update={"enable_checkpointing": True, "checkpoint_period": 1})
+    tree = arm.dialect.to_tree(arm.state)
+
+    def timed(manager: ocp.CheckpointManager, save: Callable[[int], object]) -> Callable[[int], float]:
+        def run(step: int) -> float:
+            started = time.perf_counter()
+            save(step)
+            held = time.perf_counter() - started
+            manager.wait_until_finished()
+            return held
+
+        return run
+
+    def orbax(name: str, *, asynchronous: bool) -> Callable[[int], float]:
+        options = ocp.CheckpointManagerOptions(enable_async_checkpointing=asynchronous, max_to_keep=2)
+        manager = ocp.CheckpointManager(folder / name, options=options)
+        return timed(manager, lambda step: manager.save(step, args=ocp.args.PyTreeSave(tree)))
+
+    ours = checkpoint.make_manager(config, epath.Path(folder / "ours"))
+    return {
+        "ours": timed(ours, lambda step: checkpoint.save(config, ours, step, arm.dialect.to_tree(arm.state))),
+        "Orbax": orbax("orbax", asynchronous=True),
+        "Orbax, synchronous": orbax("synchronous", asynchronous=False),
+    }
+
+
+def measure(dialect: str, saves: int) -> bool:
+    """Print what a dialect's state takes; whether the target may be met."""
+    arm = Arm("f32", nnx=dialect == "nnx")
+    arm.step()
+    with tempfile.TemporaryDirectory() as folder:
+        savers = make_savers(arm, Path(folder))
+        held: dict[str, list[float]] = {name: [] for name in savers}
+        for step in range(WARM + saves):
+            for name in list(savers)[:: 1 if step % 2 else -1]:
+                held[name].append(savers[name](step))
+    counted = {name: times[WARM:] for name, times in held.items()}
+    ratio = find_ratio(counted["ours"], counted["Orbax"])
+    shown = "  ".join(f"{name} {1000 * statistics.median(times):.1f} ms" for name, times in counted.items())
+    print(f"{dialect:5} {shown}  ours over Orbax's {ratio.judge(TARGET)}", flush=True)
+    return ratio.least <= TARGET
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--saves", type=int, default=30)
+    arguments = parser.parse_args()
+    os.environ.update(ENVIRONMENT)
+    print(describe_machine(), flush=True)
+    met = [measure(dialect, arguments.saves) for dialect in ("linen", "nnx")]  # both are shown
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
