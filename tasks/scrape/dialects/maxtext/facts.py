@@ -63,12 +63,10 @@ class Facts:
                 self.end = parse_date(first) or self.end
             case "config":
                 self.config.setdefault(first, texts[1] or "")
-            case "jax" | "jaxlib" | "backend" | "device_kind":
-                self._environment.setdefault(name, first)
+            case "jax" | "jaxlib" | "backend" | "device_kind" | "named_device":
+                self._environment.setdefault(PLACED[name], first)
                 if name == "jax":
                     self.starts.append(source.offset)
-            case "named_device":
-                self._environment.setdefault("device_kind", first)
             case "libtpu":
                 self._environment.setdefault(name, f"{texts[1]}, {first}")
             case "process":
