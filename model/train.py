@@ -39,9 +39,7 @@ from model.sharding import check_backend, find_devices, make_mesh
 from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
 from model.stop import EXIT_SIGTERM, StopSignal, catch_sigterm
 
-MAKE_ROOM = (
-    "free some, or choose another base_output_directory or metrics_file; the same command goes on from what is saved"
-)
+MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file; the same command then goes on"
 
 
 class NonFiniteLoss(ArithmeticError):
