@@ -1,6 +1,6 @@
 """Fuzzes the readers of all dialects for some minutes: no crash, no hang, no number that was not written.
 
-    python -m benchmarks.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
+    python -m tests.soak.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
 
 Every example is a log of one dialect, of one writer or of two, in one of the wrappings, with up to six stretches cut,
 flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` makes them; `judge.py` judges what is read and

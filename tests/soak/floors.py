@@ -1,6 +1,6 @@
 """Which floors hold: every case × 1 and 8 devices × float32 and bfloat16, as a table in Markdown.
 
-`python -m benchmarks.floors [--program] [--model MODEL]… [CASE…]`: Linen and NNX are lowered, and unless `--program`
+`python -m tests.soak.floors [--program] [--model MODEL]… [CASE…]`: Linen and NNX are lowered, and unless `--program`
 says that this is enough, compiled and trained for three steps from the same weights; then each restores what the other
 held after the first of them and goes on. The model is `tiny` with two layers (12_pipeline: sixteen) at short sequences.
 P, B and C stand for same program, same bits, same checkpoint; a small letter for one that does not hold.

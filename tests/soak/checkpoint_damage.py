@@ -1,6 +1,6 @@
 """Damages real checkpoints in every way that we know, and prints what is found, beside what a restore notices.
 
-    python -m benchmarks.checkpoint_damage [--healthy 200] [--no-bucket] 2>/dev/null   # Orbax tells a lot
+    python -m tests.soak.checkpoint_damage [--healthy 200] [--no-bucket] 2>/dev/null   # Orbax tells a lot
 
 Every kind of damage × every layout × on a disk and in a bucket (the tests' server on loopback). Found: a problem after
 its content had been recorded; named: the problem's path is the damaged file. Exit status: 0 all found and named and no
@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.machine import describe_machine
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SAVERS = ROOT / "tests" / "tasks" / "verify"
 LAYOUTS = ("ocdbt-zarr3", "ocdbt-zarr2", "plain-zarr3", "plain-zarr2")
 BY_V1 = 16  # checkpoints that saver_v1.py writes

@@ -19,11 +19,11 @@ from uuid import uuid4
 import httpx
 import psutil
 
-from benchmarks.chaos.nursery import ENDED
 from benchmarks.nightly_load import COPIED, ROOT, free_port
 from tasks.launch.supervise import GUARD
 from tasks.services import up
 from tasks.services.processes import Kept, session_of, start_kept
+from tests.soak.chaos.nursery import ENDED
 
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 STEPS = 12
@@ -212,7 +212,7 @@ class Place:
         settings = {"PREFECT_HOME": str(self.home), "PREFECT_API_URL": self.api}
         with (self.folder / "nursery.log").open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.chaos.nursery"], cwd=self.tree,
+                [sys.executable, "-m", "tests.soak.chaos.nursery"], cwd=self.tree,
                 env=self.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 text=True,
             )  # fmt: skip

@@ -1,6 +1,6 @@
 """Tries every config key with values that make no sense, as `maxview compare --target cpu` would, up to the launch.
 
-    uv run python -m benchmarks.chaos_configs [--target cpu] [--train] [--part 1/4]
+    uv run python -m tests.soak.chaos_configs [--target cpu] [--train] [--part 1/4]
 
 A value is refused with a message, or the plan stands; whatever else happens is a traceback. `--train` trains every
 different config that stands, for two steps, with its checkpoints, in this process: each must end well, or with the

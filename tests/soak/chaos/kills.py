@@ -11,7 +11,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.chaos.judge import (
+from tasks.store import Store
+from tests.soak.chaos.judge import (
     COMMIT_LINE,
     STEP_LINE,
     canonical,
@@ -20,8 +21,7 @@ from benchmarks.chaos.judge import (
     look_at_attempts,
     phase_of,
 )
-from benchmarks.chaos.place import Command, FlowRun, Forked, Place, wait_until
-from tasks.store import Store
+from tests.soak.chaos.place import Command, FlowRun, Forked, Place, wait_until
 
 KINDS = ("flow", "worker", "embedded", "server", "trainer", "supervisor")
 JOBS = ("trainer", "supervisor")

@@ -1,7 +1,7 @@
 """Loads the command line once, and forks a command from itself for each line that it is told: loading takes longest.
 
 A line is the command's words, its log and its variables, as JSON. The answer is the number of its process; how it has
-ended stands beside its log. `python -m benchmarks.chaos.nursery` runs in the folder and the environment of a place.
+ended stands beside its log. `python -m tests.soak.chaos.nursery` runs in the folder and the environment of a place.
 """
 
 import json

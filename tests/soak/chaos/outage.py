@@ -5,8 +5,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from benchmarks.chaos.judge import canonical, differences, phase_of
-from benchmarks.chaos.place import Place, wait_until
+from tests.soak.chaos.judge import canonical, differences, phase_of
+from tests.soak.chaos.place import Place, wait_until
 
 REVIVED_S = 90.0
 FLUSH_S = 15.0  # log lines and events are written in batches

@@ -1,6 +1,6 @@
 """Kills trainers' saves at random moments, and prints what is said of what they left, and where a run goes on.
 
-    python -m benchmarks.checkpoint_kills [--kills 50] [--megabytes 32]
+    python -m tests.soak.checkpoint_kills [--kills 50] [--megabytes 32]
 
 On a disk and in a bucket (the tests' server on loopback), so many times each: a process saves steps 0 and 1 with the
 trainer's own manager, and gets SIGKILL at a random moment of the second save. What is left is verified; then another
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.checkpoint_damage import bucket
 from benchmarks.machine import describe_machine
+from tests.soak.checkpoint_damage import bucket
 
 ARRAYS = 16
 LATER = 1.3  # kills come up to so many times an undisturbed save

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.chaos.kills import find_left
-from benchmarks.chaos.place import Forked, Place
 from tasks.store import Store
+from tests.soak.chaos.kills import find_left
+from tests.soak.chaos.place import Forked, Place
 
 # what is done to the server before: of the command's own, and of one that `maxview up` has started
 SERVERS = ("embedded", "embedded, killed", "running", "running, killed", "running, stopped")

@@ -1,6 +1,6 @@
 """Kills flow, worker, server and trainer with SIGKILL at random moments, and shows what became of the comparison.
 
-    uv run python -m benchmarks.chaos [--kills 60] [--seed 0] [--trained 16] [--outage 60] [--only server]
+    uv run python -m tests.soak.chaos [--kills 60] [--seed 0] [--trained 16] [--outage 60] [--only server]
         [--interrupts 100] [--folder DIR [--minutes 7]]
 
 One `maxview up` in a temporary folder, with a copy of the packages. First a comparison of two tiny trainings is left
@@ -38,12 +38,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.chaos.interrupts import run_interrupts
-from benchmarks.chaos.judge import canonical
-from benchmarks.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
-from benchmarks.chaos.outage import FLUSH_S, outage, told_by_server
-from benchmarks.chaos.place import FlowRun, Forked, Place
 from benchmarks.machine import describe_machine
+from tests.soak.chaos.interrupts import run_interrupts
+from tests.soak.chaos.judge import canonical
+from tests.soak.chaos.kills import JOBS, KINDS, Trial, run_trial, undisturbed
+from tests.soak.chaos.outage import FLUSH_S, outage, told_by_server
+from tests.soak.chaos.place import FlowRun, Forked, Place
 
 REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
