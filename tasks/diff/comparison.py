@@ -14,7 +14,7 @@ from tasks.diff.fates import death_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
-from tasks.diff.metric_row import DIED, NOT_JUDGED, Arms, is_unfilled
+from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
 from tasks.diff.mfu_row import mfu_row
 from tasks.diff.numbering import number_alike
 from tasks.diff.parity import compare_metric, shared_metrics
@@ -87,7 +87,9 @@ def diff(
         memory_row(arms, rules.tolerances["program_memory_gb"]),
         checkpoint_row(arms, checkpoints, floors),
     ]
-    rows = [allow(row, rules) for row in outlive(arms, rows)]
+    absent = tuple(row.title for row in rows if is_unfilled(row))
+    rows = [death_row(arms)] * any(arm.dead for arm in arms) + [row for row in rows if not is_unfilled(row)]
+    rows = [allow(row, rules) for row in rows]
     verdict, headline = conclude(left, right, findings, rows, floors, host)
     return ComparisonRecord(
         id=comparison_id(comparison, case, [*baseline, *candidate]),
@@ -102,6 +104,7 @@ def diff(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
+        absent=absent,
         floors=tuple(floors),
         divergence=parity.parity.first,
         curves=tuple(curve for arm in arms for curve in curves_of(arm)),
@@ -115,14 +118,6 @@ def diff(
         equal_by_construction=excuse,
         checkpoints=checkpoints,
     )
-
-
-def outlive(arms: Arms, rows: Sequence[MetricDiff]) -> list[MetricDiff]:
-    """The rows; where an arm died, its end is one of them and stands for all that it could not say."""
-    if not any(arm.dead for arm in arms):
-        return list(rows)
-    filled = [row for row in rows if DIED not in (row.baseline_text, row.candidate_text)]
-    return [death_row(arms), *filled]
 
 
 def allow(row: MetricDiff, rules: VerdictRules) -> MetricDiff:
@@ -153,7 +148,7 @@ def conclude(
     qualifying = [finding.message for finding in findings if finding.effect == "qualifies"]
     more = f", and {len(qualifying) - 1} more" if len(qualifying) > 1 else ""
     qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
-    judged = [row for row in rows if row.verdict != NOT_JUDGED and not is_unfilled(row) and not row.allowed]
+    judged = [row for row in rows if row.verdict != NOT_JUDGED and not row.allowed]
     for verdict, words in WORDS:
         named = [row for row in judged if row.verdict == verdict]
         alone = [row for row in named if row.metric not in SHARE_A_WORD] or named

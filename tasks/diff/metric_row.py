@@ -6,7 +6,7 @@ from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
 from tasks.records import Better, Decision, MetricDiff, Source
 
-DIED = "died"
+DIED = "–, died"  # the cell of an arm that ended before it had a value
 ABSENT = "not in the log"
 NOT_JUDGED = "not judged"  # the word of rows that never decide the verdict
 
@@ -68,18 +68,16 @@ def missing_decision(cells: Cells, arms: Arms) -> Decision | None:
     """The decision when a value is missing on one side or both; None when both are there."""
     missing = [arm for cell, arm in zip(cells, arms, strict=True) if not cell.text]
     dead = [arm for arm in missing if arm.dead]
-    if dead:
-        reason = f"{' and '.join(arm.label for arm in dead)} died before it could say"
-    elif len(missing) == 2:
-        reason = "neither log says"
-    elif missing:
-        reason = f"the log of {missing[0].label} does not say"
-    return Decision(verdict="unknown", reason=reason) if missing else None
+    if dead:  # the row of its end is judged
+        return not_judged(f"{' and '.join(arm.label for arm in dead)} died before it had a value")
+    if len(missing) == 2:
+        return not_judged("neither log has a value")
+    return Decision(verdict="unknown", reason=f"the log of {missing[0].label} has no value") if missing else None
 
 
 def is_unfilled(row: MetricDiff) -> bool:
-    """A row that neither side can fill (CPUs have no memory statistics): nothing to know, so nothing unknown."""
-    return row.baseline_text == row.candidate_text == ABSENT
+    """Whether neither side has a value, as on CPUs, which have no memory statistics."""
+    return {row.baseline_text, row.candidate_text} <= {ABSENT, DIED}
 
 
 def not_judged(reason: str) -> Decision:

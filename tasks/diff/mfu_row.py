@@ -1,7 +1,7 @@
 """Turns the steady steps of two arms into the share that they get of what their devices can do."""
 
 from tasks.diff.arms import ArmRuns
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, not_judged
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.records import MetricDiff, Source
 
 MFU = Metric(
@@ -20,15 +20,19 @@ PEAKS = {
 
 
 def mfu_row(arms: Arms, steady: MetricDiff) -> MetricDiff | None:
-    """Shown, for the step time is judged; None unless both logs say FLOPs and a device that is known.
+    """Shown, for the step time is judged; None unless the logs of both, or of the one that lived, name FLOPs and a
+    known device.
 
     steady: the row of the step time, in seconds.
     """
     left = _cell(arms[0], steady.baseline, steady.baseline_source)
     right = _cell(arms[1], steady.candidate, steady.candidate_source)
-    if left is None or right is None:
+    lacking = [arm for arm, cell in zip(arms, (left, right), strict=True) if cell is None]
+    if len(lacking) == 2 or any(not arm.dead for arm in lacking):
         return None
-    return make_row(MFU, (left, right), arms, not_judged("follows from the steady step time, which is judged"))
+    cells = (left or Cell(), right or Cell())
+    decision = not_judged("follows from the steady step time, which is judged")
+    return make_row(MFU, cells, arms, missing_decision(cells, arms) or decision)
 
 
 def _cell(arm: ArmRuns, seconds: float | None, source: Source | None) -> Cell | None:

@@ -11,6 +11,7 @@ from tasks.publish.verdict_words import (
     EFFECTS,
     GROUPS,
     WORST_FIRST,
+    absent_text,
     cell_text,
     difference_text,
     facts_of,
@@ -144,7 +145,7 @@ def _tables(record: ComparisonRecord) -> list[str]:
         lines += ["| " + " | ".join(_cells(record, row)) + " |" for row in rows]
         reasons = [f"- {_md(row.title)}: {_md(row.reason)}" for row in rows if row.verdict != "same" and row.reason]
         blocks += [f"## {name_group(record, group)}", "\n".join(lines), *(["\n".join(reasons)] if reasons else [])]
-    return blocks
+    return [*blocks, *([_md(absent_text(record))] if record.absent else [])]
 
 
 def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:

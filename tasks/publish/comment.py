@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
+from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.nightly import MARKER
 from tasks.publish.site import PublishedPage
@@ -42,7 +42,7 @@ def _cells(record: ComparisonRecord, page: PublishedPage) -> list[str]:
 
 
 def _rows(record: ComparisonRecord) -> list[str]:
-    judged = [row for row in record.rows if not is_unfilled(row) and row.verdict != NOT_JUDGED]
+    judged = [row for row in record.rows if row.verdict != NOT_JUDGED]
     rows = [row for row in judged if row.verdict != "same"]
     lines = [_line(row) for row in rows[:MOST_ROWS]]
     more = [f"- … and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []

@@ -60,7 +60,6 @@ def write_page(
     figures = write_figures(record, known, logs, folder)
     style, script = read_asset("page.css"), "".join(map(read_asset, ("page.js", "logs.js", "curves.js")))
     marks = list_marks(record, known) if figures else []
-    lost = [row for row in record.rows if verdict_words.is_lost(record, row)]
     data = {
         "figures": figures,
         "marks": marks,
@@ -76,8 +75,6 @@ def write_page(
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             facts=compare_facts(record),
             effects=draw_effects(record.rows),
-            lost=lost,
-            kept=[row for row in record.rows if row not in lost],
             logs=logs,
             home=home,
             neighbours=neighbours,

@@ -21,6 +21,7 @@ from tasks.publish.verdict_words import (
     EFFECTS,
     GROUPS,
     OUTCOMES,
+    absent_text,
     cell_text,
     describe_coverage,
     difference_text,
@@ -54,6 +55,7 @@ def render_terminal(
     parts += _deaths(record)
     parts += _findings(record)
     parts += [Text(), _Metrics(record)]
+    parts += [Text(absent_text(record), style="dim", overflow="fold")] if record.absent else []
     parts += _programs(record)
     parts += _reasons(record)
     parts += _divergence(record)

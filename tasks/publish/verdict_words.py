@@ -5,6 +5,7 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
+from tasks.diff.metric_row import ABSENT, DIED
 from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 
@@ -79,10 +80,15 @@ def name_side(record: ComparisonRecord, arm: str) -> Literal["baseline", "candid
 
 
 def cell_text(text: str, arm: ArmSummary) -> str:
-    """A value as the record words it; where it has none, why: a blank cell would hide a dead run."""
+    """A value as the record words it, or why there is none."""
     if text.strip():
         return visible(text)
-    return "died" if arm.has_died else "not in the log"
+    return DIED if arm.has_died else ABSENT
+
+
+def absent_text(record: ComparisonRecord) -> str:
+    """One line that names the metrics without a value on either side; empty if there are none."""
+    return f"No value on either side: {', '.join(map(visible, record.absent))}." if record.absent else ""
 
 
 def difference_text(row: MetricDiff) -> str:
@@ -121,12 +127,6 @@ def short_reason(row: MetricDiff) -> str:
 def unbroken(text: str, blank: str = "\u00a0") -> str:
     """The text with blanks that no line breaks at: in an interval, a count, and a number with what it is known to."""
     return re.sub(r" (?=[%…±×])|(?<=[…±×]) ", blank, text)
-
-
-def is_lost(record: ComparisonRecord, row: MetricDiff) -> bool:
-    """Whether there is nothing to compare because an arm died before it had a value."""
-    sides = (record.baseline, row.baseline_text), (record.candidate, row.candidate_text)
-    return any(arm.has_died and not text.strip() for arm, text in sides)
 
 
 def facts_of(arm: ArmSummary) -> list[tuple[str, str]]:

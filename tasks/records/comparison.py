@@ -75,6 +75,7 @@ class ComparisonRecord(Frozen):
     headline: str  # one sentence that says the verdict and why
     findings: tuple[Finding, ...]
     rows: tuple[MetricDiff, ...]
+    absent: tuple[str, ...] = ()  # titles of the rows that neither arm has a value for: they are not in `rows`
     floors: tuple[Floor, ...] = ()
     divergence: FirstDivergence | None = None
     curves: tuple[Curve, ...] = ()

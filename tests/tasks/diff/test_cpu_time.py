@@ -79,11 +79,12 @@ def test_there_is_no_row_where_a_trainer_did_not_measure_it(
         assert "step_cpu_time_s" not in {row.metric for row in record.rows}
 
 
-def test_an_arm_that_died_has_its_end_in_place_of_a_time(
+def test_the_time_of_the_survivor_stays_beside_an_arm_that_died(
     runs_of: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare, died: Mapping[str, Any]
 ) -> None:
     record = compare(runs_of("linen", (0.06, 0.06, 0.06)), make_run("nnx", losses=(), seconds=(), reading=died))
-    assert "step_cpu_time_s" not in {row.metric for row in record.rows}
+    (row,) = [row for row in record.rows if row.metric == "step_cpu_time_s"]
+    assert (row.baseline, row.candidate_text, row.verdict) == (pytest.approx(0.06), "–, died", "not judged")
     assert record.rows[0].metric == "end"
 
 

@@ -1,14 +1,19 @@
 """The two MaxView pages of the founding documents: their tables digit for digit, and what they did not tell."""
 
+import io
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tasks.diff import exit_status
 from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.publish.artifacts import summary_markdown, table_rows
+from tasks.publish.page import write_page
+from tasks.publish.terminal import render_terminal
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.scrape import scrape
 from tasks.store import Store
@@ -20,7 +25,15 @@ pytestmark = pytest.mark.skipif(
 type RowOf = Callable[[ComparisonRecord, str], MetricDiff]
 
 # the tables as the pages show them, in MaxView's order
-PAGE_000 = [("JAX", "0.9.2", "0.9.2", "—")]  # of a dead arm its end stands for all that it could not say
+PAGE_000 = [
+    ("Parameters", "1.104 billion", "–, died", "—"),
+    ("Final loss", "8.1790", "–, died", "—"),
+    ("TFLOP/s", "91.900", "–, died", "—"),
+    ("Tok/s", "13852.2", "–, died", "—"),
+    ("Avg s/step", "2.864", "–, died", "—"),
+    ("Memory %", "1.38", "–, died", "—"),
+    ("JAX", "0.9.2", "0.9.2", "—"),
+]
 PAGE_002 = [
     ("Parameters", "1.104 billion", "1.104 billion", "—"),
     ("Final loss", "6.9810", "6.9810", "0"),
@@ -227,15 +240,32 @@ def test_what_000_does_not_flag(page_000: ComparisonRecord) -> None:
     assert (page_000.baseline.commit, page_000.candidate.commit) == ("147168c3a", "1b5e4eb5a")
 
 
+def test_no_value_of_the_survivor_of_000_is_lost_on_any_surface(page_000: ComparisonRecord, tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_terminal(page_000))
+    write_page(page_000, tmp_path, log_lines={})
+    surfaces = {
+        "terminal": console.file.getvalue(),  # type: ignore[attr-defined]
+        "page": (tmp_path / "index.html").read_text(encoding="utf-8").replace("\u00a0", " "),
+        "markdown": summary_markdown(page_000),
+        "table": "\n".join(row["baseline"] for row in table_rows([page_000])),
+    }
+    for surface, text in surfaces.items():
+        for value in ("1.104 billion", "8.1790", "91.900", "13852.2", "2.864", "1.38"):
+            assert value in re.sub(r"\s+", " ", text), (surface, value)
+
+
 def test_what_lived_of_000_is_said_in_its_end(page_000: ComparisonRecord, row_of: RowOf) -> None:
-    assert "step_time_s" not in {row.metric for row in page_000.rows}
+    steady = row_of(page_000, "step_time_s")
+    assert (steady.candidate_text, steady.verdict) == ("–, died", "not judged")
     assert row_of(page_000, "end").baseline_text == "10 steps, final loss 8.179"
 
 
 def test_no_cell_of_a_dead_arm_is_blank(page_000: ComparisonRecord) -> None:
     first, *rest = page_000.rows
     assert first.candidate_text.startswith("died: not implemented: NotImplementedError")
-    assert {row.candidate_text for row in rest} == {"0.9.2"}
+    assert {row.candidate_text for row in rest} == {"–, died", "0.9.2"}
+    assert not any(row.verdict in ("regressed", "unknown") for row in rest)  # its end alone is judged
 
 
 # ---------------------------------------------------------------- every number leads to its line

@@ -86,7 +86,7 @@ def test_the_summary_of_a_dead_arm_tells_its_cause(record_000: ComparisonRecord)
     markdown = summary_markdown(record_000)
     assert "died: NotImplementedError: Pure NNX support has not been implemented yet. (line 21" in markdown
     line = next(cells(line) for line in markdown.splitlines() if line.startswith("| ") and "TFLOP/s" in line)
-    assert line == ["**✗ regressed**", "TFLOP/s", "91.900", "died", "—", "—"]
+    assert line == ["**✗ regressed**", "TFLOP/s", "91.900", "–, died", "—", "—"]
 
 
 def test_the_charts_are_white_images_that_load_nothing(record_002: ComparisonRecord) -> None:
@@ -171,7 +171,7 @@ def test_table_rows_are_strings_with_the_worst_first(
     verdicts = [row["verdict"].split()[1] for row in rows]
     assert verdicts == sorted(verdicts, key=["regressed", "unknown", "improved", "same"].index)
     dead = next(row for row in rows if row["metric"] == "Memory %" and row["case"] == "11_optimizer_offload_false")
-    assert (dead["baseline"], dead["candidate"]) == ("1.38", "died")
+    assert (dead["baseline"], dead["candidate"]) == ("1.38", "–, died")
 
 
 def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricDiff]) -> None:
@@ -186,3 +186,9 @@ def test_infinity_is_a_word(record_002: ComparisonRecord, make_row: type[MetricD
     record = record_002.model_copy(update={"rows": (row,)})
     assert table_rows([record])[0]["candidate"] == "inf"
     assert draw_changes(record) is None
+
+
+def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
+    markdown = summary_markdown(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
+    assert markdown.splitlines().count("No value on either side: Memory %, Program memory.") == 1
+    assert "No value" not in summary_markdown(record_002)

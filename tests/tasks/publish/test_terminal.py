@@ -74,7 +74,8 @@ def test_a_row_that_is_not_the_same_gets_its_reason_and_threshold(record_002: Co
 
 def test_a_dead_arm_leaves_no_cell_blank_and_its_cause_is_told(record_000: ComparisonRecord) -> None:
     text = report(record_000)
-    assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == ["TFLOP/s", "91.900", "died", "—", "✗ regressed"]
+    assert re.split(r"\s{2,}", table_line(text, "TFLOP/s")) == ["TFLOP/s", "91.900", "–, died", "—", "✗ regressed"]
+    assert "No value on either side" not in text
     cause = "† candidate died with exit code 1: NotImplementedError: Pure NNX support has not been implemented yet."
     assert cause in flat(text)
     assert "(line 21 of logs/nnx.txt)" in flat(text)
@@ -135,3 +136,8 @@ def test_hostile_text_reaches_the_terminal_as_text(record_002: ComparisonRecord,
 @pytest.mark.parametrize("page", [None, "a/b.html"])
 def test_the_page_is_named_only_when_there_is_one(record_002: ComparisonRecord, page: str | None) -> None:
     assert ("page: " in report(record_002, page=page)) == (page is not None)
+
+
+def test_what_neither_log_has_is_one_line(record_002: ComparisonRecord) -> None:
+    text = report(record_002.model_copy(update={"absent": ("Memory %", "Program memory")}))
+    assert flat(text).count("No value on either side: Memory %, Program memory.") == 1
