@@ -36,7 +36,7 @@ from tasks.diff.comparison import diff
 from tasks.diff.metric_row import Arms
 from tasks.diff.noise import Past
 from tasks.diff.parity import compare_metric
-from tasks.diff.parity_rows import judge_loss
+from tasks.diff.parity_rows import Judged, judge_loss
 from tasks.diff.step_time_levels import Levels, find_levels
 from tasks.diff.time_rows import CPU_TIME, QUICK, STEP_TIME, Circumstances, decide_levels
 from tasks.history.prior import difference_of
@@ -352,7 +352,7 @@ def judge_curves(sides: Sequence[Values]) -> Decision:
         steps = run.reading.steps.with_columns(loss=pl.Series(losses))
         run = run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})})
         arms.append(ArmRuns(name=name, label=name, runs=(run,)))
-    return judge_loss(compare_metric((arms[0], arms[1])), RULES, proved=False, other_draws=False, instead="")
+    return judge_loss(compare_metric((arms[0], arms[1])), Judged(rules=RULES))
 
 
 def judge_hosts(trials: int) -> Iterator[str]:

@@ -23,7 +23,8 @@ type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "
 Trainer = Literal["maxview", "maxtext", "command"]
 Metric = Literal[
     "step_time_s", "step_cpu_time_s", "loss", "loss_of_varying_runs", "loss_of_other_draws", "step_values",
-    "memory_percent", "parameters", "program_memory_gb", "estimated_cycles", "collective_bytes",
+    "step_values_of_varying_runs", "memory_percent", "parameters", "program_memory_gb", "estimated_cycles",
+    "collective_bytes",
 ]  # fmt: skip
 BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # where a set says nothing of them, configs/noise.yml does
 

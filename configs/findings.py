@@ -22,7 +22,9 @@ FindingKind = Literal[
     "environment-variable",
     "device-kind", "device-count", "mesh", "host-process",
     "flops", "tokens", "steps", "numbering", "data", "seed", "config", "inert",
-    "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "no-effect",
+    "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "frozen-in-one-arm",
+    "no-effect", "last-digit",
+    "log-disagrees", "repeated-steps", "survived-exception",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 

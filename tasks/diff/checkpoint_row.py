@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from tasks.diff.arms import ArmRuns
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.parity import MetricParity
 from tasks.records import CheckpointDifference, Decision, Floor, MetricDiff, Verdict
+from tasks.records.counted import counted
 from tasks.verify.saved import Saved, read_saved
 
 CHECKPOINTS = Metric(
@@ -17,19 +19,29 @@ CHECKPOINTS = Metric(
 )
 
 
-def checkpoint_row(arms: Arms, found: CheckpointDifference | None = None, floors: Sequence[Floor] = ()) -> MetricDiff:
+def checkpoint_row(
+    arms: Arms,
+    found: CheckpointDifference | None = None,
+    floors: Sequence[Floor] = (),
+    *,
+    loss: MetricParity | None = None,
+) -> MetricDiff:
     """Whether each run's checkpoints are really there, and the same ones on both sides.
 
-    `found`: what the arms' checkpoints of one step hold, side by side. Where a floor says that they train the same
-    bits, a difference is judged; else it is reported, and other rows judge what was trained.
+    `found`: what the arms' checkpoints of one step hold, side by side. Numbers that only the candidate lost are judged
+    always; other differences where a floor says that the arms train the same bits, or where every `loss` is equal bit
+    for bit. Else they are reported, and other rows judge what was trained.
     """
     saved = read_saved(arms[0].runs, arms[0].name_run), read_saved(arms[1].runs, arms[1].name_run)
     cells = (_cell(arms[0], saved[0]), _cell(arms[1], saved[1]))
     decision = missing_decision(cells, arms)
     if decision is None:
         verdict, reason = _judge(arms, saved)
-        if found is not None and verdict == "same":
-            verdict, reason = _judge_content(found, proved=are_proved(floors), reason=reason)
+        lost = found and _judge_lost(found)
+        if lost and verdict != "regressed":
+            verdict, reason = lost
+        elif found is not None and verdict == "same":
+            verdict, reason = _judge_content(found, _why_equal(floors, loss), reason=reason)
         decision = Decision(verdict=verdict, reason=reason, threshold_text="exact")
     return make_row(CHECKPOINTS, cells, arms, decision)
 
@@ -73,10 +85,32 @@ def are_proved(floors: Sequence[Floor]) -> bool:
     return not any(floor.holds is False for floor in floors) and bool(held & {"same bits", "same checkpoint"})
 
 
-def _judge_content(found: CheckpointDifference, *, proved: bool, reason: str) -> tuple[Verdict, str]:
+def _why_equal(floors: Sequence[Floor], loss: MetricParity | None) -> str:
+    """Why the checkpoints of both arms have to be equal; empty if nothing says so."""
+    if are_proved(floors):
+        return "the arms are proved to train the same bits"
+    if loss is None or not loss.exact or loss.parity.first is not None or loss.varies or not loss.parity.steps:
+        return ""
+    return "every loss is equal bit for bit"
+
+
+def _judge_lost(found: CheckpointDifference) -> tuple[Verdict, str] | None:
+    """What NaN and infinities that one side alone has say; None where there are none."""
+    for side, word, arm in ((1, "regressed", "candidate"), (0, "improved", "baseline")):
+        lost = [array for array in found.compared if array.values and array.values.lost[side]]
+        if lost:
+            values = sum(array.values.lost[side] for array in lost if array.values)
+            name = (lost[0].names or lost[0].other_names)[0]
+            count = f"{counted(values, 'value')} in {counted(len(lost), 'array')}"
+            reason = f"step {found.step} of the {arm} alone holds NaN or infinities: {count}, first {name}"
+            return ("regressed" if word == "regressed" else "improved"), reason
+    return None
+
+
+def _judge_content(found: CheckpointDifference, why_equal: str, *, reason: str) -> tuple[Verdict, str]:
     summary = found.summary
     if found.problem or found.equal:
         return "same", f"{reason}; {summary}"
-    if proved:
-        return "changed", f"{summary}, though the arms are proved to train the same bits"
+    if why_equal:
+        return "changed", f"{summary}, though {why_equal}"
     return "same", f"{reason}; {summary}: reported, not judged, as nothing proves that the arms train the same bits"

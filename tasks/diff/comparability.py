@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from configs.findings import Effects
+from tasks.diff.contradictions import find_contradictions
+from tasks.diff.evaluation_row import find_lacking_evaluations
 from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.metric_row import Arms
 from tasks.diff.noops import find_noops, find_variation
@@ -35,9 +37,11 @@ def find_findings(
             find_surroundings(arms),
             find_writers(arms),
             find_work(arms, declared),
+            find_contradictions(arms, parities),
             find_reading_gaps(arms),
             find_variation(arms, parities),
             find_noops(arms, declared, parities),
+            find_lacking_evaluations(arms),
             find_distance(arms),
         ),
         effects,

@@ -7,18 +7,20 @@ from pathlib import Path
 
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, curves_of, numbered, summarise
-from tasks.diff.checkpoint_row import checkpoint_row
+from tasks.diff.checkpoint_row import CHECKPOINTS, checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
+from tasks.diff.evaluation_row import EVALUATION, compare_evaluations, evaluation_row
 from tasks.diff.fates import death_row
+from tasks.diff.final_state import FINAL_STATE, final_state_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
 from tasks.diff.maxview_rows import maxview_rows
 from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
 from tasks.diff.mfu_row import mfu_row
 from tasks.diff.numbering import number_alike
-from tasks.diff.parity import compare_metric, shared_metrics
-from tasks.diff.parity_rows import judge_loss, loss_row, values_row
+from tasks.diff.parity import LEAST_STEPS, compare_metric, shared_metrics
+from tasks.diff.parity_rows import LOSS, VALUES, Judged, judge_loss, judge_values, loss_row, values_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.stall_rows import stall_row
 from tasks.diff.state_rows import memory_row
@@ -34,6 +36,10 @@ WORDS: tuple[tuple[Verdict, str], ...] = (
     ("unknown", "not enough evidence for {}"),
     ("improved", "{} improved, nothing regressed"),
 )
+# the rows about what was computed, which a headline names before times and memory
+COMPUTED = frozenset({
+    "end", "parameters", "final_loss", LOSS.name, EVALUATION.name, VALUES.name, FINAL_STATE.name, CHECKPOINTS.name,
+})  # fmt: skip
 # MaxView's rows that have the word of another one, which is named instead
 SHARE_A_WORD = frozenset({"tflops_per_device", "tokens_per_s", "avg_step_time_s", "final_loss"})
 # rows that go by another name than what is allowed to change
@@ -60,12 +66,18 @@ def diff(
     left, right = arms = number_alike((left, right))
     parity, *others = [compare_metric(arms, metric) for metric in shared_metrics(arms)]
     declared = frozenset(rules.declared)
-    findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=(parity, *others))
+    evaluations = compare_evaluations(arms)
+    compared = (parity, *others, *evaluations)
+    findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=compared)
     floors = floors_of(left, right)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     given = (given or Circumstances()).model_copy(update={"excuse": excuse})
-    draws = draws_differ(arms)
-    loss = judge_loss(parity, rules, proved=proved, other_draws=draws, instead=given.instead)
+    judged = Judged(
+        rules=rules, proved=proved, other_draws=draws_differ(arms), instead=given.instead, among=len(compared)
+    )
+    loss = judge_loss(parity, judged)
+    # weights that give equal losses throughout give equal ones in an evaluation
+    equal = proved or (parity.parity.steps >= LEAST_STEPS and parity.parity.first is None and not parity.varies)
     measured = [cpu_seconds(run) is not None for arm in arms for run in arm.runs]
     shared = given.shared_by(1 + all(measured))
     time_row, step_time = step_time_row(arms, rules, shared)
@@ -73,7 +85,8 @@ def diff(
     host = name_host(step_time, arms) if proved and not excuse else ""
     if host:
         time_row = time_row.model_copy(update={"reason": f"{host}: {time_row.reason}"})
-    values = values_row(arms, others, rules, proved=proved, other_draws=draws, instead=given.instead)
+    values = values_row(arms, others, judged)
+    evaluated = judge_values(evaluations, judged.model_copy(update={"proved": equal}))
     times = account_times(arms)
     rows = [
         *maxview_rows(arms, rules.tolerances, step_time, time_row.difference, loss),
@@ -83,9 +96,11 @@ def diff(
         first_step_row(arms),
         *([mfu] if (mfu := mfu_row(arms, time_row)) else []),
         loss_row(arms, parity, loss),
+        *([evaluation] if (evaluation := evaluation_row(arms, evaluations, evaluated)) else []),
         *([values] if values else []),
+        *([state] if (state := final_state_row(arms, parity)) else []),
         memory_row(arms, rules.tolerances["program_memory_gb"]),
-        checkpoint_row(arms, checkpoints, floors),
+        checkpoint_row(arms, checkpoints, floors, loss=parity),
     ]
     absent = tuple(row.title for row in rows if is_unfilled(row))
     rows = [death_row(arms)] * any(arm.dead for arm in arms) + [row for row in rows if not is_unfilled(row)]
@@ -113,7 +128,7 @@ def diff(
             for arm in arms
         },
         times=times,
-        parities=tuple(found.parity for found in (parity, *others)),
+        parities=tuple(found.parity for found in compared),
         aa=aa,
         equal_by_construction=excuse,
         checkpoints=checkpoints,
@@ -150,17 +165,35 @@ def conclude(
     qualified = f" (but {qualifying[0]}{more})" if qualifying else ""
     judged = [row for row in rows if row.verdict != NOT_JUDGED and not row.allowed]
     for verdict, words in WORDS:
-        named = [row for row in judged if row.verdict == verdict]
+        if not any(row.verdict == verdict for row in judged):
+            continue
+        named = [
+            row for row in judged if row.verdict in (("regressed", "changed") if verdict == "regressed" else (verdict,))
+        ]
         alone = [row for row in named if row.metric not in SHARE_A_WORD] or named
-        if alone:
-            by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
-            why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
-            return verdict, f"{between}: {words.format(_listed([_title(row) for row in alone]))}{by}{why}{qualified}"
+        by = f" (by {ONE_RUN})" if any(row.evidence == ONE_RUN for row in alone) and verdict != "unknown" else ""
+        why = f": {host}" if host and any(row.metric == STEP_TIME.name for row in alone) else ""
+        said = _worst_kind_first(alone) if verdict == "regressed" else words.format(_listed(list(map(_title, alone))))
+        return verdict, f"{between}: {said}{by}{why}{qualified}"
     held = [floor.name for floor in floors if floor.holds]
-    failed = [floor.name for floor in floors if floor.holds is False]
-    proof = f": {_listed(held)}" if held else ""
-    proof += f" ({_listed(failed)} does not hold)" if failed else ""
-    return "same", f"{between}: no difference{proof}{qualified}"
+    failed = next((floor for floor in floors if floor.holds is False), None)
+    proof = f" ({_listed(held)})" if held else ""
+    if failed is not None:
+        return (
+            "same",
+            f"{between}: every judged row is the same{proof}, but not the {failed.name}: {failed.evidence}{qualified}",
+        )
+    return "same", f"{between}: no difference{f': {_listed(held)}' if held else ''}{qualified}"
+
+
+def _worst_kind_first(rows: Sequence[MetricDiff]) -> str:
+    """`Loss, step by step changed; Step time, steady +5.1 % regressed`: what was computed comes before its cost."""
+    parts = []
+    for computed in (True, False):
+        for word in ("regressed", "changed"):
+            titles = [_title(row) for row in rows if (row.metric in COMPUTED) == computed and row.verdict == word]
+            parts += [f"{_listed(titles)} {word}"] if titles else []
+    return "; ".join(parts)
 
 
 def _title(row: MetricDiff) -> str:

@@ -13,9 +13,10 @@ from tasks.ingest.printed import Values
 MOST_BLOCKS = 4  # of steps, whose means are compared; each takes its share of the chance
 AT_ONCE = 5e-5  # of a value: what is known in full and jumps by more, where all before was equal, is no rounding
 SAME_GAP = 1e-6  # of a value: gaps that differ by less are one and the same
-GROWN = 1.25  # times the first gap: what becomes larger is no offset
+MOVED = 0.25  # of the first gap: a gap that moves by more is no offset, but may wander
 FEWEST = 2  # steps that show one
-OFFSET_CHANCE = 0.001  # that flips of the last digit look like one; wandering gaps do ten times as often
+OFFSET_CHANCE = 0.001  # that flips of the last digit look like one; wandering gaps do up to ten times as often
+DIGIT_STEPS = 20  # in fewer, one unit of the last digit is no offset: a wandering gap looks like one in up to 5 %
 
 
 class Block(Frozen):
@@ -61,14 +62,14 @@ def compare_blocks(steps: NDArray[np.int64], sides: tuple[Values, Values]) -> tu
     return tuple(blocks)
 
 
-def is_offset(sides: tuple[Values, Values], *, exact: bool) -> bool:
+def is_offset(sides: tuple[Values, Values], *, exact: bool, unit: float = 0.0) -> bool:
     """Whether one curve lies beside the other from one step on, so that rounding and chance are no explanation.
 
     What nondeterminism makes begins small: in full precision the first difference behind equal steps is then no jump;
     of printed digits some flip here and there before all do, and the gap grows. So of printed values every step from
-    the first difference on has to differ, in one direction, and by no more than at first: the chance that n flips
+    the first difference on has to differ, in one direction, and by as much as at first: the chance that n flips
     among all steps are the last n and of one sign is 2^(1 - n) ÷ C(steps, n). Curves that differ from the first step on
-    may be other draws, unless the gap is the same at every step.
+    may be other draws, unless the gap is the same at every step. unit: of the last printed digit; 0 in full precision.
     """
     gaps = sides[1][0] - sides[0][0]
     differs = np.flatnonzero(gaps)
@@ -77,9 +78,11 @@ def is_offset(sides: tuple[Values, Values], *, exact: bool) -> bool:
     first, later = int(differs[0]), gaps[differs[0] :]
     if exact and first > 0:
         return bool(abs(later[0]) >= AT_ONCE * abs(sides[0][0][first]))
+    if first and gaps.size < DIGIT_STEPS and abs(later[0]) <= unit * (1 + SAME_GAP):
+        return False
     largest = float(np.max(np.abs(sides[0][0])))
     if later.size < FEWEST or not (np.all(later > 0) or np.all(later < 0)):
         return False
-    if float(np.max(np.abs(later))) > (GROWN if first else 1.0) * abs(later[0]) + SAME_GAP * largest:
+    if float(np.max(np.abs(later - later[0]))) > (MOVED if first else 0.0) * abs(later[0]) + SAME_GAP * largest:
         return False
     return bool(2.0 ** (1 - later.size) / comb(gaps.size, later.size) <= OFFSET_CHANCE)

@@ -141,7 +141,7 @@ def _decide_jax(cells: Cells, arms: Arms) -> Decision:
     if is_declared("jax", declared_packages(arms)):
         return not_judged("different versions, as the arms are meant to have: it can be behind any other difference")
     reason = "different versions: this alone can change speed, memory and losses"
-    return Decision(verdict="unknown", reason=reason, threshold_text="exact")
+    return Decision(verdict="changed", reason=reason, threshold_text="exact")
 
 
 def _sign_flip(cells: Cells, steady: float | None) -> str:

@@ -9,17 +9,15 @@ import polars as pl
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.final_state import find_untrained
 from tasks.diff.metric_row import Arms
 from tasks.diff.observed import Observations, Observed, notice, places_of, show_each
-from tasks.diff.parity import MEASURED, PLACES, MetricParity
-from tasks.diff.parity_rows import LEAST_STEPS
+from tasks.diff.parity import LEAST_STEPS, MEASURED, PLACES, MetricParity
 from tasks.diff.settings import config_of
 from tasks.diff.software import trainers_differ
 from tasks.ingest.merged_steps import is_exact
 from tasks.records import Source
-from tasks.records.counted import counted
 
-SHOWN = 3
 # a difference in one of these changes the losses of any training, sooner or later
 EFFECTIVE = ("enable_dropout", "dropout_rate", "quantization", "learning_rate", "dtype", "weight_dtype",
              "init_weights_seed", "data_shuffle_seed")  # fmt: skip
@@ -65,8 +63,8 @@ def find_noops(arms: Arms, declared: frozenset[str], parities: Sequence[MetricPa
     if arms[0].reading.format == arms[1].reading.format and not trainers_differ(arms):
         yield from _fields(arms, *fields)
     for arm, read in zip(arms, fields, strict=True):
-        yield from _frozen_arrays(arm)
         yield from _frozen_fields(arm, read)
+    yield from find_untrained(arms)
     yield from _without_effect(arms, declared, parities)
 
 
@@ -116,25 +114,6 @@ def _fields(arms: Arms, left: dict[str, Field], right: dict[str, Field]) -> Obse
             message = f"{arm.label} has {name} {have.low:g} in all steps, and {other.label} has {span}"
             shown = (arm, f"{have.low:g} in {have.count} steps", have.place), (other, span, field.place)
             yield notice("constant-field" if have.low else "zero-field", message, *shown)
-
-
-def _frozen_arrays(arm: ArmRuns) -> Observations:
-    """Parameter arrays whose bits training did not change, as the trainer's own digests show them."""
-    for number, run in enumerate(arm.runs):
-        start, end = run.program.get("initial_state"), run.program.get("state")
-        if not start or not end or run.reading.steps.height < LEAST_STEPS:
-            continue
-        after = end.get("arrays", {})
-        same = [
-            path
-            for path, digest in start.get("arrays", {}).items()
-            if digest == after.get(path, after.get(f"params/{path}"))  # the whole state holds the parameters
-        ]
-        if same:
-            more = f" and {len(same) - SHOWN} more" if len(same) > SHOWN else ""
-            message = f"{arm.name_run(number)} did not change {', '.join(same[:SHOWN])}{more}: not trained"
-            yield notice("frozen-array", message, (arm, counted(len(same), "array"), None))
-            return
 
 
 def _frozen_fields(arm: ArmRuns, fields: dict[str, Field]) -> Observations:

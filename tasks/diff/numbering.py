@@ -25,7 +25,9 @@ def _from_zero(arm: ArmRuns) -> ArmRuns:
     runs = []
     for run in arm.runs:
         steps = run.reading.steps.with_columns(pl.col("step") - 1)
-        runs.append(run.model_copy(update={"reading": run.reading.model_copy(update={"steps": steps})}))
+        evals = tuple(row | {"step": None if row["step"] is None else row["step"] - 1} for row in run.reading.evals)
+        reading = run.reading.model_copy(update={"steps": steps, "evals": evals})
+        runs.append(run.model_copy(update={"reading": reading}))
     return arm.model_copy(update={"runs": tuple(runs), "counts_from": 1})
 
 

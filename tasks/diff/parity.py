@@ -2,7 +2,7 @@
 
 import re
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -25,9 +25,12 @@ MEASURED = re.compile(
     r"(?:tokens|samples)[ _]per|flops|memory|elapsed|throughput",
     re.IGNORECASE,
 )
-
+LEAST_STEPS = 3  # fewer values are equal by chance
+LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
+DERIVED = re.compile(r"perplexity|(?:^|[^a-z])ppl(?:[^a-z]|$)", re.IGNORECASE)  # exp(loss), which is compared itself
 
 type Runs = tuple[tuple[int, RunRecord], ...]  # with their numbers in the arm
+type Part = Literal["steps", "evals"]  # of a reading: its training steps, or its evaluations
 
 
 class Within(Frozen):
@@ -49,6 +52,7 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
     unit: float  # one unit of the last printed digit at the largest gap; 0 where values are known in full
     places: tuple[Source | None, Source | None] = (None, None)  # of the first difference
     within: tuple[Within | None, Within | None] = (None, None)
+    finite: Self | None = None  # where both sides have NaN or infinities: the same of the steps at which no run has any
 
     @property
     def varies(self) -> bool:
@@ -56,28 +60,42 @@ class MetricParity(Frozen, arbitrary_types_allowed=True):
         return any(self.within)
 
 
-def shared_metrics(arms: tuple[ArmRuns, ArmRuns]) -> list[str]:
-    """The deterministic metrics that every run has: in the trainers' JSON lines, else in the logs; the loss first."""
-    tables = [_table(run, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
+def shared_metrics(arms: tuple[ArmRuns, ArmRuns], part: Part = "steps") -> list[str]:
+    """The deterministic metrics that every run has, the loss of training first.
+
+    Those of training steps are read from the trainers' JSON lines, else from the logs.
+    """
+    tables = [_table(run, part, exact=_all_exact(arms)) for arm in arms for run in arm.runs]
     shared = [
         name
         for name, kind in tables[0].schema.items()
-        if kind.is_numeric() and name not in PLACES and not MEASURED.search(name)
+        if kind.is_numeric() and is_compared(name)
         if all(name in table.columns and table[name].null_count() < table.height for table in tables)
     ]
-    return ["loss", *(name for name in shared if name != "loss")]
+    return ["loss", *(name for name in shared if name != "loss")] if part == "steps" else shared
 
 
-def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> MetricParity:
+def is_compared(name: str) -> bool:
+    """Whether a value of a step should be equal in equal runs, and follows from no other one."""
+    return name not in PLACES and not MEASURED.search(name) and not DERIVED.search(name)
+
+
+def compare_metric(
+    arms: tuple[ArmRuns, ArmRuns], metric: str = "loss", part: Part = "steps", *, only_finite: bool = False
+) -> MetricParity:
     """Compare step by step: bits if every trainer wrote them, else what all logs print.
 
     Where the runs of an arm differ among themselves, the arms differ at a step if all runs of one lie beyond all runs
-    of the other; the gap is the distance between the nearest two.
+    of the other; the gap is the distance between the nearest two. only_finite: leave out steps at which a run has NaN
+    or an infinity.
     """
-    exact = _all_exact(arms)
+    exact = part == "steps" and _all_exact(arms)
     runs = (_whole_runs(arms[0]), _whole_runs(arms[1]))
-    steps, values = _align([_series(run, metric, exact=exact) for side in runs for _, run in side])
-    whole = all(_is_whole(_table(run, exact=exact), metric) for side in runs for _, run in side)
+    steps, values = _align([_series(run, metric, part, exact=exact) for side in runs for _, run in side])
+    if only_finite:
+        kept = np.isfinite(values).all(axis=0)
+        steps, values = steps[kept], values[:, kept]
+    whole = all(_is_whole(_table(run, part, exact=exact), metric) for side in runs for _, run in side)
     decimals = 0 if exact or whole else shared_decimals(values)
     if not exact:
         values = round_to(values, decimals)
@@ -91,10 +109,14 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
     smallest = 0.0 if exact or whole else 10.0**-decimals
     found = np.flatnonzero(differs)
     within = tuple(
-        _within(side, steps, rows, mask, exact=exact) for side, rows, mask in zip(runs, sides, varies, strict=True)
+        _within(side, part, steps, rows, mask, exact=exact)
+        for side, rows, mask in zip(runs, sides, varies, strict=True)
     )
     known: dict[str, Any] = {"steps": steps, "sides": sides, "exact": exact, "unit": smallest, "within": within}
-    facts = {"metric": metric, "steps": len(steps), "runs": (len(runs[0]), len(runs[1])), "precision": precision}
+    if not only_finite and all(not np.isfinite(side).all() for side in sides):
+        known["finite"] = compare_metric(arms, metric, part, only_finite=True)
+    name = metric if part == "steps" else f"eval {metric}"
+    facts = {"metric": name, "steps": len(steps), "runs": (len(runs[0]), len(runs[1])), "precision": precision}
     if not found.size:
         return MetricParity(parity=Parity(**facts, different=0), **known)
     at = int(found[0])
@@ -108,13 +130,13 @@ def compare_metric(arms: tuple[ArmRuns, ArmRuns], metric: str = "loss") -> Metri
         **facts,
         different=len(found),
         first=FirstDivergence(
-            metric=metric, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
+            metric=name, step=int(steps[at]), baseline=texts[0], candidate=texts[1], precision=precision
         ),
         last=int(steps[found[-1]]),
         largest_step=int(steps[peak]),
         largest_gap=float(gaps[peak]),
     )
-    places = [_place(runs[n], sides[n], at, int(steps[at]), value) for n, value in enumerate(pairs[at])]
+    places = [_place(runs[n], part, sides[n], at, int(steps[at]), value) for n, value in enumerate(pairs[at])]
     return MetricParity(parity=parity, places=(places[0], places[1]), **known)
 
 
@@ -122,19 +144,35 @@ def _all_exact(arms: tuple[ArmRuns, ArmRuns]) -> bool:
     return all(is_exact(run) for arm in arms for run in arm.runs)
 
 
-def _table(run: RunRecord, *, exact: bool) -> pl.DataFrame:
+def _table(run: RunRecord, part: Part, *, exact: bool) -> pl.DataFrame:
+    if part == "evals":
+        return eval_table(run)
     return run.metrics if exact and run.metrics is not None else run.reading.steps
+
+
+def eval_table(run: RunRecord) -> pl.DataFrame:
+    """One row per evaluation of a run's log, in the log's order: `step`, `line`, `offset` and what it prints.
+
+    Where an evaluation names its data set, its values have that name before theirs: a step may have several.
+    """
+    rows = [
+        {(f"{row['set']} {name}" if row.get("set") and name not in PLACES else name): row[name] for name in row}
+        for row in run.reading.evals
+    ]
+    return pl.DataFrame(rows, schema_overrides={"step": pl.Int64}, infer_schema_length=None, strict=False)
 
 
 def _is_whole(table: pl.DataFrame, metric: str) -> bool:
     return metric in table.columns and table.schema[metric].is_integer()
 
 
-def _series(run: RunRecord, metric: str, *, exact: bool) -> pl.DataFrame:
+def _series(run: RunRecord, metric: str, part: Part, *, exact: bool) -> pl.DataFrame:
     """(step, value) ascending: of a step that was done twice its last value, none where a step was skipped."""
-    table = _table(run, exact=exact)
+    table = _table(run, part, exact=exact)
     if metric not in table.columns:
         return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
+    if part == "evals":  # of other data sets at the same step
+        table = table.filter(pl.col(metric).is_not_null())
     values = last_of_each_step(table).select(
         pl.col("step").cast(pl.Int64), pl.col(metric).cast(pl.Float64).alias("value")
     )
@@ -155,7 +193,7 @@ def _whole_runs(arm: ArmRuns) -> Runs:
 
 
 def _within(
-    runs: Runs, steps: NDArray[np.int64], side: Values, varies: NDArray[np.bool_], *, exact: bool
+    runs: Runs, part: Part, steps: NDArray[np.int64], side: Values, varies: NDArray[np.bool_], *, exact: bool
 ) -> Within | None:
     if not varies.any():
         return None
@@ -165,14 +203,17 @@ def _within(
         step=step,
         numbers=tuple(number for number, _ in runs),
         values=tuple(repr(float(value)) if exact else f"{value:g}" for value in side[:, at]),
-        places=tuple(
-            place_of(run.reading.steps.filter(pl.col("step") == step), -1, run=number) for number, run in runs
-        ),
+        places=tuple(_line_of_step(run, part, step, number) for number, run in runs),
     )
 
 
-def _place(runs: Runs, side: Values, index: int, step: int, value: float) -> Source | None:
+def _place(runs: Runs, part: Part, side: Values, index: int, step: int, value: float) -> Source | None:
     """The step's line in the log of the run that has this value there."""
     rows = np.flatnonzero((side[:, index] == value) | (np.isnan(side[:, index]) & np.isnan(value)))
     number, run = runs[int(rows[0]) if rows.size else 0]
-    return place_of(run.reading.steps.filter(pl.col("step") == step), -1, run=number)
+    return _line_of_step(run, part, step, number)
+
+
+def _line_of_step(run: RunRecord, part: Part, step: int, number: int) -> Source | None:
+    table = run.reading.steps if part == "steps" else eval_table(run)
+    return place_of(table.filter(pl.col("step") == step), -1, run=number)

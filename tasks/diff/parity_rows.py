@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from configs.comparison import Tolerance
+from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns
 from tasks.diff.curve_tests import Block, compare_blocks, is_offset
 from tasks.diff.decide import LEAST_REPEATS, ROUNDING, show_threshold, threshold_of
 from tasks.diff.decide_noisy import CHANCE, ask_for_more, show_chance, show_runs
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
-from tasks.diff.parity import MetricParity
+from tasks.diff.parity import LEAST_STEPS, LOSS_LIKE, MetricParity
 from tasks.records import Decision, MetricDiff, Verdict
 from tasks.records.counted import counted
 
@@ -35,8 +36,6 @@ VALUES = Metric(
     decimals=None,
 )
 ORDER: tuple[Verdict, ...] = ("same", "improved", "unknown", "changed", "regressed")
-LOSS_LIKE = "loss"  # in the name of a value: lm_loss, moe_lb_loss, eval_loss
-LEAST_STEPS = 3  # fewer values are equal by chance
 OTHER_DRAWS = "other first weights or other data"
 
 
@@ -54,17 +53,34 @@ def loss_row(arms: Arms, found: MetricParity, decision: Decision) -> MetricDiff:
     return make_row(metric, cells, arms, missing_decision(cells, arms) or decision)
 
 
-def judge_loss(found: MetricParity, rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str) -> Decision:
-    """What the losses of all steps say. `proved`: one program runs on both sides; `other_draws`: as declared."""
+class Judged(Frozen):
+    """What every value of a comparison is judged with."""
+
+    rules: VerdictRules
+    proved: bool = False  # one program runs on both sides
+    other_draws: bool = False  # the arms are declared to draw other weights or data
+    instead: str = ""  # of running more, where runs cannot be asked for
+    among: int = 1  # values that share the chance of a false alarm
+
+
+def judge_value(found: MetricParity, given: Judged) -> Decision:
+    """What all steps of one value say: the loss and its parts as a loss, others as values without a better side."""
+    if LOSS_LIKE in found.parity.metric:
+        return judge_loss(found, given)
+    tolerances = given.rules.tolerances
+    return judge_curve(found, tolerances["step_values_of_varying_runs" if found.varies else "step_values"], given)
+
+
+def judge_loss(found: MetricParity, given: Judged) -> Decision:
+    """What the losses of all steps say."""
     if found.parity.metric == "loss" and found.parity.first is None and _never_moves(found):
         reason = f"{found.sides[0][0][0]:g} {_all(found.parity.steps)} of every run: nothing was trained"
         return Decision(verdict="unknown", reason=reason, evidence=show_runs(found.parity.runs))
-    given = rules.tolerances
-    tolerance = given["loss_of_other_draws"] if other_draws else given["loss"]
-    if found.varies and not other_draws and not tolerance.relative and not tolerance.absolute:
-        tolerance = given["loss_of_varying_runs"]
-    draws = given["loss_of_other_draws"]
-    return judge_curve(found, tolerance, proved=proved, chance_makes=draws, instead=instead)
+    tolerances = given.rules.tolerances
+    tolerance = tolerances["loss_of_other_draws" if given.other_draws else "loss"]
+    if found.varies and not given.other_draws and not tolerance.relative and not tolerance.absolute:
+        tolerance = tolerances["loss_of_varying_runs"]
+    return judge_curve(found, tolerance, given, chance_makes=tolerances["loss_of_other_draws"])
 
 
 def _never_moves(found: MetricParity) -> bool:
@@ -72,41 +88,34 @@ def _never_moves(found: MetricParity) -> bool:
     return found.parity.steps >= LEAST_STEPS and bool(np.all(values == values[0]))
 
 
-def values_row(
-    arms: Arms, found: Sequence[MetricParity], rules: VerdictRules, *, proved: bool, other_draws: bool, instead: str
-) -> MetricDiff | None:
-    """The worst of all other deterministic values in one row, parts of the loss judged as the loss is; None if the runs
-    share none."""
+def judge_values(found: Sequence[MetricParity], given: Judged) -> Decision | None:
+    """The worst decision over several values, with a reason that names those it is about; None if there are none."""
     if not found:
         return None
-
-    def judge(item: MetricParity) -> Decision:
-        if LOSS_LIKE in item.parity.metric:
-            return judge_loss(item, rules, proved=proved, other_draws=other_draws, instead=instead)
-        return judge_curve(item, rules.tolerances["step_values"], proved=proved, instead=instead)
-
-    judged = [(item.parity, judge(item)) for item in found]
+    judged = [(item.parity, judge_value(item, given)) for item in found]
     _, worst = max(judged, key=lambda pair: ORDER.index(pair[1].verdict))
     saying = [f"{parity.metric} {decision.reason}" for parity, decision in judged if decision.verdict == worst.verdict]
     names = ", ".join(parity.metric for parity, _ in judged)
     reason = f"{worst.reason}: {names}" if worst.verdict == "same" else "; ".join(saying)
-    different = [(parity, item) for (parity, _), item in zip(judged, found, strict=True) if parity.first]
-    count = "1 value" if len(judged) == 1 else f"{len(judged)} values"
-    texts = (count, count)
-    places = different[0][1].places if different else (None, None)
-    if different and (first := different[0][0].first):
+    return worst.model_copy(update={"reason": reason})
+
+
+def values_row(arms: Arms, found: Sequence[MetricParity], given: Judged) -> MetricDiff | None:
+    """All values beside the loss that no clock decides, in one row; None if the runs share none."""
+    decision = judge_values(found, given)
+    if decision is None:
+        return None
+    different = next((item for item in found if item.parity.first), None)
+    count = "1 value" if len(found) == 1 else f"{len(found)} values"
+    texts, places = (count, count), (None, None) if different is None else different.places
+    if different is not None and (first := different.parity.first):
         texts = (f"{first.metric} {first.baseline}", f"{first.metric} {first.candidate}")
     cells = (Cell(text=texts[0], source=places[0]), Cell(text=texts[1], source=places[1]))
-    return make_row(VALUES, cells, arms, worst.model_copy(update={"reason": reason}))
+    return make_row(VALUES, cells, arms, decision)
 
 
 def judge_curve(
-    found: MetricParity,
-    tolerance: Tolerance,
-    *,
-    proved: bool,
-    chance_makes: Tolerance | None = None,
-    instead: str = "",
+    found: MetricParity, tolerance: Tolerance, given: Judged, *, chance_makes: Tolerance | None = None
 ) -> Decision:
     """What two curves say: docs/verdict.md has the rule.
 
@@ -121,6 +130,9 @@ def judge_curve(
     if not parity.steps:
         return Decision(verdict="unknown", reason="the arms have no step in common")
     if broken := _judge_broken(found):
+        finite = found.finite and judge_curve(found.finite, tolerance, given, chance_makes=chance_makes)
+        if finite and broken[0] == "unknown" and finite.verdict in ("regressed", "changed"):
+            return finite.model_copy(update={"reason": f"{finite.reason}; {broken[1]}"})
         return say(*broken)
     if parity.first is None and not found.varies:
         several = f" of {parity.runs[0]} and {parity.runs[1]} runs" if max(parity.runs) > 1 else ""
@@ -132,25 +144,38 @@ def judge_curve(
     ends = f"{abs(last.difference):.4g} {'higher' if last.difference > 0 else 'lower'} in {last.steps}"
     if not found.varies and _is_within(found, tolerance):
         return say("same", f"{where}; within {show_threshold(tolerance)}: {tolerance.why}")
-    known = proved or min(parity.runs) > 1  # equal runs give equal values
-    small = found.unit and (parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
-    if not found.varies and (is_offset(found.sides, exact=found.exact) or (known and not small)):
+    known = given.proved or min(parity.runs) > 1  # equal runs give equal values
+    small = _is_one_digit(found)
+    if not found.varies and (is_offset(found.sides, exact=found.exact, unit=found.unit) or (known and not small)):
         return say(word, f"{where}; {ends}")
     furthest = max(blocks, key=lambda block: abs(block.difference))
     most = inf if chance_makes is None else threshold_of(chance_makes, furthest.baseline)
-    if chance_makes is not None and abs(furthest.difference) > most:
+    sure = not found.varies or min(parity.runs) == 1 or furthest.chance <= CHANCE / len(blocks) / given.among
+    if chance_makes is not None and abs(furthest.difference) > most and sure:
         return say(word, f"{where}; {ends}: {OTHER_DRAWS} make no more than {most:g} ({chance_makes.why})")
-    if small and not found.varies:
-        return say("unknown", f"{where}: no more than one unit of the last printed digit, which rounding may make")
+    if small and not found.varies:  # `find_last_digits` makes a finding of it
+        return say("same", f"{where}, by one unit of the last printed digit, which rounding makes")
     if min(parity.runs) >= LEAST_REPEATS:
-        return say(*_judge_blocks(blocks, tolerance, word, where))
-    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, instead)
+        return say(*_judge_blocks(blocks, tolerance, word, where, given.among))
+    asked = ask_for_more(min(parity.runs), LEAST_REPEATS, given.instead)
     if chance_makes is not None and parity.first is not None and parity.first.step == int(found.steps[0]):
-        way = "compare with --tolerances other-draws, or " if instead else ""  # which logs alone are compared with
+        way = (
+            "compare with --tolerances other-draws, or " if given.instead else ""
+        )  # which logs alone are compared with
         reason = f"{where}: {OTHER_DRAWS}, or no two runs are alike; {way}{asked}"
     else:
         reason = f"{where}: {show_runs(parity.runs)} cannot tell that from what equal runs differ by; {asked}"
     return say("unknown", reason, runs_wanted=LEAST_REPEATS)
+
+
+def is_rounding(found: MetricParity) -> bool:
+    """Whether the arms differ at some steps, and nowhere by more than the rounding of what their logs print."""
+    differs = found.parity.first is not None and not found.varies
+    return differs and _is_one_digit(found) and not is_offset(found.sides, exact=found.exact, unit=found.unit)
+
+
+def _is_one_digit(found: MetricParity) -> bool:
+    return bool(found.unit) and (found.parity.largest_gap or 0.0) <= found.unit * (1 + ROUNDING * 1e3)
 
 
 def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
@@ -160,7 +185,9 @@ def _judge_broken(found: MetricParity) -> tuple[Verdict, str] | None:
     if not any(runs):
         return None
     where = [_steps_of(found.steps, side.any(axis=0)) for side in bad]
-    if all(runs):
+    lost = [side.any(axis=0) for side in bad]
+    alone = [bool((lost[0] & ~lost[1]).any()), bool((lost[1] & ~lost[0]).any())]  # steps that one side alone lost
+    if all(runs) and alone != [False, True]:
         return "unknown", f"no number on either side {' and '.join(dict.fromkeys(where))}"
     side = 1 if runs[1] else 0
     of = f" in {runs[side]} of {len(found.sides[side])} runs" if len(found.sides[side]) > 1 else ""
@@ -182,13 +209,15 @@ def _steps_of(steps: NDArray[np.int64], chosen: NDArray[np.bool_]) -> str:
     return f"at {found.size} of {counted(len(steps), 'step')}, first at step {steps[found[0]]}"
 
 
-def _judge_blocks(blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str) -> tuple[Verdict, str]:
-    """Means over blocks of steps, by the test that step times have."""
+def _judge_blocks(
+    blocks: Sequence[Block], tolerance: Tolerance, word: Verdict, where: str, among: int
+) -> tuple[Verdict, str]:
+    """Means over blocks of steps, by the test that step times have. among: values that share the chance."""
     limits = [threshold_of(tolerance, block.baseline) for block in blocks]
     beyond = [
         block
         for block, limit in zip(blocks, limits, strict=True)
-        if block.chance <= CHANCE / len(blocks) and block.furthest > limit
+        if block.chance <= CHANCE / len(blocks) / among and block.furthest > limit
     ]
     block = min(beyond, key=lambda block: block.chance) if beyond else max(blocks, key=lambda block: block.furthest)
     sizes = f"{where}; {block.difference:+.4g} ± {block.half:.2g} over {block.steps}"

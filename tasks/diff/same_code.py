@@ -24,15 +24,19 @@ def find_writers(arms: Arms) -> Observations:
     places = place_of(arms[0].reading.steps), place_of(arms[1].reading.steps)
     files = arms[0].reading.source_file, arms[1].reading.source_file
     formats = arms[0].reading.format, arms[1].reading.format
-    moved, commits = _moved_messages(arms), {arm.first.commit for arm in arms}
+    commits = {arm.first.commit for arm in arms}
     if _code_is_meant_to_differ(arms):
         pass
-    elif len(moved) >= SEVERAL and len(commits) == 1 and None not in commits:
+    elif _claim_one_commit(arms):
+        moved = _moved_messages(arms)
         shown = ", ".join(f"{left} and {right}" for left, right in moved)
+        versions = [arm.reading.environment.jax for arm in arms]
+        known = None not in versions and versions[0] != versions[1]
+        software = f" on different JAX ({versions[0]} and {versions[1]})" if known else ""
         yield Observed(
             kind="other-source",
-            message=f"both logs say commit {commits.pop()}, but {len(moved)} of the same messages come from other "
-            f"source lines ({shown}): they did not run one commit",
+            message=f"both logs claim commit {commits.pop()}, but ran different code{software}: {len(moved)} of the "
+            f"same messages come from other source lines ({shown})",
             evidence=show_each(arms, (moved[0][0], moved[0][1]), places),
         )
     elif len(commits) == 1 or None in commits:  # two commits may print as they like
@@ -44,6 +48,13 @@ def find_writers(arms: Arms) -> Observations:
         yield from compare(arms, "log-format", (names[0], names[1]), message, places)
     elif all(place is not None for place in places):
         yield from compare(arms, "log-format", formats, "the logs are of different trainers ({} and {})", places)
+
+
+def _claim_one_commit(arms: Arms) -> bool:
+    """Whether both logs name one commit, though their messages show that they ran different code."""
+    commits = {arm.first.commit for arm in arms}
+    moved = len(_moved_messages(arms)) >= SEVERAL
+    return moved and len(commits) == 1 and None not in commits and not _code_is_meant_to_differ(arms)
 
 
 def _moved_messages(arms: Arms) -> list[tuple[str, str]]:
@@ -68,7 +79,8 @@ def _commits(arms: Arms, declared: frozenset[str], *, aa: bool) -> Observations:
     sources = [plan.versions.get(SOURCE) if plan else None for plan in plans]
     evidence = show_each(arms, commits, (None, None))
     differ = _compares_implementations(arms) or _differ_as_declared(arms, declared)
-    if not (differ or aa or software_differs(arms)) and all(commits) and commits[0] == commits[1]:
+    meant = differ or aa or software_differs(arms) or _claim_one_commit(arms)
+    if not meant and all(commits) and commits[0] == commits[1]:
         message = f"both sides are commit {commits[0]}: this compares a commit with itself under two names"
         yield Observed(kind="same-commit", message=message, evidence=evidence)
     if (differ or aa) and all(commits) and commits[0] != commits[1]:

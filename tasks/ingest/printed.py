@@ -17,6 +17,27 @@ def shared_decimals(values: Values) -> int:
     return min((_decimals(row) for row in values), default=0)
 
 
+def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One unit of the last digit in which each of a log's values is printed, as far as the values tell.
+
+    A value may end in zeros, which are not seen: those that are as large show how many decimals it has. Smaller ones
+    may have more, where a log prints so many digits of each, or an exponent.
+    """
+    order = np.argsort(-np.abs(values), kind="stable")
+    needed = np.array([_needed(float(values[at])) for at in order], dtype=np.float64)
+    units = np.empty(values.size)
+    units[order] = 10.0 ** -np.maximum.accumulate(needed) if values.size else units
+    return units
+
+
+def _needed(value: float) -> int:
+    """Decimals that a value needs."""
+    if value == 0 or not isfinite(value):
+        return 0
+    exponent = Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
 def _decimals(row: NDArray[np.float64]) -> int:
     known = row[np.isfinite(row)]
     every = range(LEAST_DECIMALS, MOST_DECIMALS)

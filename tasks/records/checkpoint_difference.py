@@ -17,6 +17,7 @@ class ValueDifference(Frozen):
     largest: float = 0.0  # element of the difference, as it is without its sign
     where: tuple[int, ...] = ()  # of the largest, in the array that holds all layers, else in the first checkpoint's
     not_finite: int = 0  # NaN or infinite on one side or both, and not the same bits; in neither norm nor largest
+    lost: tuple[int, int] = (0, 0)  # of each side: NaN or infinite where the other side has a number
 
 
 class ArrayDifference(Frozen):

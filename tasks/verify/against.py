@@ -199,5 +199,12 @@ def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifferenc
         other_dtype=second.dtype if second else "",
         sharding=left.sharding.get(first.name) if first and plain else None,
         other_sharding=right.sharding.get(second.name) if second and plain else None,
-        values=values,
+        values=_by_side(values, pair),
     )
+
+
+def _by_side(values: ValueDifference | None, pair: Pair) -> ValueDifference | None:
+    """The values with the sides of `lost` as given: a job has the array of all layers first."""
+    if values is None or len(pair.ours) == 1:
+        return values
+    return values.model_copy(update={"lost": values.lost[::-1]})

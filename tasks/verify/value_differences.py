@@ -151,6 +151,7 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
     same_type = left.dtype == right.dtype
     left_bits, right_bits = (_bits(left), _bits(right)) if same_type else (_wide(left), _wide(right))
     differing = not_finite = 0
+    lost = (0, 0)
     squares, largest, place = 0.0, 0.0, 0
     for begin in range(0, size, _PIECE):
         piece = slice(begin, begin + _PIECE)
@@ -158,8 +159,9 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
         if not count:
             continue
         differing += count
-        square, peak, where, odd = _measure(left[piece], right[piece])
+        square, peak, where, odd, alone = _measure(left[piece], right[piece])
         not_finite += odd
+        lost = (lost[0] + alone[0], lost[1] + alone[1])
         squares += square
         if peak > largest:
             largest, place = peak, begin + where
@@ -168,12 +170,19 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
         where_.insert(len(mine) - 1, mine[-1])
     first = tuple(i + part.start for i, part in zip(where_, box, strict=False))
     return ValueDifference(
-        values=size, differing=differing, norm=math.sqrt(squares), largest=largest, where=first, not_finite=not_finite
+        values=size,
+        differing=differing,
+        norm=math.sqrt(squares),
+        largest=largest,
+        where=first,
+        not_finite=not_finite,
+        lost=lost,
     )
 
 
-def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int]:
-    """Of one piece: the sum of the squared differences, the largest, its place, and how many are not finite.
+def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
+    """Of one piece: the sum of the squared differences, the largest, its place, how many are not finite, and how many
+    of each side alone are not.
 
     Types of up to 32 bits are subtracted as float32, which rounds a difference to 24 bits, and squared as float64.
     """
@@ -182,9 +191,12 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int]:
         apart = _as(np.float32, a) - _as(np.float32, b) if narrow else _wide(a) - _wide(b)
         wide = _wide(apart)
         square = float(np.einsum("i,i->", wide, wide))  # no BLAS: its threads would wait for each other
-        odd = 0
+        odd, alone = 0, (0, 0)
         if not math.isfinite(square):  # those of the same bits are equal, whatever they are
-            apart = _wide(a) - _wide(b)
+            left, right = _wide(a), _wide(b)
+            apart = left - right
+            finite = np.isfinite(left), np.isfinite(right)
+            alone = int(np.count_nonzero(finite[1] & ~finite[0])), int(np.count_nonzero(finite[0] & ~finite[1]))
             unequal = _bits(a) != _bits(b) if a.dtype == b.dtype else np.ones(a.shape, bool)
             lost = ~np.isfinite(apart) & unequal
             odd = int(np.count_nonzero(lost))
@@ -192,7 +204,7 @@ def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int]:
             square = float(np.einsum("i,i->", apart, apart))
     np.abs(apart, out=apart)
     where = int(apart.argmax())
-    return square, float(apart[where]), where, odd
+    return square, float(apart[where]), where, odd, alone
 
 
 def _add(total: ValueDifference, part: ValueDifference) -> ValueDifference:
@@ -204,6 +216,7 @@ def _add(total: ValueDifference, part: ValueDifference) -> ValueDifference:
         largest=larger.largest,
         where=larger.where,
         not_finite=total.not_finite + part.not_finite,
+        lost=(total.lost[0] + part.lost[0], total.lost[1] + part.lost[1]),
     )
 
 

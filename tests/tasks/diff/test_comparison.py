@@ -46,7 +46,10 @@ def test_no_difference_names_a_floor_that_does_not_hold(make_run: MakeRun, compa
     lost = {"program": PROGRAM | {"cross_restore": {"holds": False, "evidence": "lost"}}}
     record = compare(make_run("linen", exact=True, record=PROVED), make_run("nnx", exact=True, record=lost))
     assert record.verdict == "same"
-    assert record.headline.endswith("no difference: same program and same bits (same checkpoint does not hold)")
+    assert record.headline == (
+        "nnx · c0ffee against linen · c0ffee: every judged row is the same (same program and same bits), but not the "
+        "same checkpoint: lost"
+    )
 
 
 def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:
@@ -58,10 +61,23 @@ def test_the_worst_row_decides(repeats: Callable[..., list[RunRecord]], compare:
     faster = compare(repeats("linen", 1.0), repeats("nnx", 0.8))
     assert faster.verdict == "improved"
     assert faster.headline.endswith("improved, nothing regressed")
-    # faster, but another JAX: not enough evidence beats improved; slower beats both
+    # faster, but another JAX: what changed beats improved; slower beats both, and stands first
     other = {"reading": {"environment": Environment(jax="0.8.1")}}
-    assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "unknown"
-    assert compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other)).verdict == "regressed"
+    assert compare(repeats("linen", 1.0), repeats("nnx", 0.8, **other)).verdict == "changed"
+    both = compare(repeats("linen", 1.0), repeats("nnx", 1.2, **other))
+    assert both.verdict == "regressed"
+    assert "linen · c0ffee: Step time, steady +20.0 % regressed; JAX changed (but " in both.headline
+
+
+def test_what_was_computed_stands_before_what_it_took(
+    repeats: Callable[..., list[RunRecord]], make_run: MakeRun, compare: Compare
+) -> None:
+    times = {"seconds": (3.0, 1.2, 1.2, 1.2), "losses": (9.0, 8.0, 7.0, 5.5)}
+    record = compare(repeats("linen", 1.0), [make_run("nnx", repeat=n, **times) for n in range(3)])
+    assert record.verdict == "regressed"
+    assert record.headline == (
+        "nnx · c0ffee against linen · c0ffee: Loss, step by step changed; Step time, steady +20.0 % regressed"
+    )
 
 
 def test_findings_qualify_the_sentence(repeats: Callable[..., list[RunRecord]], compare: Compare) -> None:

@@ -31,7 +31,10 @@ def runs_of(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
             if level is not None:
                 columns["step_cpu_time_s"] = [4.0] + [level] * 5
             record = {"metrics": pl.DataFrame(columns)}
-            runs.append(make_run(arm, exact=True, repeat=repeat, record=record, reading={"environment": CPU}))
+            printed = {"seconds": [round(seconds, 3) for seconds in columns["step_time_s"]]}
+            runs.append(
+                make_run(arm, exact=True, repeat=repeat, record=record, reading={"environment": CPU}, **printed)
+            )
         return runs
 
     return make

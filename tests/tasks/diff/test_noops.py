@@ -8,6 +8,7 @@ import pytest
 from configs.comparison import load_effects
 from tasks.diff.arms import ArmRuns
 from tasks.diff.comparability import find_findings
+from tasks.diff.final_state import find_untrained
 from tasks.diff.parity import compare_metric, shared_metrics
 from tasks.records import Finding, RunRecord, Source
 
@@ -102,8 +103,17 @@ def test_an_array_that_training_never_changed(prefix: str, make_run: MakeRun, fi
     left = make_run("linen", record={"program": {"initial_state": start, "state": trained}})
     right = make_run("nnx", record={"program": {"initial_state": start, "state": end}})
     found = find(left, right)
-    assert set(found) == {"frozen-array"}
-    assert found["frozen-array"].message == "nnx · c0ffee did not change params/b: not trained"
+    assert set(found) == {"frozen-in-one-arm"}  # it may train nothing and replay losses
+    assert found["frozen-in-one-arm"].effect == "blocks"
+    message = "nnx · c0ffee did not change params/b in training, and linen · c0ffee did"
+    assert found["frozen-in-one-arm"].message == message
+
+
+def test_an_array_that_neither_arm_trains(make_run: MakeRun, arm_of: Callable[..., ArmRuns]) -> None:
+    start, end = {"arrays": {"a": "01", "b": "02"}}, {"arrays": {"a": "07", "b": "02"}}
+    record = {"program": {"initial_state": start, "state": end}}
+    arms = arm_of(make_run("linen", record=record)), arm_of(make_run("nnx", record=record))
+    assert [item.kind for item in find_untrained(arms)] == ["frozen-array"] * 2
 
 
 def test_a_norm_of_parameters_that_never_moves(make_run: MakeRun, find: Find) -> None:

@@ -92,17 +92,20 @@ def test_the_table_of_002_digit_for_digit(page_002: ComparisonRecord) -> None:
     assert table(page_002) == PAGE_002
 
 
-def test_002_compares_a_commit_with_itself(page_002: ComparisonRecord) -> None:
+def test_002_ran_different_code_under_one_commit(page_002: ComparisonRecord) -> None:
     assert page_002.verdict == "unknown"
-    assert page_002.headline.startswith("not comparable: both sides are commit 574ad3fb9")
+    assert page_002.headline.startswith(
+        "not comparable: both logs claim commit 574ad3fb9, but ran different code on different JAX (0.9.2 and 0.8.1): "
+    )
+    assert "itself" not in page_002.headline
     assert exit_status([page_002]) == 3
     assert {kind: effect for kind, (effect, _) in findings(page_002).items()} == {
-        "same-commit": "blocks",
         "other-source": "blocks",
         "jax-version": "qualifies",
         "libtpu-version": "qualifies",
         "host-process": "qualifies",
         "missing-field": "qualifies",
+        "last-digit": "qualifies",
         "started-apart": "note",
     }
 
@@ -164,7 +167,11 @@ def test_the_stalls_of_002_are_checkpoints(page_002: ComparisonRecord, row_of: R
 def test_equal_final_losses_hide_a_step_that_differs(page_002: ComparisonRecord, row_of: RowOf) -> None:
     final, steps = row_of(page_002, "final_loss"), row_of(page_002, "loss_per_step")
     assert (final.verdict, final.reason) == ("same", "equal to printed precision")
-    assert (steps.baseline_text, steps.candidate_text, steps.verdict) == ("8.459", "8.458", "unknown")
+    assert (steps.baseline_text, steps.candidate_text, steps.verdict) == ("8.459", "8.458", "same")
+    assert findings(page_002)["last-digit"] == (
+        "qualifies",
+        "loss differs by one unit of the last printed digit, first at step 4 (8.459 and 8.458)",
+    )
     assert page_002.divergence is not None
     assert (page_002.divergence.step, page_002.divergence.precision) == (4, "printed precision (3 decimals)")
 
@@ -180,7 +187,7 @@ def test_as_a_control_002_did_not_run_one_commit(tmp_path: Path) -> None:
     record = compare("002", tmp_path, aa=True)
     assert "same-commit" not in findings(record)
     assert record.verdict == "unknown"
-    assert record.headline.startswith("not comparable: both logs say commit 574ad3fb9, but 4 of the same messages")
+    assert record.headline.startswith("not comparable: both logs claim commit 574ad3fb9, but ran different code")
 
 
 # ---------------------------------------------------------------- a change that was put there is found there

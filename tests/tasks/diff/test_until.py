@@ -71,5 +71,5 @@ def test_rounding_is_not_helped_by_more_runs(make_run: MakeRun, compare: Compare
     def of(metric: str) -> MetricDiff:
         return next(row for row in record.rows if row.metric == metric)
 
-    assert of("loss_per_step").verdict == "unknown"
+    assert of("loss_per_step").verdict == "same"
     assert "loss_per_step" not in {row.metric for row in undecided_rows(record)}

@@ -1,0 +1,133 @@
+"""Finds where what one run left contradicts itself: its log and its metrics file, repeated steps, a survived exception;
+and where two arms differ by no more than what printing rounds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.metric_row import Arms
+from tasks.diff.observed import Observations, Observed, notice, show_each
+from tasks.diff.parity import MetricParity, is_compared
+from tasks.diff.parity_rows import is_rounding
+from tasks.ingest.merged_steps import is_exact, last_of_each_step
+from tasks.ingest.printed import printed_units
+from tasks.records import RunRecord, Source
+from tasks.records.counted import counted
+
+SECONDS = ("seconds", "step_time_s")  # of a step: the log's column, and that of the metrics file
+CLOCK_READS = 2.0  # printed units by which two readings of one step's time may differ
+FLOAT32 = 2.0**-22  # of a value: a float32 that was read from JSON, printed and read again
+
+
+def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
+    """What of either arm's runs cannot be true at once, and differences that rounding explains."""
+    for arm in arms:
+        for number, run in enumerate(arm.runs):
+            yield from _log_against_metrics(arm, number, run)
+            yield from _repeated_steps(arm, number, run)
+    yield from _survived(arms)
+    yield from _last_digits(arms, parities)
+
+
+def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
+    """The first step at which a value of the log is not that of the metrics file, beyond what printing rounds."""
+    if not is_exact(run) or run.metrics is None:
+        return
+    log, metrics = last_of_each_step(run.reading.steps), last_of_each_step(run.metrics)
+    metrics = metrics.with_columns(pl.col("step").cast(pl.Int64))
+    shared = [(name, name) for name in log.columns if name in metrics.columns and is_compared(name)]
+    found = []
+    for printed, written in (*shared, SECONDS):
+        if not (log.schema[printed].is_numeric() and metrics.schema[written].is_numeric()):
+            continue
+        columns = pl.col("step"), pl.col(printed).cast(pl.Float64).alias("log")
+        both = log.select(*columns, "line", "offset").join(
+            metrics.select("step", pl.col(written).cast(pl.Float64).alias("file")), on="step", how="inner"
+        )
+        both = both.filter(pl.col("log").is_not_null() & pl.col("file").is_not_null()).sort("step")
+        left, right = both["log"].to_numpy(), both["file"].to_numpy()
+        units = CLOCK_READS if printed == SECONDS[0] else 0.5
+        for at in np.flatnonzero(_disagree(left, right, units))[:1]:
+            found.append(
+                (int(both["step"][int(at)]), printed, left[at], right[at], place_of(both, int(at), run=number))
+            )
+    if found:
+        step, name, printed_value, value, place = min(found, key=lambda item: item[0])
+        also = ", ".join(item[1] for item in found if item[1] != name)
+        message = (
+            f"the log and the metrics file of {arm.name_run(number)} disagree at step {step}: {name} {printed_value:g} "
+            f"in the log, {value:g} in the file{f' (also {also})' if also else ''}"
+        )
+        yield notice("log-disagrees", message, (arm, f"{name} {printed_value:g} and {value:g}", place))
+
+
+def _disagree(left: NDArray[np.float64], right: NDArray[np.float64], units: float) -> NDArray[np.bool_]:
+    """Where printed values (left) differ from full ones by more than so many units of the last printed digit."""
+    finite = np.isfinite(left) & np.isfinite(right)
+    known = np.where(finite, left, 0.0)
+    allowed = units * printed_units(known) * (1 + 1e-6) + FLOAT32 * np.abs(known)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(known - np.where(finite, right, 0.0)) > allowed
+    alike = (left == right) | (np.isnan(left) & np.isnan(right))
+    return np.where(finite, apart, ~alike)
+
+
+def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
+    """Steps that were printed or written several times in a row, with no restart between them."""
+    steps = run.reading.steps
+    again = steps.with_row_index("row").filter(pl.col("step").diff() == 0)
+    restarts = [restore.offset for restore in run.reading.restores]
+    before = steps["offset"].gather(again["row"] - 1)
+    odd = [
+        row
+        for row, since in zip(again.iter_rows(named=True), before, strict=True)
+        if not any(since < offset < row["offset"] for offset in restarts)
+    ]
+    if odd:
+        first = odd[0]
+        place = Source(line=first["line"], offset=first["offset"], run=number)
+        message = f"the log of {arm.name_run(number)} has step {first['step']} twice, with no restart between them"
+        more = f" ({counted(len(odd), 'step')} in all)" if len(odd) > 1 else ""
+        yield notice("repeated-steps", message + more, (arm, f"step {first['step']} again", place))
+    elif run.metrics is not None and "step" in run.metrics.columns:
+        twice = run.metrics.filter(pl.col("step").diff() == 0)["step"]
+        if len(twice) > run.reading.coverage.rewinds + len(restarts):
+            message = (
+                f"the metrics file of {arm.name_run(number)} has step {twice[0]} twice, with no restart between them"
+            )
+            yield notice("repeated-steps", message, (arm, f"step {twice[0]} again", None))
+
+
+def _survived(arms: Arms) -> Observations:
+    """Exceptions in the logs of runs that ended with exit code 0."""
+    shown = [
+        (arm, number, run.reading.error)
+        for arm in arms
+        for number, run in enumerate(arm.runs)
+        if run.reading.error is not None and not run.has_died
+    ]
+    if shown:
+        said = dict.fromkeys(f"{arm.name_run(number)} ({error.summary})" for arm, number, error in shown)
+        message = f"an exception stands in the log, though the exit code is 0: {'; '.join(said)}"
+        places = (
+            (arm, error.summary, Source(line=error.line, offset=error.offset, run=number))
+            for arm, number, error in shown
+        )
+        yield notice("survived-exception", message, *places)
+
+
+def _last_digits(arms: Arms, parities: Sequence[MetricParity]) -> Observations:
+    """Values that differ by one unit of the last printed digit at some steps: equal values may print so."""
+    found = [item for item in parities if is_rounding(item)]
+    if found and (first := found[0].parity.first):
+        names = ", ".join(item.parity.metric for item in found)
+        many = f", {found[0].parity.different} steps in all" if found[0].parity.different > 1 else ""
+        yield Observed(
+            kind="last-digit",
+            message=f"{names} differ{'s' if len(found) == 1 else ''} by one unit of the last printed digit, first at "
+            f"step {first.step} ({first.baseline} and {first.candidate}{many})",
+            evidence=show_each(arms, (first.baseline, first.candidate), found[0].places),
+        )

@@ -1,0 +1,73 @@
+"""Turns the evaluations of two arms into one row, judged as losses are, and finds evaluations that one arm lacks."""
+
+from collections.abc import Sequence
+
+from tasks.diff.arms import ArmRuns, place_of
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
+from tasks.diff.observed import Observations, notice
+from tasks.diff.parity import LOSS_LIKE, MetricParity, compare_metric, eval_table, shared_metrics
+from tasks.records import Decision, MetricDiff
+from tasks.records.counted import counted
+
+EVALUATION = Metric(
+    name="evaluations",
+    title="Evaluation",
+    unit="",
+    better="lower",
+    rule="first evaluation that differs in any run, else the last one; judged over all of them",
+    decimals=6,
+)
+SHOWN = 5  # steps that a message names
+
+
+def compare_evaluations(arms: Arms) -> list[MetricParity]:
+    """How far the arms agree in each value of their evaluations that no clock decides, the losses first."""
+    names = shared_metrics(arms, "evals")
+    return [compare_metric(arms, name, "evals") for name in sorted(names, key=lambda name: LOSS_LIKE not in name)]
+
+
+def evaluation_row(arms: Arms, found: Sequence[MetricParity], decision: Decision | None) -> MetricDiff | None:
+    """The evaluations of both arms; None if neither has any.
+
+    `decision`: over all values in `found`; None where the arms share none.
+    """
+    if not any(run.reading.evals for arm in arms for run in arm.runs):
+        return None
+    first = next((item for item in found if item.parity.first is not None), None)
+    cells = _last_cell(arms[0]), _last_cell(arms[1])
+    metric = EVALUATION
+    if first is not None and first.parity.first is not None:
+        texts = first.parity.first.baseline, first.parity.first.candidate
+        cells = (
+            Cell(value=float(texts[0]), text=texts[0], source=first.places[0]),
+            Cell(value=float(texts[1]), text=texts[1], source=first.places[1]),
+        )
+        metric = EVALUATION.model_copy(update={"decimals": len(texts[0].partition(".")[2])})
+    missing = missing_decision(cells, arms)
+    unlike = Decision(verdict="unknown", reason="the evaluations of the arms have no value in common")
+    return make_row(metric, cells, arms, missing or decision or unlike)
+
+
+def _last_cell(arm: ArmRuns) -> Cell:
+    """The loss of the last evaluation of the first run, or how many there are where none has a loss."""
+    table = eval_table(arm.first)
+    losses = [name for name, kind in table.schema.items() if LOSS_LIKE in name and kind.is_numeric()]
+    if table.is_empty() or not losses:
+        return Cell(text="" if table.is_empty() else counted(table.height, "evaluation"))
+    value = table[losses[0]].drop_nulls()
+    return Cell(value=float(value[-1]), text=f"{value[-1]:g}", source=place_of(table, -1)) if len(value) else Cell()
+
+
+def find_lacking_evaluations(arms: Arms) -> Observations:
+    """One finding if an arm that ended well was not evaluated at all steps at which the other was."""
+    steps = [{row["step"] for run in arm.runs for row in run.reading.evals} for arm in arms]
+    for here in (0, 1):
+        (arm, other), (mine, theirs) = (arms[here], arms[1 - here]), (steps[here], steps[1 - here])
+        lacking = sorted(step for step in theirs - mine if step is not None)
+        if not lacking or arm.dead:
+            continue
+        named = ", ".join(map(str, lacking[:SHOWN])) + (", …" if len(lacking) > SHOWN else "")
+        message = f"{arm.label} has no evaluation of step {named}; {other.label} has"
+        place = place_of(eval_table(other.first))
+        yield notice("missing-field", message, (arm, f"{counted(len(mine), 'evaluation')}", None),
+                     (other, f"{counted(len(theirs), 'evaluation')}", place))  # fmt: skip

@@ -1,0 +1,98 @@
+"""Turns the digests of the states that runs started and ended with into a row, and into arrays that nothing trained."""
+
+from collections.abc import Mapping
+
+from tasks.diff.arms import ArmRuns
+from tasks.diff.metric_row import Arms, Cell, Metric, make_row, not_judged
+from tasks.diff.observed import Observations, notice
+from tasks.diff.parity import LEAST_STEPS, MetricParity
+from tasks.records import Decision, MetricDiff, RunRecord
+from tasks.records.counted import counted
+
+FINAL_STATE = Metric(
+    name="final_state",
+    title="Final state",
+    unit="",
+    better="equal",
+    rule="the trainer's digest of every array after the last step, over all runs",
+    decimals=None,
+)
+SHOWN = 3
+
+type Digests = Mapping[str, str]  # of each array, by its path
+
+
+def final_state_row(arms: Arms, loss: MetricParity) -> MetricDiff | None:
+    """Whether both arms end with the same arrays; None unless every run of both has a digest of each array.
+
+    Judged only if the losses are equal bit for bit: other losses come with other arrays.
+    """
+    states = [[_digests(run, "state") for run in arm.runs] for arm in arms]
+    if not all(state for side in states for state in side):
+        return None
+    cells = [Cell(text=counted(len(side[0]), "array")) for side in states]
+    return make_row(FINAL_STATE, (cells[0], cells[1]), arms, _judge(states, loss))
+
+
+def _judge(states: list[list[Digests]], loss: MetricParity) -> Decision:
+    first = states[0][0]
+    if any(state != first for state in states[0]):
+        return not_judged("the runs of the baseline do not end in one state")
+    equal_losses = loss.exact and loss.parity.first is None and not loss.varies and loss.parity.steps > 0
+    for state in states[1]:
+        common = first.keys() & state.keys()
+        different = sorted(path for path in common if first[path] != state[path])
+        if different and equal_losses:
+            reason = (
+                f"{len(different)} of {len(common)} arrays differ, first {different[0]}, though every loss is equal"
+            )
+            return Decision(verdict="changed", reason=f"{reason} bit for bit", threshold_text="exact")
+        if different:
+            return not_judged(f"{len(different)} of {len(common)} arrays differ, as the losses do, which are judged")
+        if alone := first.keys() ^ state.keys():
+            return not_judged(
+                f"{counted(len(alone), 'array')} of one arm alone, first {min(alone)}; the others are equal"
+            )
+    return Decision(verdict="same", reason="every array is equal bit for bit", threshold_text="exact")
+
+
+def find_untrained(arms: Arms) -> Observations:
+    """Arrays of parameters that training never changed, by the trainers' digests: of one arm alone, or of both."""
+    frozen = _frozen(arms[0]), _frozen(arms[1])
+    for here in (0, 1):
+        arm, other, mine, theirs = arms[here], arms[1 - here], frozen[here], frozen[1 - here]
+        if mine is None:
+            continue
+        number, paths = mine
+        alone = [path for path in paths if theirs is not None and path not in theirs[1]]
+        if alone:
+            message = f"{arm.name_run(number)} did not change {_some(alone)} in training, and {other.label} did"
+            yield notice("frozen-in-one-arm", message, (arm, f"{counted(len(alone), 'array')} never changed", None))
+        if shared := [path for path in paths if path not in alone]:
+            message = f"{arm.name_run(number)} did not change {_some(shared)}: not trained"
+            yield notice("frozen-array", message, (arm, counted(len(shared), "array"), None))
+
+
+def _some(paths: list[str]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return f"{', '.join(paths[:SHOWN])}{more}"
+
+
+def _frozen(arm: ArmRuns) -> tuple[int, list[str]] | None:
+    """The run of the arm with the most arrays that training did not change, and these; None if no run tells."""
+    known = [(number, _frozen_of(run)) for number, run in enumerate(arm.runs)]
+    told = [(number, paths) for number, paths in known if paths is not None]
+    return max(told, key=lambda pair: len(pair[1]), default=None)
+
+
+def _frozen_of(run: RunRecord) -> list[str] | None:
+    start, end = _digests(run, "initial_state"), _digests(run, "state")
+    if not start or not end or run.reading.steps.height < LEAST_STEPS:
+        return None
+    # the whole state holds the parameters
+    return [path for path, digest in start.items() if digest == end.get(path, end.get(f"params/{path}"))]
+
+
+def _digests(run: RunRecord, name: str) -> Digests:
+    state = run.program.get(name)
+    return dict(state["arrays"]) if isinstance(state, dict) and isinstance(state.get("arrays"), dict) else {}
