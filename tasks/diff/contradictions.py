@@ -86,7 +86,8 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         for row, since in zip(again.iter_rows(named=True), before, strict=True)
         if not any(since < offset < row["offset"] for offset in restarts)
     ]
-    if odd:
+    # a trainer may start again without a word: it prints more between two lines of a step, and repeats one step only
+    if odd and (len(odd) > 1 or odd[0]["line"] - steps["line"][odd[0]["row"] - 1] <= 1):
         first = odd[0]
         place = Source(line=first["line"], offset=first["offset"], run=number)
         message = f"the log of {arm.name_run(number)} has step {first['step']} twice, with no restart between them"

@@ -19,6 +19,7 @@ from tasks.verify.commit import check_commit, check_unfinished, commit_time, sho
 from tasks.verify.layout import (
     STEP_METADATA,
     TMP_MARK,
+    BucketError,
     CheckpointError,
     DamagedFile,
     FoundStep,
@@ -104,12 +105,21 @@ def _look_twice(
 
 
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mode: Mode = "record") -> CheckpointProof:
-    """Verifies a step whose commit was seen. It may be gone by now: where newer ones lie beside it, it was retired."""
+    """Verifies a step whose commit was seen. It may be gone by now: where newer ones lie beside it, it was retired.
+
+    What is no checkpoint, or is not there, has a proof that is not `ok`. Raises BucketError for a bucket that is away.
+    """
     folder = open_path(path)
     found = FoundStep(step_number(folder.name), folder)
-    if folder.exists() or not _has_newer(found):
+    if not folder.exists() and _has_newer(found):
+        return _prove_gone(found, retired=True)
+    try:
         return verify_checkpoint(path, manifest=manifest, mode=mode)
-    return _prove_gone(found, retired=True)
+    except BucketError:
+        raise
+    except CheckpointError as error:
+        reason = str(error).removeprefix(f"{folder}: ").partition(";")[0]
+        return _prove_unchecked(found, f"{reason}, though the run announced this save")
 
 
 def verify_checkpoints(
@@ -156,14 +166,19 @@ def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
         f"the step's folder is gone, though {manifest_path(found.path)} was recorded of it: put the checkpoint back, "
         "or remove the manifest too if the checkpoint was removed on purpose"
     )
+    return _prove_unchecked(found, "" if retired else message)
+
+
+def _prove_unchecked(found: FoundStep, problem: str) -> CheckpointProof:
+    """The proof of a step that is not there to be checked: retired, unless there is a problem."""
     return CheckpointProof(
         step=found.step,
         path=str(found.path),
         ok=False,
         checks=("commit",),
-        problems=() if retired else (Problem(check="commit", path=".", message=message),),
+        problems=(Problem(check="commit", path=".", message=problem),) if problem else (),
         verified_at=_now(),
-        retired=retired,
+        retired=not problem,
     )
 
 

@@ -110,8 +110,9 @@ def test_a_step_that_a_restart_does_again_is_no_contradiction(make_run: MakeRun,
     run = make_run("nnx")
     steps = pl.concat([run.reading.steps, run.reading.steps[-1:].with_columns(pl.col("offset") + 20)])
     restore = Restore(step=4, line=106, offset=1060)
-    for restores, count in (((restore,), 0), ((), 1)):
-        reading = run.reading.model_copy(update={"steps": steps, "restores": restores})
+    silent = steps.with_columns(line=pl.Series([*steps["line"][:-1], steps["line"][-1] + 4]))  # other lines between
+    for table, restores, count in ((steps, (restore,), 0), (steps, (), 1), (silent, (), 0)):
+        reading = run.reading.model_copy(update={"steps": table, "restores": restores})
         record = compare(make_run("linen"), run.model_copy(update={"reading": reading}))
         assert len(found_in(record, "repeated-steps")) == count
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli.app import call
-from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints
+from tasks.verify.checkpoint import verify_checkpoint, verify_checkpoints, verify_saved
 from tasks.verify.layout import CheckpointError
 
 
@@ -118,3 +118,16 @@ def test_a_step_that_is_not_there_leads_to_those_that_are(run_folder, there):
     if there != "9":
         with pytest.raises(CheckpointError, match=r"never came to its end: 9\.orbax-checkpoint-tmp"):
             verify_checkpoint(steps / "9")
+
+
+def test_a_save_that_was_announced_and_is_no_checkpoint_is_a_failed_proof(tmp_path):
+    """What a run's log promises is judged; only a path that a person typed is an error of input."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no checkpoint")
+    for name, message in {"9": "does not exist", "file": "is a file", "empty": "is an empty folder"}.items():
+        proof = verify_saved(tmp_path / name, manifest=tmp_path / "manifests" / f"{name}.json")
+        assert (proof.ok, proof.retired, [problem.check for problem in proof.problems]) == (False, False, ["commit"])
+        assert proof.problems[0].message.startswith(message)
+        assert proof.problems[0].message.endswith(", though the run announced this save")
+        assert str(tmp_path) not in proof.problems[0].message
+    assert not (tmp_path / "manifests").exists()

@@ -39,6 +39,8 @@ def test_as_numpy_says(a, b, cut):
     finite = np.where(np.isfinite(apart) & unequal, apart, 0.0)
     assert (found.values, found.differing) == (15, int(unequal.sum()))
     assert found.not_finite == int((unequal & ~np.isfinite(apart)).sum())
+    lost = [int((~np.isfinite(one) & np.isfinite(other)).sum()) for one, other in ((a, b), (b, a))]
+    assert found.lost == tuple(lost)
     assert found.norm == pytest.approx(float(np.linalg.norm(finite)), rel=1e-6)
     assert found.largest == pytest.approx(float(np.abs(finite).max()), rel=1e-6)
     if found.largest:

@@ -1,0 +1,63 @@
+"""A save that a run announced and that is not there is a failed proof of that run: there is a verdict and a page."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
+ROOT = Path(__file__).parents[2]
+TRAINER = """\
+import sys
+
+out, announces = sys.argv[1], sys.argv[2] == "lost"
+for step in range(int(sys.argv[3])):
+    print(f"completed step: {step}, seconds: 0.100, total_weights: 8, loss: {9 - step / 10:.3f}", flush=True)
+    if announces and step == 2:
+        print(f"Finished saving checkpoint to `{out}/checkpoints/2`.", flush=True)
+print("EXIT_CODE=0", flush=True)
+"""
+COMPARISON = """\
+# Does the candidate leave what it announces?
+trainer: command
+target: cpu
+command:
+  argv: ["{{python}}", train.py, "{{out}}", kept, "{{steps}}"]
+  folder: {folder}
+  checkpoints: checkpoints
+arms:
+  - name: kept
+    set: {{}}
+  - name: lost
+    command:
+      argv: ["{{python}}", train.py, "{{out}}", lost, "{{steps}}"]
+      folder: {folder}
+      checkpoints: checkpoints
+cases: [01_base]
+repeats: 1
+tolerances: default
+"""
+
+
+@pytest.mark.long
+def test_an_announced_save_that_is_not_there_is_regressed_with_a_page(maxview: Maxview, tmp_path: Path) -> None:
+    for name in ("configs", "model", "tasks", "flows"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "train.py").write_text(TRAINER)
+    (tmp_path / "configs" / "comparisons" / "mine.yml").write_text(COMPARISON.format(folder=mine))
+    result = maxview("compare", "mine", "--set", "steps=6", "--repeats", "1", "--out", "o", "--json")
+    assert result.returncode == 1, result.stderr
+    (comparison,) = json.loads(result.stdout)
+    (row,) = [row for row in comparison["rows"] if row["metric"] == "checkpoints"]
+    assert (row["verdict"], comparison["verdict"]) == ("regressed", "regressed")
+    assert row["reason"].endswith("step 2: does not exist, though the run announced this save")
+    (proof,) = comparison["candidate"]["proofs"]
+    assert (proof["step"], proof["ok"]) == (2, False)
+    assert "does not exist, though the run announced this save" in next(
+        (tmp_path / "o" / "comparisons").rglob("index.html")
+    ).read_text(encoding="utf-8")
