@@ -24,7 +24,7 @@ FindingKind = Literal[
     "flops", "tokens", "steps", "numbering", "data", "seed", "config", "inert",
     "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "frozen-in-one-arm",
     "no-effect", "last-digit",
-    "log-disagrees", "repeated-steps", "survived-exception",
+    "log-disagrees", "repeated-steps", "same-log", "survived-exception",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)
 

@@ -28,6 +28,7 @@ def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observa
         for number, run in enumerate(arm.runs):
             yield from _log_against_metrics(arm, number, run)
             yield from _repeated_steps(arm, number, run)
+    yield from _same_log(arms)
     yield from _survived(arms)
     yield from _last_digits(arms, parities)
 
@@ -100,6 +101,23 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
                 f"the metrics file of {arm.name_run(number)} has step {twice[0]} twice, with no restart between them"
             )
             yield notice("repeated-steps", message, (arm, f"step {twice[0]} again", None))
+
+
+def _same_log(arms: Arms) -> Observations:
+    """Runs of both arms that are one log: every line has the same time, and says the same."""
+    for number, run in enumerate(arms[0].runs):
+        steps = run.reading.steps
+        if run.plan is not None or steps["time"].null_count() == steps.height:
+            continue
+        for other, theirs in enumerate(arms[1].runs):
+            if theirs.plan is None and steps.equals(theirs.reading.steps):
+                names = f"{arms[0].name_run(number)} and {arms[1].name_run(other)}"
+                places = place_of(steps, run=number), place_of(steps, run=other)
+                yield Observed(
+                    kind="same-log",
+                    message=f"the logs of {names} are one log: it shows nothing of what equal runs differ by",
+                    evidence=show_each(arms, (steps["time"][0], steps["time"][0]), places),
+                )
 
 
 def _survived(arms: Arms) -> Observations:

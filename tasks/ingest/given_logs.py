@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import itertools
 import os.path
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -13,6 +14,7 @@ from configs.schema import Frozen
 from tasks.ingest.buckets import SCHEME, list_logs, on_this_machine
 from tasks.records import LogReading, RunReading
 from tasks.scrape import LogFormatError, scrape
+from tasks.scrape.read import digest_text
 
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"
@@ -183,31 +185,33 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
 
 
 def check_apart(arms: LoggedArms) -> None:
-    """No run stands on both sides, in one file or in two copies of it. Raises LogFormatError."""
-    known = {_identity(run): run.file for run in arms.baseline}
-    for run in arms.candidate:
-        if (other := known.get(_identity(run))) is None:
+    """No run stands on both sides: in one file, in two copies of it, or packed in two ways. Raises LogFormatError."""
+    for other, run in itertools.product(arms.baseline, arms.candidate):
+        if not _is_same_log(other, run):
             continue
-        same = "holds 1 run" if run.file == other else f"is the same log as {other}"
+        same = "holds 1 run" if run.file == other.file else f"is the same log as {other.file}"
         raise LogFormatError(
             f"{run.file}: {same}, a comparison needs two: give a second log (maxview ingest {run.file} OTHER), or a "
             "saved MaxView page with both; --aa compares one commit with itself, best in two runs"
         )
 
 
-def _identity(run: LoggedRun) -> tuple[str, tuple[int, int], str | None]:
-    return run.digest, run.reading.span, run.pod
+def _is_same_log(one: LoggedRun, other: LoggedRun) -> bool:
+    """Whether two runs are one text, whatever is around it. Texts are read again only if all their steps are equal."""
+    if one.digest == other.digest:
+        return (one.reading.span, one.pod) == (other.reading.span, other.pod)
+    steps = [run.reading.steps.drop("line", "offset") for run in (one, other)]
+    if not steps[0].equals(steps[1]):
+        return False
+    texts = [digest_text(run.file, run.reading, source=run.pod) for run in (one, other)]
+    return texts[0] == texts[1]
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
     """The runs of one arm are different runs of one case by one trainer, as far as their logs say."""
-    seen: dict[tuple[str, tuple[int, int], str | None], Path] = {}
-    for run in side:
-        if _identity(run) in seen:
-            raise LogFormatError(
-                f"{seen[_identity(run)]} and {run.file}: are the same log, and count as one run; give one"
-            )
-        seen[_identity(run)] = run.file
+    for one, run in itertools.combinations(side, 2):
+        if _is_same_log(one, run):
+            raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
     for what, read in (
         ("trainers", lambda run: run.reading.format),
         ("cases", lambda run: run.case),

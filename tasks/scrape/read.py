@@ -1,10 +1,12 @@
 """Turns a file, or the bytes of one, into a LogReading."""
 
+import hashlib
 import re
 import shlex
 import stat
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -102,6 +104,28 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
             raise LogFormatError(f"{path}: holds the logs of {', '.join(found.logs)}; name one of them")
         with target.open("wb") as file:
             file.writelines(found.logs[source]())
+
+
+def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
+    """SHA-256 of a run's text without wrappings, line ends and blanks before them: copies of a log have one digest.
+
+    `source`: the name of the run, where an export holds several. Raises LogFormatError as `scrape` does.
+    """
+    raw = partial(read_file, path)
+    digest, (begin, end) = hashlib.sha256(), run.span
+    with ExitStack() as stack:
+        _, text = unpack(raw, str(path))
+        if (document := _document(text)) is None or not is_page(document):
+            logs = stack.enter_context(unwrap(raw, str(path))).logs
+            text = logs[source] if source in logs else next(iter(logs.values()))
+        place, held = 0, b""
+        for chunk in text():
+            held += chunk[max(0, begin - place) : max(0, end - place)]
+            place += len(chunk)
+            *lines, held = held.split(b"\n")
+            digest.update(b"".join(line.rstrip() + b"\n" for line in lines if line.strip()))
+    digest.update(held.rstrip() + b"\n" if held.strip() else b"")
+    return digest.hexdigest()
 
 
 def _document(text: Chunks) -> bytes | None:

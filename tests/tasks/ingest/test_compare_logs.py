@@ -1,11 +1,13 @@
 """Two logs or one page to the records of two arms, and mistakes in them."""
 
+import gzip
 import os
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from flows.cli.app import call
 from tasks.ingest.compare_logs import Given, archive, compare_pair, options_of, read_pair, suggest_next
@@ -243,6 +245,47 @@ def test_two_copies_of_one_log_are_no_comparison(
     assert "--aa" in shown
     with open_arms(([path], [copy]), aa=True) as arms:
         assert arms.names == ("a", "b")
+
+
+def pack(text: bytes, way: str) -> bytes:
+    """The text of a log in another packing."""
+    if way == "gzip":
+        return gzip.compress(text)
+    if way == "zstd":
+        return zstandard.compress(text)
+    if way == "utf-16":
+        return text.decode().encode("utf-16")
+    if way == "carriage returns":
+        return text.replace(b"\n", b"\r\n")
+    return "".join(f"[pod/x-0-0-abcde/c] {line}\n" for line in text.decode().splitlines()).encode()
+
+
+@pytest.mark.parametrize("way", ["gzip", "zstd", "utf-16", "carriage returns", "kubectl logs --prefix"])
+def test_one_log_in_two_packings_is_no_comparison(way: str, write: Callable[..., Path]) -> None:
+    path = write("a.txt")
+    packed = path.with_name("b.txt")
+    packed.write_bytes(pack(path.read_bytes(), way))
+    with (
+        pytest.raises(LogFormatError, match=f"{packed}: is the same log as {path}"),
+        open_arms(([str(path)], [str(packed)])),
+    ):
+        pass
+    with (
+        pytest.raises(LogFormatError, match="are the same log, and count as one run"),
+        open_arms(([str(path), str(packed)], [str(write("c.txt", timed(9)))])),
+    ):
+        pass
+
+
+def test_a_hard_link_is_the_same_log_and_a_log_with_another_line_is_not(write: Callable[..., Path]) -> None:
+    path = write("a.txt")
+    linked, other = path.with_name("b.txt"), path.with_name("c.txt")
+    linked.hardlink_to(path)
+    with pytest.raises(LogFormatError, match="is the same log as"), open_arms(([str(path)], [str(linked)])):
+        pass
+    other.write_bytes(b"another host\n" + path.read_bytes())
+    with open_arms(([str(path)], [str(other)])) as arms:
+        assert len(arms.readings) == 2
 
 
 def test_fifty_logs_of_each_arm(write: Callable[..., Path], tmp_path: Path) -> None:
