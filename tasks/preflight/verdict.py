@@ -12,7 +12,7 @@ from tasks.diff.arms import ArmRuns, summarise
 from tasks.diff.comparability import find_findings
 from tasks.diff.comparison import comparison_id, conclude
 from tasks.diff.decide import decide_exact, show_share
-from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
+from tasks.diff.metric_row import Arms, Cell, Metric, is_unfilled, make_row, missing_decision, not_judged
 from tasks.preflight.analyse import KERNEL, OPTIMISED, Analysis, analyse_program
 from tasks.preflight.compare import Side, compare_programs, same_text
 from tasks.records import (
@@ -92,7 +92,8 @@ def compare_compiles(
     sides = [Side(one.program, _analyse(one.text) if one.text else None) for one in compiles]
     unfit = [one.run.arm for one in compiles if one.reported and (not one.program.ok or _overflows(one.program))]
     findings = [*_deaths(compiles, arms, rules), *_findings(arms, rules)]
-    rows = list(_rows(sides, arms, rules))
+    every = list(_rows(sides, arms, rules))
+    rows = [row for row in every if not is_unfilled(row)]
     floors = list(_floors(sides, arms))
     verdict, headline = conclude(left, right, findings, rows, floors)
     summaries = [
@@ -112,6 +113,8 @@ def compare_compiles(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
+        # parts of a sum are named by the sum
+        absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
         aa=any(one.run.plan is not None and one.run.plan.aa for one in compiles),
