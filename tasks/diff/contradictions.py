@@ -38,7 +38,7 @@ def _log_against_metrics(arm: ArmRuns, number: int, run: RunRecord) -> Observati
     if not is_exact(run) or run.metrics is None:
         return
     log, metrics = last_of_each_step(run.reading.steps), last_of_each_step(run.metrics)
-    metrics = metrics.with_columns(pl.col("step").cast(pl.Int64))
+    metrics = metrics.with_columns(pl.col("step").cast(pl.Int64) - arm.counts_from)
     shared = [(name, name) for name in log.columns if name in metrics.columns and is_compared(name)]
     found = []
     for printed, written in (*shared, SECONDS):
