@@ -16,8 +16,9 @@ from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_
 from tasks.trainers.place import place_command, place_maxtext
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
-# without its __init__.py the folder is no package of its own, and Python would take the one that is installed
-TRAINER = ("model/__init__.py", "model/train.py", "configs/base.yml")
+# Without its __init__.py the folder is no package, and Python would import the installed one. `model.train` was a
+# module before it was a package: either serves.
+TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 class ArmWishes(Frozen):
@@ -162,7 +163,7 @@ def _make_trainer(
 
 def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
     folder = make_checkout(repository, ref.sha, cache)
-    missing = [name for name in TRAINER if not (folder / name).is_file()]
+    missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
         raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
     return folder

@@ -1,0 +1,177 @@
+"""Turns a decoder and an optimizer into the one compiled step that training, resume and cross restore share."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+import numpy as np
+from jax.extend.core import Literal
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
+
+from configs.schema import TrainConfig
+from model.compile_record import sha256, strip_hlo, strip_stablehlo
+from model.decoder.declaration import Declaration
+from model.decoder.params import Tree, draw_params, flatten
+from model.decoder.sharding import mesh_spec
+from model.train.api import Api
+from model.train.batch import Batch
+from model.train.data_source import batch_shape
+from model.train.objective import Metrics
+
+HOST = "pinned_host"  # the kind of memory that waits beside the devices
+
+
+@dataclass(frozen=True)
+class DeclaredState:
+    """A training state before it has values."""
+
+    parameters: dict[str, Declaration]
+    arrays: Tree  # as the api carries them: shapes, types and placements
+
+
+@dataclass(frozen=True)
+class Program:
+    """The compiled step, with the hashes of what the compiler read and wrote."""
+
+    compiled: jax.stages.Compiled
+    structure: jax.tree_util.PyTreeDef  # of the state
+    stablehlo_sha256: str
+    hlo_sha256: str
+    memory: Any  # jax's CompiledMemoryStats, None where the backend has none
+
+    def run(self, arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
+        """One step: the state after it, and its metrics. The state given is consumed."""
+        leaves, metrics = self.compiled(arrays, batch)
+        return jax.tree.unflatten(self.structure, leaves), metrics
+
+
+def declare_state(config: TrainConfig, api: Api, mesh: Mesh) -> DeclaredState:
+    """The state's shapes with their placement; moments lie where their parameters lie, counters everywhere."""
+    declared = api.declare()
+    shardings = parameter_shardings(declared, mesh)
+    shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}
+    tree = api.to_tree(jax.eval_shape(api.first, shapes))
+    names = iter(api.common_names(list(flatten(tree))))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        name = next(names)
+        parameter = "params/" + name.rpartition("params/")[-1]
+        sharding = shardings.get(parameter, everywhere)
+        if config.optimizer_memory_host_offload and name.startswith("opt_state/") and parameter in shardings:
+            sharding = sharding.with_memory_kind(HOST)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return DeclaredState(declared, api.from_tree(jax.tree.map(place, tree)))
+
+
+def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[str, NamedSharding]:
+    """Where each parameter lies."""
+    return {path: NamedSharding(mesh, mesh_spec(one.axes)) for path, one in declared.items()}
+
+
+def init_state(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> Tree:
+    """The state before step 0: first weights, and what the optimizer begins with."""
+    shardings = parameter_shardings(declared.parameters, mesh)
+    params = draw_params(config.init_weights_seed, declared.parameters, shardings)
+    return jax.tree.map(put, fill_on_host(api.first, params), placements(declared))
+
+
+def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
+    """`first(params)`, where the arrays that it fills with one value are numpy's views of that value.
+
+    Run as it stands, each shape would be a program of its own, and wait for the compiler behind the step.
+    """
+    closed, made = jax.make_jaxpr(first, return_shape=True)(params)
+    values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))
+    for equation in closed.eqns:
+        read, (written,) = equation.invars, equation.outvars
+        if equation.primitive.name != "broadcast_in_dim" or not isinstance(read[0], Literal):
+            return first(params)  # another optimizer may begin with more than that
+        like = cast(jax.core.ShapedArray, written.aval)
+        values[written] = np.broadcast_to(np.asarray(read[0].val, like.dtype), like.shape)
+    leaves = [np.asarray(x.val) if isinstance(x, Literal) else values[x] for x in closed.jaxpr.outvars]
+    return jax.tree.unflatten(jax.tree.structure(made), leaves)
+
+
+def put(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
+    """An array where it will live; of one that is only described each device is given its own piece."""
+    if isinstance(array, jax.Array):
+        return cast(jax.Array, jax.device_put(array, sharding))
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array[index]))
+
+
+def placements(declared: DeclaredState) -> Tree:
+    """Where each array of the state lies."""
+    return jax.tree.map(lambda leaf: leaf.sharding, declared.arrays)
+
+
+def lower_step(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> jax.stages.Lowered:
+    """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed.
+
+    It returns the leaves of the state: JAX writes the path of each result into the program, and counts it to the key of
+    its compilation cache, so that programs that differ in nothing else would each be compiled.
+    """
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def train_step(arrays: Tree, batch: Batch) -> tuple[list[jax.Array], Metrics]:
+        trained, metrics = api.train_step(fetch(arrays, declared), batch)
+        return jax.tree.leaves(trained), metrics
+
+    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(jax.tree.leaves(placements(declared)), everywhere))
+    with settings(config, mesh):
+        return jitted.lower(declared.arrays, batch_shape(config, mesh))
+
+
+def fetch(arrays: Tree, declared: DeclaredState) -> Tree:
+    """The state with what waits in the host's memory brought to the devices."""
+
+    def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
+        if kind.sharding.memory_kind != HOST:
+            return array
+        return cast(jax.Array, jax.device_put(array, kind.sharding.with_memory_kind("device")))
+
+    return jax.tree.map(bring, arrays, declared.arrays)
+
+
+@contextmanager
+def settings(config: TrainConfig, mesh: Mesh) -> Iterator[None]:
+    """What holds while a program is lowered and compiled."""
+    before = jax.config.jax_use_shardy_partitioner
+    jax.config.update("jax_use_shardy_partitioner", config.shardy)
+    try:
+        with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
+            yield
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", before)
+
+
+def compile_eval(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> jax.stages.Compiled:
+    """The evaluation of one batch; the state stays as it is."""
+
+    def eval_step(arrays: Tree, batch: Batch) -> Metrics:
+        return api.eval_step(arrays, batch)
+
+    with settings(config, mesh):
+        return jax.jit(eval_step).lower(declared.arrays, batch_shape(config, mesh)).compile()
+
+
+def compile_lowered(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh) -> jax.stages.Compiled:
+    """The program of a lowered step."""
+    with settings(config, mesh):
+        return lowered.compile()
+
+
+def make_program(config: TrainConfig, declared: DeclaredState, lowered: jax.stages.Lowered, mesh: Mesh) -> Program:
+    """Compile a lowered step once; the same executable is analysed, hashed and run."""
+    compiled = compile_lowered(config, lowered, mesh)
+    return Program(
+        compiled=compiled,
+        structure=jax.tree.structure(declared.arrays),
+        stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
+        hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
+        memory=compiled.memory_analysis(),
+    )
