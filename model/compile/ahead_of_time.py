@@ -28,7 +28,7 @@ from model.compile_record import Stages, describe_array, quiet_libtpu, recorded,
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api, name_arrays
 from model.train.data_source import batch_shape
-from model.train.step import compile_lowered, declare_state, lower_step
+from model.train.step import compile_lowered, lower_step, set_up
 
 
 def compile_ahead(
@@ -41,16 +41,16 @@ def compile_ahead(
     """
     say("lowering")
     start = time.monotonic()
-    mesh, api = make_mesh(config, devices), make_api(config)
-    declared = declare_state(config, api, mesh)
-    batch = {f"batch/{name}": leaf for name, leaf in batch_shape(config, mesh)._asdict().items() if leaf is not None}
+    setup = set_up(config, make_api(config), make_mesh(config, devices))
+    shapes = batch_shape(config, setup.mesh)._asdict()
+    batch = {f"batch/{name}": leaf for name, leaf in shapes.items() if leaf is not None}
     stages.arrays = [
         describe_array(path, leaf.shape, leaf.dtype, leaf.sharding)
-        for path, leaf in (name_arrays(api, declared.arrays) | batch).items()
+        for path, leaf in (name_arrays(setup.api, setup.arrays) | batch).items()
     ]
-    lowered = lower_step(config, api, declared, mesh)
+    lowered = lower_step(setup)
     stages.lowered(lowered, round(time.monotonic() - start, 3))
-    compile_step = partial(compile_lowered, config, lowered, mesh)
+    compile_step = partial(compile_lowered, setup, lowered)
     if programs is None:
         stages.compile(lowered, compile_step)
     else:

@@ -67,6 +67,7 @@ def run_pipeline(
     config: TrainConfig,
     group: layers.LayerGroup,
     run_layer: RunLayer,
+    *,
     params: Tree,
     x_BLE: jax.Array,
     context: layers.Context,

@@ -73,7 +73,9 @@ def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
         x_BLE, _ = layer.apply({"params": params}, x_BLE, number, context)
         return x_BLE
 
-    return run_pipeline(config, group, run_layer, parent.variables["params"][group.name], x_BLE, context), {}
+    return run_pipeline(
+        config, group, run_layer, params=parent.variables["params"][group.name], x_BLE=x_BLE, context=context
+    ), {}
 
 
 # By `core.stack_name`.

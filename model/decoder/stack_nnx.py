@@ -1,7 +1,9 @@
 """How NNX runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_linen.py`.
 
 Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX makes modules before it uses any.
-With `graph_updates=False` a transform does not write back parameters that nothing has changed.
+With `graph_updates=False` a transform does not write back parameters that nothing has changed. Unrolled layers are
+attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2 before layer 10, Linen's names sort 10
+before 2, and gradient norms are summed in that order: with more than ten layers the two steps would be two programs.
 """
 
 from collections.abc import Callable
@@ -113,7 +115,7 @@ class Pipelined(Scanned):
             x_BLE, _ = nnx.merge(graphdef, params)(x_BLE, number, context)
             return x_BLE
 
-        return run_pipeline(config, group, run_layer, params, x_BLE, context), {}
+        return run_pipeline(config, group, run_layer, params=params, x_BLE=x_BLE, context=context), {}
 
 
 # By `core.stack_name`.

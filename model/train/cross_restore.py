@@ -7,28 +7,18 @@ import jax
 import numpy as np
 from absl import logging
 from etils import epath
-from jax.sharding import Mesh
 
-from configs.schema import TrainConfig
 from model.train.api import Api, make_api, name_arrays
 from model.train.checkpoint import checkpoint_directory, make_reader, restore, restore_place, tree_difference
 from model.train.data_source import make_source
 from model.train.metrics_file import read_losses
 from model.train.program_record import read_program
 from model.train.state_digest import digest
-from model.train.step import DeclaredState, Program, declare_state
+from model.train.step import Program, Setup, set_up
 from model.train.stop import StopSignal
 
 
-def cross_restore(
-    config: TrainConfig,
-    api: Api,
-    declared: DeclaredState,
-    program: Program,
-    mesh: Mesh,
-    other: epath.Path,
-    stop: StopSignal,
-) -> dict[str, Any]:
+def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
     Every loss is compared with the other run's metrics, and the final state with its `program.json`. This proves
@@ -36,7 +26,7 @@ def cross_restore(
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
-        result |= _continue_other(config, api, declared, program, mesh, other, stop)
+        result |= _continue_other(setup, program, other, stop)
     except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
         # one line and no traceback: readers of the log would take it for the end of this run
         reason = str(error).partition("\n")[0]
@@ -46,15 +36,8 @@ def cross_restore(
     return result
 
 
-def _continue_other(
-    config: TrainConfig,
-    api: Api,
-    declared: DeclaredState,
-    program: Program,
-    mesh: Mesh,
-    other: epath.Path,
-    stop: StopSignal,
-) -> dict[str, Any]:
+def _continue_other(setup: Setup, program: Program, other: epath.Path, stop: StopSignal) -> dict[str, Any]:
+    config, api = setup.config, setup.api
     record = read_program(other)
     if record is None:
         return {"evidence": f"{other} has no program.json: the run did not get as far as compiling"}
@@ -62,28 +45,27 @@ def _continue_other(
     directory = checkpoint_directory(other)
     if not directory.exists():
         return known | {"evidence": f"{other} has no checkpoints (set enable_checkpointing: true)"}
-    reader, source = make_reader(config, directory), make_source(config, mesh)
+    reader, source = make_reader(config, directory), make_source(config, setup.mesh)
     try:
         steps = reader.all_steps()
         if not steps:
             return known | {"evidence": f"{directory} has no committed checkpoint"}
         first = min(steps)
         known["restored_step"] = first
-        writer, written = api, declared
+        written = setup
         if record["implementation"] != api.name:
-            writer = make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx}))
-            written = declare_state(config, writer, mesh)
-        abstract = writer.to_tree(written.arrays)
+            written = set_up(config, make_api(config.model_copy(update={"pure_nnx": not config.pure_nnx})), setup.mesh)
+        abstract = written.api.to_tree(written.arrays)
         difference = tree_difference(reader, first, abstract)
         if difference:
             return known | {"evidence": f"the trees differ: {difference}"}
-        restored = writer.from_tree(restore(reader, first, abstract))
+        restored = written.api.from_tree(restore(reader, first, abstract))
         restore_place(reader, first, source.iterator)
     finally:
         reader.close()
     metrics = Path(record["metrics_file"])
     theirs = read_losses(metrics if metrics.exists() else other / metrics.name)
-    state = translate(writer, restored, api, declared)
+    state = translate(written.api, restored, setup)
     for step in range(first + 1, config.steps):
         if stop.arrived:
             return known | {"evidence": f"stopped by SIGTERM before step {step}"}
@@ -101,11 +83,11 @@ def _continue_other(
     return known | _compare_states(digest(name_arrays(api, state)), record["state"], done)
 
 
-def translate(writer: Api, state: Any, reader: Api, declared: DeclaredState) -> Any:
-    """A state that one api wrote, as the other carries it: the same arrays under the same common names."""
+def translate(writer: Api, state: Any, reader: Setup) -> Any:
+    """Return a state that one API wrote in the containers of another: the same arrays under the same common names."""
     arrays = name_arrays(writer, state)
-    names = iter(name_arrays(reader, declared.arrays))
-    return reader.from_tree(jax.tree.map(lambda _: arrays[next(names)], reader.to_tree(declared.arrays)))
+    names = iter(name_arrays(reader.api, reader.arrays))
+    return reader.api.from_tree(jax.tree.map(lambda _: arrays[next(names)], reader.api.to_tree(reader.arrays)))
 
 
 def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:

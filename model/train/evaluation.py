@@ -6,27 +6,24 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from absl import logging
-from jax.sharding import Mesh
 
-from configs.schema import TrainConfig
 from model.decoder.params import Tree
-from model.train.api import Api
 from model.train.data_source import make_source
-from model.train.step import DeclaredState, compile_eval
+from model.train.step import Setup, compile_eval
 
 
 class Evaluation(NamedTuple):
     """The compiled evaluation of a run."""
 
-    config: TrainConfig
-    mesh: Mesh
+    setup: Setup
     program: jax.stages.Compiled
 
     def run(self, step: int, state: Tree) -> float:
         """The mean loss after training step `step`, weighted as in training. Every evaluation sees the same data."""
         logging.info("Starting eval after train step %d", step)
-        source, losses, weights = make_source(self.config, self.mesh, evaluation=True), [], []
-        for number in range(self.config.eval_steps):
+        config, losses, weights = self.setup.config, [], []
+        source = make_source(config, self.setup.mesh, evaluation=True)
+        for number in range(config.eval_steps):
             started = time.perf_counter()
             metrics = jax.device_get(self.program(state, source.next()))
             losses.append(metrics["loss"])
@@ -37,8 +34,8 @@ class Evaluation(NamedTuple):
         return loss
 
 
-def make_evaluation(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> Evaluation | None:
+def make_evaluation(setup: Setup) -> Evaluation | None:
     """The evaluation that `eval_interval` asks for, None where it asks for none."""
-    if config.eval_interval == -1:
+    if setup.config.eval_interval == -1:
         return None
-    return Evaluation(config, mesh, compile_eval(config, api, declared, mesh))
+    return Evaluation(setup, compile_eval(setup))

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from absl import logging
 from etils import epath
-from jax.sharding import Mesh
 
 from configs.load import ConfigError
 from configs.model_checks import pipeline_shape
@@ -30,7 +29,7 @@ from model.train.outputs import CONFIG, Outputs
 from model.train.program_record import program_record, read_program, write_program
 from model.train.run_paths import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
 from model.train.state_digest import digest
-from model.train.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
+from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
 from model.train.stop import EXIT_SIGTERM, StopSignal
 
 MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file; the same command then goes on"
@@ -81,10 +80,9 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
     check_data(config)
     mesh = make_mesh(config)
     report.log_devices(mesh)
-    api = make_api(config)
-    declared = declare_state(config, api, mesh)
+    setup = set_up(config, make_api(config), mesh)
     fresh = not checkpoint.has_steps(config, run_directory)
-    source = None if fresh else open_folder(config, mesh, run_directory, api.to_tree(declared.arrays))
+    source = None if fresh else open_folder(setup, run_directory)
     make_run_directory(run_directory)
     with (
         MetricsFile(metrics_path, find_metrics_copy(config, run_directory)) as metrics_file,
@@ -92,56 +90,56 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
         # the compiler runs without Python's lock: meanwhile Orbax is loaded and the first state made
-        compiling = pool.submit(make_program, config, declared, lower_step(config, api, declared, mesh), mesh)
+        compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
             told = metrics_file.told
-            state, first = starting_state(config, api, declared, mesh, manager, run_directory, source, told)
+            state, first = starting_state(setup, manager, run_directory, source, told)
             program = compiling.result()
             of_run = {"identity": identity(config, source.described), "initial_state": first}
-            record = of_run | program_record(api.name, program, num_devices=mesh.size, metrics_file=metrics_path)
+            record = of_run | program_record(setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path)
             write_program(run_directory, record)
-            report_program(config, declared, program, mesh)
-            evaluation = make_evaluation(config, api, declared, mesh)
-            run = Run(config, api, declared, program, source, manager, metrics_file, outputs, stop, evaluation)
+            report_program(setup, program)
+            run = Run(setup, program, source, manager, metrics_file, outputs, stop, make_evaluation(setup))
             state = train_loop(run, state)
-            done = step_of(api, state)
+            done = step_of(setup.api, state)
             if stop.arrived:
                 logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
                 return EXIT_SIGTERM
-            record["state"] = {"step": done - 1, **digest(name_arrays(api, state))}
+            record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
     del state  # a big model fits once
     if config.resume_after_step >= 0:
-        prove_resume(run, mesh, record)
+        prove_resume(run, record)
     if continue_from is not None:
-        record["cross_restore"] = cross_restore(config, api, declared, program, mesh, continue_from, stop)
+        record["cross_restore"] = cross_restore(setup, program, continue_from, stop)
         write_program(run_directory, record)
     return EXIT_SIGTERM if stop.arrived else 0
 
 
-def report_program(config: TrainConfig, declared: DeclaredState, program: Program, mesh: Mesh) -> None:
-    """What will be trained, before its first step."""
-    report.log_mesh(mesh)
-    if config.ici_pipeline_parallelism > 1:
-        report.print_line("\n".join(schedule_events(pipeline_shape(config))))
-    report.log_parameters(declared.parameters, mesh)
+def report_program(setup: Setup, program: Program) -> None:
+    """Log what will be trained, before its first step."""
+    report.log_mesh(setup.mesh)
+    if setup.config.ici_pipeline_parallelism > 1:
+        report.print_line("\n".join(schedule_events(pipeline_shape(setup.config))))
+    report.log_parameters(setup.parameters, setup.mesh)
     report.log_compiled_memory(program.memory)
-    report.log_parameter_count(declared.parameters)
+    report.log_parameter_count(setup.parameters)
 
 
-def open_folder(config: TrainConfig, mesh: Mesh, run_directory: epath.Path, abstract: Tree) -> DataSource:
-    """The data of a run that goes on. Raises ConfigError, before anything is changed or compiled, where the folder's
-    last checkpoint is none that this run can go on from."""
-    source = make_source(config, mesh)
+def open_folder(setup: Setup, run_directory: epath.Path) -> DataSource:
+    """Return the data of a run that resumes. Raises ConfigError, before anything is changed or compiled, if this run
+    cannot resume from the folder's last checkpoint."""
+    config = setup.config
+    source = make_source(config, setup.mesh)
     with closing(checkpoint.make_reader(config, checkpoint.checkpoint_directory(run_directory))) as reader:
         latest = reader.latest_step()
         if latest is None:
             return source
         before = (read_program(run_directory) or {}).get("identity", {})
         difference = find_difference(before, identity(config, source.described))
-        difference = difference or checkpoint.tree_difference(reader, latest, abstract)
+        difference = difference or checkpoint.tree_difference(reader, latest, setup.api.to_tree(setup.arrays))
     if difference:
         file = run_directory / CONFIG
         began = find_changes(config, file.read_text() if file.exists() else "") or "the same keys"
@@ -153,10 +151,7 @@ def open_folder(config: TrainConfig, mesh: Mesh, run_directory: epath.Path, abst
 
 
 def starting_state(
-    config: TrainConfig,
-    api: Api,
-    declared: DeclaredState,
-    mesh: Mesh,
+    setup: Setup,
     manager: checkpoint.Manager | None,
     run_directory: epath.Path,
     source: DataSource,
@@ -169,11 +164,11 @@ def starting_state(
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
     if latest is None:
         logging.info("No existing checkpoints found, not restoring checkpoint.")
-        state = init_state(config, api, declared, mesh)
-        return state, {"step": -1, **digest(weights_of(api, state))}
+        state = init_state(setup)
+        return state, {"step": -1, **digest(weights_of(setup.api, state))}
     logging.info("restoring from this run's directory step %d", latest)
     before = read_program(run_directory)
-    state = api.from_tree(checkpoint.restore(manager, latest, api.to_tree(declared.arrays)))
+    state = setup.api.from_tree(checkpoint.restore(manager, latest, setup.api.to_tree(setup.arrays)))
     checkpoint.restore_place(manager, latest, source.iterator)
     return state, before["initial_state"] if before else None
 
@@ -187,9 +182,7 @@ def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
 class Run(NamedTuple):
     """What training goes on with from step to step, beside the state."""
 
-    config: TrainConfig
-    api: Api
-    declared: DeclaredState
+    setup: Setup
     program: Program
     source: DataSource
     manager: checkpoint.Manager | None
@@ -204,7 +197,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
 
     When SIGTERM has arrived, the steps done so far are saved and the loop ends.
     """
-    config, first = run.config, step_of(run.api, state)
+    config, first = run.setup.config, step_of(run.setup.api, state)
     done, clock = first, StepClock()
     for step in range(first, config.steps):
         if run.stop.reached(step):
@@ -240,17 +233,17 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
     """Start a checkpoint where one is due. True if there is one."""
     if run.manager is None:
         return False
-    tree, iterator = run.api.to_tree(state), run.source.iterator
-    return checkpoint.save(run.config, run.manager, step, tree, iterator, force=force)
+    tree, iterator = run.setup.api.to_tree(state), run.source.iterator
+    return checkpoint.save(run.setup.config, run.manager, step, tree, iterator, force=force)
 
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
     """The line of a step in the log; returns that of the metrics file."""
     wall_s, cpu_s, parts = clock.finish()
     # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
-    times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.config.hardware == "cpu" else {})
+    times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.setup.config.hardware == "cpu" else {})
     with clock.part("report_s"):
-        report.log_step(run.config, step=step, seconds=wall_s, metrics=metrics)
+        report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
     losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}
     return {"step": step, **losses, **metrics, **times, **parts}
 
@@ -262,19 +255,20 @@ def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
     run.manager.wait_until_finished()
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
-    abstract = run.api.to_tree(run.declared.arrays)
+    api = run.setup.api
     checkpoint.restore_place(run.manager, step, run.source.iterator)
-    return run.api.from_tree(checkpoint.restore(run.manager, step, abstract))
+    return api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
 
 
-def prove_resume(run: Run, mesh: Mesh, record: dict[str, Any]) -> None:
+def prove_resume(run: Run, record: dict[str, Any]) -> None:
     """Train again without a stop. Raises ResumeChanges unless every array ends with the same bits."""
-    state, source = init_state(run.config, run.api, run.declared, mesh), make_source(run.config, mesh)
-    for _ in range(run.config.steps):
+    config = run.setup.config
+    state, source = init_state(run.setup), make_source(config, run.setup.mesh)
+    for _ in range(config.steps):
         state, _ = run.program.run(state, source.next())
-    whole, resumed = digest(name_arrays(run.api, state))["arrays"], record["state"]["arrays"]
+    whole, resumed = digest(name_arrays(run.setup.api, state))["arrays"], record["state"]["arrays"]
     different = sorted(path for path in whole if whole[path] != resumed[path])
-    done = f"stopped after step {run.config.resume_after_step}, restored and trained on"
+    done = f"stopped after step {config.resume_after_step}, restored and trained on"
     if different:
         raise ResumeChanges(f"{done}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
     logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", done, len(whole))

@@ -76,6 +76,7 @@ def measure(
     config: TrainConfig,
     batch: Batch,
     losses: Metrics,
+    *,
     clipped: Clipped,
     params: Tree,
     step: jax.Array,

@@ -25,11 +25,14 @@ HOST = "pinned_host"  # the kind of memory that waits beside the devices
 
 
 @dataclass(frozen=True)
-class DeclaredState:
-    """A training state before it has values."""
+class Setup:
+    """What one training is set up with: its config, API and mesh, and its state before it has values."""
 
+    config: TrainConfig
+    api: Api
+    mesh: Mesh
     parameters: dict[str, Declaration]
-    arrays: Tree  # as the api carries them: shapes, types and placements
+    arrays: Tree  # in the API's own containers: shapes, types and placements
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Program:
         return jax.tree.unflatten(self.structure, leaves), metrics
 
 
-def declare_state(config: TrainConfig, api: Api, mesh: Mesh) -> DeclaredState:
-    """The state's shapes with their placement; moments lie where their parameters lie, counters everywhere."""
+def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
+    """Declare the state on a mesh: moments lie where their parameters lie, counters on every device."""
     declared = api.declare()
     shardings = parameter_shardings(declared, mesh)
     shapes = {path: jax.ShapeDtypeStruct(one.shape, one.dtype) for path, one in declared.items()}
@@ -65,7 +68,7 @@ def declare_state(config: TrainConfig, api: Api, mesh: Mesh) -> DeclaredState:
             sharding = sharding.with_memory_kind(HOST)
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    return DeclaredState(declared, api.from_tree(jax.tree.map(place, tree)))
+    return Setup(config, api, mesh, declared, api.from_tree(jax.tree.map(place, tree)))
 
 
 def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[str, NamedSharding]:
@@ -73,11 +76,11 @@ def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[st
     return {path: NamedSharding(mesh, mesh_spec(one.axes)) for path, one in declared.items()}
 
 
-def init_state(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> Tree:
+def init_state(setup: Setup) -> Tree:
     """The state before step 0: first weights, and what the optimizer begins with."""
-    shardings = parameter_shardings(declared.parameters, mesh)
-    params = draw_params(config.init_weights_seed, declared.parameters, shardings)
-    return jax.tree.map(put, fill_on_host(api.first, params), placements(declared))
+    shardings = parameter_shardings(setup.parameters, setup.mesh)
+    params = draw_params(setup.config.init_weights_seed, setup.parameters, shardings)
+    return jax.tree.map(put, fill_on_host(setup.api.first, params), placements(setup))
 
 
 def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
@@ -104,29 +107,29 @@ def put(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array[index]))
 
 
-def placements(declared: DeclaredState) -> Tree:
+def placements(setup: Setup) -> Tree:
     """Where each array of the state lies."""
-    return jax.tree.map(lambda leaf: leaf.sharding, declared.arrays)
+    return jax.tree.map(lambda leaf: leaf.sharding, setup.arrays)
 
 
-def lower_step(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> jax.stages.Lowered:
+def lower_step(setup: Setup) -> jax.stages.Lowered:
     """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed.
 
     It returns the leaves of the state: JAX writes the path of each result into the program, and counts it to the key of
     its compilation cache, so that programs that differ in nothing else would each be compiled.
     """
-    everywhere = NamedSharding(mesh, PartitionSpec())
+    everywhere = NamedSharding(setup.mesh, PartitionSpec())
 
     def train_step(arrays: Tree, batch: Batch) -> tuple[list[jax.Array], Metrics]:
-        trained, metrics = api.train_step(fetch(arrays, declared), batch)
+        trained, metrics = setup.api.train_step(fetch(arrays, setup), batch)
         return jax.tree.leaves(trained), metrics
 
-    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(jax.tree.leaves(placements(declared)), everywhere))
-    with settings(config, mesh):
-        return jitted.lower(declared.arrays, batch_shape(config, mesh))
+    jitted = jax.jit(train_step, donate_argnums=0, out_shardings=(jax.tree.leaves(placements(setup)), everywhere))
+    with settings(setup):
+        return jitted.lower(setup.arrays, batch_shape(setup.config, setup.mesh))
 
 
-def fetch(arrays: Tree, declared: DeclaredState) -> Tree:
+def fetch(arrays: Tree, setup: Setup) -> Tree:
     """The state with what waits in the host's memory brought to the devices."""
 
     def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
@@ -134,43 +137,43 @@ def fetch(arrays: Tree, declared: DeclaredState) -> Tree:
             return array
         return cast(jax.Array, jax.device_put(array, kind.sharding.with_memory_kind("device")))
 
-    return jax.tree.map(bring, arrays, declared.arrays)
+    return jax.tree.map(bring, arrays, setup.arrays)
 
 
 @contextmanager
-def settings(config: TrainConfig, mesh: Mesh) -> Iterator[None]:
+def settings(setup: Setup) -> Iterator[None]:
     """What holds while a program is lowered and compiled."""
     before = jax.config.jax_use_shardy_partitioner
-    jax.config.update("jax_use_shardy_partitioner", config.shardy)
+    jax.config.update("jax_use_shardy_partitioner", setup.config.shardy)
     try:
-        with jax.set_mesh(mesh), jax.default_matmul_precision(config.matmul_precision):
+        with jax.set_mesh(setup.mesh), jax.default_matmul_precision(setup.config.matmul_precision):
             yield
     finally:
         jax.config.update("jax_use_shardy_partitioner", before)
 
 
-def compile_eval(config: TrainConfig, api: Api, declared: DeclaredState, mesh: Mesh) -> jax.stages.Compiled:
+def compile_eval(setup: Setup) -> jax.stages.Compiled:
     """The evaluation of one batch; the state stays as it is."""
 
     def eval_step(arrays: Tree, batch: Batch) -> Metrics:
-        return api.eval_step(arrays, batch)
+        return setup.api.eval_step(arrays, batch)
 
-    with settings(config, mesh):
-        return jax.jit(eval_step).lower(declared.arrays, batch_shape(config, mesh)).compile()
+    with settings(setup):
+        return jax.jit(eval_step).lower(setup.arrays, batch_shape(setup.config, setup.mesh)).compile()
 
 
-def compile_lowered(config: TrainConfig, lowered: jax.stages.Lowered, mesh: Mesh) -> jax.stages.Compiled:
+def compile_lowered(setup: Setup, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     """The program of a lowered step."""
-    with settings(config, mesh):
+    with settings(setup):
         return lowered.compile()
 
 
-def make_program(config: TrainConfig, declared: DeclaredState, lowered: jax.stages.Lowered, mesh: Mesh) -> Program:
+def make_program(setup: Setup, lowered: jax.stages.Lowered) -> Program:
     """Compile a lowered step once; the same executable is analysed, hashed and run."""
-    compiled = compile_lowered(config, lowered, mesh)
+    compiled = compile_lowered(setup, lowered)
     return Program(
         compiled=compiled,
-        structure=jax.tree.structure(declared.arrays),
+        structure=jax.tree.structure(setup.arrays),
         stablehlo_sha256=sha256(strip_stablehlo(lowered.as_text())),
         hlo_sha256=sha256(strip_hlo(compiled.as_text() or "")),
         memory=compiled.memory_analysis(),

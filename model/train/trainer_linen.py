@@ -19,7 +19,10 @@ from model.train.optimizer import clip, make_optimizer
 
 
 class Arrays(NamedTuple):
-    """The arrays of a `TrainState`, in the order in which NNX flattens a module and its optimizer."""
+    """The arrays of a `TrainState`, in the order in which NNX flattens a module and its optimizer.
+
+    `params` is the variables dict, `{"params": …}`, because MaxText's checkpoints have the paths `params/params/…` too.
+    """
 
     params: Tree
     opt_state: Tree
@@ -75,7 +78,7 @@ class Linen:
         losses, gradients = accumulate(self.config, gradients_of, batch, key)
         clipped = clip(self.config, gradients)
         after = state.apply_gradients(grads=clipped.gradients)
-        metrics = measure(self.config, batch, losses, clipped, after.params, arrays.step)
+        metrics = measure(self.config, batch, losses, clipped=clipped, params=after.params, step=arrays.step)
         return Arrays(after.params, after.opt_state, after.step), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:

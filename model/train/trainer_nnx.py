@@ -76,7 +76,7 @@ class Nnx:
         clipped = clip(self.config, gradients)
         state.optimizer.update(state.model, clipped.gradients)
         params = nnx.state(state.model, nnx.Param)
-        metrics = measure(self.config, batch, losses, clipped, params, step)
+        metrics = measure(self.config, batch, losses, clipped=clipped, params=params, step=step)
         return nnx.state(state), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:

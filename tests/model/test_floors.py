@@ -18,7 +18,7 @@ from model.train.api import Api, make_api, name_arrays
 from model.train.batch import Batch
 from model.train.cross_restore import translate
 from model.train.data_source import make_source
-from model.train.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
+from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
@@ -85,7 +85,7 @@ class Trained:
 
     config: TrainConfig
     api: Api
-    declared: DeclaredState
+    setup: Setup
     program: Program
     batch: Batch
     first: dict[str, Any]
@@ -105,10 +105,10 @@ def bits(arrays: dict[str, Any]) -> dict[str, bytes]:
 def train(config: TrainConfig, devices: int) -> Trained:
     mesh = make_mesh(config, jax.devices()[:devices])
     api = make_api(config)
-    declared = declare_state(config, api, mesh)
-    program = make_program(config, declared, lower_step(config, api, declared, mesh), mesh)
+    setup = set_up(config, api, mesh)
+    program = make_program(setup, lower_step(setup))
     batch = make_source(config, mesh).next()
-    state = init_state(config, api, declared, mesh)
+    state = init_state(setup)
     first, middle, metrics = jax.device_get(name_arrays(api, state)), None, []
     for step in range(STEPS):
         if step == MIDDLE:
@@ -117,7 +117,7 @@ def train(config: TrainConfig, devices: int) -> Trained:
         metrics.append(jax.device_get(of_step))
     assert middle is not None
     final = jax.device_get(name_arrays(api, state))
-    return Trained(config, api, declared, program, batch, first, middle, final, metrics)
+    return Trained(config, api, setup, program, batch, first, middle, final, metrics)
 
 
 def name_case(case: tuple[str, int, dict[str, Any]]) -> str:
@@ -156,17 +156,15 @@ def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
     for writer, reader in (pair, pair[::-1]):
         directory = epath.Path(tmp_path / writer.api.name)
         manager = checkpoint.make_manager(writer.config, directory)
-        state = jax.tree.map(
-            lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.declared.arrays
-        )
+        state = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.setup.arrays)
         assert checkpoint.save(writer.config, manager, MIDDLE - 1, writer.api.to_tree(state), force=True)
         manager.wait_until_finished()
-        abstract = writer.api.to_tree(writer.declared.arrays)
-        there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.api.to_tree(reader.declared.arrays))
+        abstract = writer.api.to_tree(writer.setup.arrays)
+        there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.api.to_tree(reader.setup.arrays))
         assert there is not None  # each tree is the api's own
         restored = writer.api.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
         manager.close()
-        state = translate(writer.api, restored, reader.api, reader.declared)
+        state = translate(writer.api, restored, reader.setup)
         assert bits(name_arrays(reader.api, state)) == bits(name_arrays(writer.api, writer.middle))
         for step in range(MIDDLE, STEPS):
             state, metrics = reader.program.run(state, reader.batch)
@@ -188,7 +186,7 @@ def test_same_lowered_program_in_other_settings_of_a_case(
 def lower(config: TrainConfig, devices: int = 8) -> str:
     mesh = make_mesh(config, jax.devices()[:devices])
     api = make_api(config)
-    return strip_stablehlo(lower_step(config, api, declare_state(config, api, mesh), mesh).as_text())
+    return strip_stablehlo(lower_step(set_up(config, api, mesh)).as_text())
 
 
 @pytest.mark.parametrize(
@@ -207,7 +205,7 @@ def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config
         config = mini_config(per_device_batch_size=8 // devices)
         mesh = make_mesh(config, jax.devices()[:devices])
         api = make_api(config)
-        state = init_state(config, api, declare_state(config, api, mesh), mesh)
+        state = init_state(set_up(config, api, mesh))
         params.append(jax.device_get(state.params))
         tokens.append(np.asarray(make_source(config, mesh).next().inputs))
     for one, eight in zip(*map(jax.tree.leaves, params), strict=True):

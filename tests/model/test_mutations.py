@@ -16,7 +16,7 @@ from model.decoder.sharding import make_mesh
 from model.train import trainer_nnx
 from model.train.api import Api, name_arrays
 from model.train.data_source import make_source
-from model.train.step import DeclaredState, declare_state, init_state, lower_step, make_program
+from model.train.step import Setup, init_state, lower_step, make_program, set_up
 from model.train.trainer_linen import Linen
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -71,15 +71,15 @@ class Lab:
     def __init__(self, config: TrainConfig, api: Api):
         self.config, self.api = config, api
         self.mesh = make_mesh(config, jax.devices()[:DEVICES])
-        self.declared: DeclaredState = declare_state(config, api, self.mesh)
-        self.lowered = lower_step(config, api, self.declared, self.mesh)
+        self.setup: Setup = set_up(config, api, self.mesh)
+        self.lowered = lower_step(self.setup)
         self.text = strip_stablehlo(self.lowered.as_text())
 
     def start(self) -> Any:
-        return init_state(self.config, self.api, self.declared, self.mesh)
+        return init_state(self.setup)
 
     def run(self, state: Any, steps: int) -> Any:
-        program = make_program(self.config, self.declared, self.lowered, self.mesh)
+        program = make_program(self.setup, self.lowered)
         batch = make_source(self.config, self.mesh).next()
         for _ in range(steps):
             state, _ = program.run(state, batch)
@@ -104,7 +104,7 @@ def failing_floor(linen: Lab, nnx: Lab, resumed: Callable[[], Lab]) -> str | Non
     middle = nnx.run(nnx.start(), MIDDLE)
     saved = jax.tree.map(np.array, middle)
     whole, other = nnx.run(middle, STEPS - MIDDLE), resumed()
-    again = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), saved, other.declared.arrays)
+    again = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), saved, other.setup.arrays)
     if nnx.bits(whole) != other.bits(other.run(again, STEPS - MIDDLE)):
         return "same checkpoint"
     return None

@@ -24,7 +24,7 @@ from model.decoder.sharding import make_mesh
 from model.train.api import Api, make_api, name_arrays
 from model.train.cross_restore import translate
 from model.train.data_source import make_source
-from model.train.step import declare_state, init_state, lower_step, make_program
+from model.train.step import init_state, lower_step, make_program, set_up
 from tasks.resolve.plans import find_unfit, resolve_config
 
 SIZE = {
@@ -47,16 +47,16 @@ class Side:
     def __init__(self, config: TrainConfig, devices: int):
         self.config = config
         self.mesh, self.api = make_mesh(config, jax.devices()[:devices]), make_api(config)
-        self.declared = declare_state(config, self.api, self.mesh)
-        self.lowered = lower_step(config, self.api, self.declared, self.mesh)
+        self.setup = set_up(config, self.api, self.mesh)
+        self.lowered = lower_step(self.setup)
         self.program = strip_stablehlo(self.lowered.as_text())
 
     def train(self) -> tuple[list[dict[str, bytes]], object]:
         """The bits of metrics and state after every step, and the state after the first."""
-        self.run = make_program(self.config, self.declared, self.lowered, self.mesh).run
+        self.run = make_program(self.setup, self.lowered).run
         self.batches = make_source(self.config, self.mesh)
         self.after_first, bits = None, []
-        state = init_state(self.config, self.api, self.declared, self.mesh)
+        state = init_state(self.setup)
         self.fed = [self.batches.next() for _ in range(STEPS)]
         for batch in self.fed:
             state, metrics = self.run(state, batch)
@@ -69,8 +69,8 @@ class Side:
     def go_on(self, writer: Api, held: object) -> dict[str, bytes]:
         """The bits at the end, from what another api held after the first step."""
         state = jax.device_put(
-            translate(writer, held, self.api, self.declared),
-            jax.tree.map(lambda leaf: leaf.sharding, self.declared.arrays),
+            translate(writer, held, self.setup),
+            jax.tree.map(lambda leaf: leaf.sharding, self.setup.arrays),
         )
         for batch in self.fed[1:]:
             state, _ = self.run(state, batch)

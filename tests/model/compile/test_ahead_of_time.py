@@ -17,7 +17,7 @@ from model.compile import ahead_of_time as ahead
 from model.compile_record import Stages, name_error, recorded
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
-from model.train.step import declare_state, lower_step, make_program
+from model.train.step import lower_step, make_program, set_up
 from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -37,8 +37,8 @@ def read(folder: Path) -> CompiledProgram:
 def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
     config, devices = mini_config(), jax.devices()
     mesh, api = make_mesh(config), make_api(config)
-    declared = declare_state(config, api, mesh)
-    trained = make_program(config, declared, lower_step(config, api, declared, mesh), mesh)
+    setup = set_up(config, api, mesh)
+    trained = make_program(setup, lower_step(setup))
     stages = Stages(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
     with recorded(stages):
         ahead.compile_ahead(config, devices, stages)
@@ -138,12 +138,12 @@ from model.compile_record import sha256, strip_stablehlo
 from model.train.data_source import batch_shape
 from model.train.api import make_api
 from model.decoder.sharding import make_mesh
-from model.train.step import declare_state, settings
+from model.train.step import set_up, settings
 jax.config.update("jax_platforms", "cpu")
 for pure_nnx in ("true", "false"):
     config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
     mesh, api = make_mesh(config), make_api(config)
-    state = declare_state(config, api, mesh).arrays
+    state = set_up(config, api, mesh).arrays
     with settings(config, mesh):
         traced = jax.jit(api.train_step).trace(state, batch_shape(config, mesh))
     print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))

@@ -20,7 +20,7 @@ from model.compile.compile_once import compile_once, find_key
 from model.compile_record import OPTIMISED, Stages, recorded
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
-from model.train.step import compile_lowered, declare_state, lower_step
+from model.train.step import compile_lowered, lower_step, set_up
 from tasks.records.compiled import FILE, CompiledProgram
 
 type MiniArguments = Callable[..., list[str]]
@@ -83,7 +83,7 @@ def test_the_dialects_hand_the_same_to_the_compiler(mini_config: Callable[..., T
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)
-        lowered = lower_step(config, api, declare_state(config, api, mesh), mesh)
+        lowered = lower_step(set_up(config, api, mesh))
         keys.add(find_key(partial(compile_lowered, config, lowered, mesh)))
     assert len(keys) == 1
 

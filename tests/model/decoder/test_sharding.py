@@ -14,7 +14,7 @@ from model.decoder.params import flatten
 from model.decoder.sharding import make_mesh
 from model.train.api import make_api
 from model.train.data_source import make_source
-from model.train.step import declare_state, init_state, lower_step, make_program
+from model.train.step import init_state, lower_step, make_program, set_up
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -77,8 +77,8 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     config = mini_config(ici_data_parallelism=2, ici_fsdp_parallelism=2, ici_tensor_parallelism=2)
     mesh = make_mesh(config)
     api = make_api(config)
-    declared = declare_state(config, api, mesh)
-    state = init_state(config, api, declared, mesh)
+    setup = set_up(config, api, mesh)
+    state = init_state(setup)
     placed = {path: leaf.sharding for path, leaf in flatten(state).items()}
     kernel = "params/decoder/layers/mlp/wi_0/kernel"
     assert placed[f"params/{kernel}"].spec == PartitionSpec("fsdp", "stage", "tensor")
@@ -86,7 +86,7 @@ def test_parameters_moments_and_batch_are_split(mini_config: MiniConfig) -> None
     batch = make_source(config, mesh).next()
     assert batch.inputs.shape == (16, 16)
     assert batch.inputs.sharding.shard_shape(batch.inputs.shape) == (4, 16)
-    program = make_program(config, declared, lower_step(config, api, declared, mesh), mesh)
+    program = make_program(setup, lower_step(setup))
     trained, metrics = program.run(state, batch)
     for path, leaf in flatten(trained).items():
         assert leaf.sharding.is_equivalent_to(placed[path], leaf.ndim), path

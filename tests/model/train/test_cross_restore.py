@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 from etils import epath
-from jax.sharding import Mesh
 
 from configs.schema import TrainConfig
 from model.decoder.sharding import make_mesh
-from model.train.api import Api, make_api
+from model.train.api import make_api
 from model.train.cross_restore import cross_restore
-from model.train.step import DeclaredState, Program, declare_state, lower_step, make_program
+from model.train.step import Program, Setup, lower_step, make_program, set_up
 from model.train.stop import StopSignal
 
 type MiniConfig = Callable[..., TrainConfig]
@@ -25,22 +24,11 @@ type MiniConfig = Callable[..., TrainConfig]
 class Arm:
     """A compiled NNX trainer, ready to continue what a Linen run left."""
 
-    config: TrainConfig
-    api: Api
-    declared: DeclaredState
+    setup: Setup
     program: Program
-    mesh: Mesh
 
     def cross(self, other: Path, stop: StopSignal | None = None) -> dict[str, Any]:
-        return cross_restore(
-            self.config,
-            self.api,
-            self.declared,
-            self.program,
-            self.mesh,
-            epath.Path(other),
-            stop or StopSignal(),
-        )
+        return cross_restore(self.setup, self.program, epath.Path(other), stop or StopSignal())
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +36,9 @@ def nnx(mini_config: MiniConfig) -> Arm:
     config = mini_config(pure_nnx=True)
     mesh = make_mesh(config)
     api = make_api(config)
-    declared = declare_state(config, api, mesh)
-    program = make_program(config, declared, lower_step(config, api, declared, mesh), mesh)
-    return Arm(config, api, declared, program, mesh)
+    setup = set_up(config, api, mesh)
+    program = make_program(setup, lower_step(setup))
+    return Arm(setup, program)
 
 
 @pytest.fixture
@@ -131,8 +119,7 @@ def test_a_run_that_lacks_something_is_unknown(remove: str, reason: str, nnx: Ar
 def test_another_model_is_unknown(other: Path, nnx: Arm, mini_config: MiniConfig) -> None:
     config = mini_config(base_mlp_dim=64)
     api = make_api(config)
-    declared = declare_state(config, api, nnx.mesh)
-    result = Arm(config, api, declared, nnx.program, nnx.mesh).cross(other)
+    result = Arm(set_up(config, api, nnx.setup.mesh), nnx.program).cross(other)
     assert result["holds"] is None
     assert "wi_0/kernel is float32[16, 2, 64] here and float32[16, 2, 32] there" in result["evidence"]
 
