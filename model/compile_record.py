@@ -1,9 +1,9 @@
-"""Turns a training step that is compiled ahead of time into the files that say what came of it.
+"""Records an ahead-of-time compile: `compile.json`, the lowered and the optimised program.
 
     python -P model/compile_record.py --out DIR --topology NAME --hbm-bytes N MODULE [WORD…]
 
-runs another trainer's own compile, such as MaxText's `train_compile`, and keeps what it gives to the compiler. That is
-why this file needs nothing but JAX: it runs in that trainer's environment.
+runs another trainer's own compile module, such as MaxText's `train_compile`, and records the program that it compiles.
+This file imports nothing but JAX, because it runs in that trainer's environment.
 """
 
 import argparse
@@ -41,7 +41,7 @@ OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re
 
 @dataclass
 class Stages:
-    """The folder of one compile, what it is for, and what is known so far; `compile.json` is written at its end."""
+    """One compile: its output folder, its target, and the facts so far. `compile.json` is written at the end."""
 
     out: Path
     topology: str
@@ -51,13 +51,13 @@ class Stages:
     record: dict[str, Any] = field(default_factory=dict)
 
     def lowered(self, lowered: Lowered, seconds: float | None) -> None:
-        """The step as StableHLO."""
+        """Write the step as StableHLO, with its fingerprint."""
         write_packed(self.out / LOWERED, lowered.as_text(debug_info=True))
         self.record["lower_seconds"] = seconds
         self.record["fingerprints"] = {"lowered": sha256(strip_stablehlo(lowered.as_text())), "optimised": None}
 
     def compile(self, lowered: Lowered, compile_lowered: Callable[[], Compiled]) -> Compiled:
-        """What `compile_lowered` makes of the step, with its texts, memory and times kept."""
+        """Call `compile_lowered` and record the program's text, memory and compile time."""
         say(f"compiling for {self.topology}, {self.devices} devices")
         with self.timed():
             compiled = compile_lowered()
@@ -69,14 +69,14 @@ class Stages:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """What happens inside is the compile: its seconds, and those of the processors."""
+        """Record the wall and processor seconds of the block as those of the compile."""
         wall, cpu = time.monotonic(), time.process_time()
         yield
         self.record["compile_seconds"] = round(time.monotonic() - wall, 3)
         self.record["compile_cpu_seconds"] = round(time.process_time() - cpu, 3)
 
     def finish(self, error: BaseException | None) -> None:
-        """Write `compile.json`, whole."""
+        """Write `compile.json` atomically."""
         stated = None if error is None else {"type": name_error(error), "message": str(error) or repr(error)}
         arrays = sorted(self.arrays, key=lambda array: (-array["bytes_per_device"], array["path"]))
         facts = {"version": VERSION, "topology": self.topology, "devices": self.devices, "hbm_bytes": self.hbm_bytes}
@@ -89,7 +89,7 @@ class Stages:
 
 @contextmanager
 def recorded(stages: Stages) -> Iterator[None]:
-    """Whatever ends the compile is kept; an error is raised again once it is written."""
+    """Write `compile.json` however the compile ends; an error is recorded and raised again."""
     stages.out.mkdir(parents=True, exist_ok=True)
     for name in (FILE, LOWERED, OPTIMISED):  # of an earlier compile
         (stages.out / name).unlink(missing_ok=True)
@@ -102,13 +102,13 @@ def recorded(stages: Stages) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def name_error(error: BaseException) -> str:
-    """The kind of an error: "HbmOverflow" if the program does not fit into a device, else its class."""
+    """Return an error's kind: "HbmOverflow" if the program does not fit into a device, else its class."""
     return "HbmOverflow" if OVERFLOW.search(str(error)) else type(error).__name__
 
 
@@ -120,7 +120,7 @@ def measure_memory(compiled: Compiled) -> dict[str, int]:
 
 
 def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding: Sharding) -> dict[str, Any]:
-    """An input: its path, shape, type, the mesh axes that split each of its axes, and its bytes on one device."""
+    """Describe an input: path, shape, type, the mesh axes that split each of its axes, and its bytes on one device."""
     parts, kind = split_axes(sharding, len(shape)), sharding.memory_kind
     return {
         "path": path,
@@ -132,7 +132,7 @@ def describe_array(path: str, shape: tuple[int, ...], dtype: np.dtype, sharding:
 
 
 def split_axes(sharding: Sharding, rank: int) -> list[str]:
-    """For each axis of an array the mesh axes that really split it, joined by `+`; `-` where none does."""
+    """Return, for each axis of an array, the mesh axes that split it, joined by `+`, or `-`."""
     if not isinstance(sharding, NamedSharding):
         return ["-"] * rank
     spec = [*sharding.spec]
@@ -141,7 +141,7 @@ def split_axes(sharding: Sharding, rank: int) -> list[str]:
 
 
 def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]]:
-    """Every input that the compiled step keeps, by its place among the arguments."""
+    """Describe every input that the compiled step keeps, in the order of its arguments."""
     infos, tree = jax.tree_util.tree_flatten_with_path(lowered.args_info)
     shardings = tree.flatten_up_to(compiled.input_shardings)  # type: ignore[attr-defined]
     return [
@@ -152,12 +152,12 @@ def describe_inputs(lowered: Lowered, compiled: Compiled) -> list[dict[str, Any]
 
 
 def write_packed(path: Path, text: str) -> None:
-    """A text with gzip; equal texts make equal files."""
+    """Write a text with gzip; equal texts make equal files."""
     path.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
 
 def installed(packages: Sequence[str]) -> dict[str, str]:
-    """The versions of those that are installed."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for package in packages:
         try:
@@ -173,7 +173,7 @@ def sha256(text: str) -> str:
 
 
 def strip_stablehlo(text: str) -> str:
-    """A lowered program without what does not change what it computes: locations, result names, function names."""
+    """Return a lowered program without locations, result names and function names, which change no result."""
     text = re.sub(r"(?m)^#loc.*\n", "", text)
     text = re.sub(r" loc\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
     text = re.sub(r'jax\.result_info = "[^"]*"', "", text)
@@ -181,31 +181,31 @@ def strip_stablehlo(text: str) -> str:
 
 
 def strip_hlo(text: str) -> str:
-    """An optimised program without metadata and source tables, and with its names numbered by first use."""
-    # what its entry calls its arguments; their types stand again where they are used
+    """Return an optimised program without metadata and source tables, its names numbered by first use."""
+    # the entry's argument names; their types are repeated where they are used
     text = re.sub(r"(?m)^(ENTRY \S+ )\(.*$", r"\1", text)
     text = re.sub(r",? metadata=\{[^}]*\}", "", text)
-    # packed, with its metadata: what an instruction was that the compiler has done away with
+    # packed instructions that the compiler has replaced, with their metadata
     text = re.sub(r'"original_instruction":"[^"]*"', "", text)
     text = re.sub(r"(?m)^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text)
     return number_names(text, r"%[\w.$-]+", "%v")
 
 
 def number_names(text: str, pattern: str, prefix: str) -> str:
-    """Every name that matches, replaced by `prefix` and the order in which it first appears."""
+    """Replace every name that matches by `prefix` and the order in which it first appears."""
     numbers: dict[str, str] = {}
     return re.sub(pattern, lambda match: numbers.setdefault(match.group(), f"{prefix}{len(numbers)}"), text)
 
 
 def quiet_libtpu() -> None:
-    """What libtpu reads where there is no TPU: nobody is asked for one, and several compiles may run at once."""
+    """Set libtpu up for a machine without a TPU: no query of the metadata server, several compiles at once."""
     for name in ("TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
         os.environ.setdefault(name, "1")
     jax.config.update("jax_platforms", "cpu")
 
 
 def keep_compiled(stages: Stages) -> None:
-    """From now on whatever is lowered and compiled by itself, not by being called, is kept in the folder."""
+    """Record every program that is compiled explicitly, by `Lowered.compile`, from now on."""
     compile_lowered = jax.stages.Lowered.compile
 
     def compile_and_keep(lowered: Lowered, *words: Any, **named: Any) -> Compiled:
@@ -219,7 +219,9 @@ def keep_compiled(stages: Stages) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """The command line: 0 compiled, 1 it does not compile."""
-    parser = argparse.ArgumentParser(prog="compile_record.py", description="Keep what a trainer's own compile makes.")
+    parser = argparse.ArgumentParser(
+        prog="compile_record.py", description="Record the program of another trainer's compile."
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--topology", required=True)
     parser.add_argument("--devices", type=int, required=True)
@@ -244,7 +246,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run_module(module: str, words: Sequence[str]) -> None:
-    """A module as a program of its own. Raises RuntimeError if it leaves with another status than 0."""
+    """Run a module as `__main__`. Raises RuntimeError if its exit status is not 0."""
     sys.argv = [module, *words]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -1,9 +1,9 @@
-"""Turns a config into the program that a TPU slice would run, on a machine without one.
+"""Turns a config into the program of a TPU slice, on a machine without a TPU.
 
     python -m model.compile CONFIG.yml --out DIR --topology v6e:4x8 [key=value …]
 
-leaves `compile.json`, the lowered and the optimised program in DIR. It is the step that `model.train` compiles.
-With $MAXVIEW_PROGRAMS, a folder, a program that was compiled there before is not compiled again.
+writes `compile.json`, the lowered and the optimised program to DIR. The step is the one that `model.train` compiles.
+If the folder $MAXVIEW_PROGRAMS holds the compiled program already, it is reused.
 """
 
 import argparse
@@ -34,10 +34,10 @@ from model.train.step import compile_lowered, lower_step, set_up
 def compile_ahead(
     config: TrainConfig, devices: Sequence[jax.Device], stages: Stages, programs: Path | None = None
 ) -> None:
-    """Lower and compile the training step for devices; `stages` keeps what comes of it.
+    """Lower and compile the training step for `devices`; `stages` writes the results.
 
-    A program that is kept in the folder `programs` is not compiled again. Raises what the model or the compiler raises
-    where there is no such program, or none that fits.
+    A program that the folder `programs` holds is not compiled again. Raises the error of the model or of the compiler
+    if the step cannot be compiled or does not fit.
     """
     say("lowering")
     start = time.monotonic()
@@ -58,7 +58,7 @@ def compile_ahead(
 
 
 def describe_devices(topology: Topology) -> Sequence[jax.Device]:
-    """The devices of a slice, as far as a compiler needs them."""
+    """Return a compiler's description of the devices of a slice."""
     described = topologies.get_topology_desc(
         platform="tpu",
         topology_name=topology.compiler_name,

@@ -1,8 +1,8 @@
-"""Turns a lowered step into what an equal one was compiled to before, or compiles it and keeps that for the next.
+"""Reuses the compiled program of an equal step, or compiles the step and keeps the result.
 
-Equal is what the compiler cannot tell apart, by JAX's own key of its compilation cache: the program without locations,
-compile options, flags, devices, jaxlib, libtpu. The cache itself writes executables for devices that nobody has, but
-cannot read them (docs/decisions/0037-one-program-is-compiled-once.md).
+Steps are equal if their keys in JAX's compilation cache are: program without locations, compile options, flags,
+devices, jaxlib, libtpu. The cache itself can write executables for devices that this machine lacks, but cannot read
+them back (docs/decisions/0037-one-program-is-compiled-once.md).
 """
 
 import fcntl
@@ -20,15 +20,15 @@ from model.compile_record import OPTIMISED, Stages, say
 
 
 class _HandedOver(Exception):
-    """Ends a compile where the compiler would begin."""
+    """Stops a compile before the compiler runs."""
 
 
 def compile_once(
     stages: Stages, lowered: jax.stages.Lowered, compile_lowered: Callable[[], jax.stages.Compiled], programs: Path
 ) -> None:
-    """As `stages.compile`, but a program that is kept in the folder `programs` is not compiled again.
+    """Run `stages.compile`, or reuse the program from the folder `programs`.
 
-    Of several that come with one program at once, the first compiles and the others wait; if it dies, the next does.
+    If processes bring one program at once, the first compiles and the others wait. If it dies, the next compiles.
     """
     with stages.timed():
         key = find_key(compile_lowered)
@@ -43,7 +43,7 @@ def compile_once(
 
 
 def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
-    """What names everything that JAX would hand to the compiler; the compiler is not called."""
+    """Return JAX's cache key of everything it would pass to the compiler, without running the compiler."""
     found = []
 
     def stop(backend: Any, module: Any, devices: Any, options: Any, *_: Any) -> NoReturn:
@@ -63,7 +63,7 @@ def find_key(compile_lowered: Callable[[], jax.stages.Compiled]) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else is in here with the same path. The kernel lets go of it when the process dies, however it does."""
+    """Hold an exclusive lock on a file. The kernel releases it when the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -79,7 +79,7 @@ def _take(stages: Stages, kept: Path) -> None:
 
 
 def _keep(stages: Stages, kept: Path) -> None:
-    """The file that says it is whole is written last."""
+    """Store the program; `kept.json`, which marks it as complete, is written last."""
     kept.mkdir(exist_ok=True)
     shutil.copyfile(stages.out / OPTIMISED, kept / OPTIMISED)
     found = {

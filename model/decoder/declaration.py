@@ -1,7 +1,7 @@
-"""Turns what a decoder file says of a parameter into one record: shape, type, logical axes, first values.
+"""The declaration of a parameter: shape, type, logical axes, initializer.
 
-Each api carries the record through its own transforms: Linen in the box around the value, NNX in the variable's
-metadata. Drawing, sharding, counting and dumping read the record and nothing else.
+Each API carries it through its own transforms: Linen in the box around the value, NNX in the variable's metadata.
+ Drawing, sharding, counting and dumping read the record and nothing else.
 """
 
 import math
@@ -34,7 +34,7 @@ class Declaration:
 
 
 def first_value(initializer: Initializer, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
-    """What either API's own `init` gives: drawn on the host from its own key, wherever it is traced."""
+    """Return the first value that the API's own `init` gives: drawn on the host from `key`, also under a trace."""
 
     def draw(words: jax.Array) -> np.ndarray:
         return initializer(np.random.default_rng(np.asarray(words)), shape, dtype)

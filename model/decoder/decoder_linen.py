@@ -1,4 +1,4 @@
-"""The decoder in Flax Linen: turns tokens into what gives logits. Twin of `decoder_nnx.py`, class by class."""
+"""The decoder in Flax Linen: tokens to the inputs of the loss. Twin of `decoder_nnx.py`, class by class."""
 
 from collections.abc import Callable
 
@@ -63,7 +63,7 @@ class TokenEmbedder(nn.Module):
 
 
 class LogitsKernel(nn.Module):
-    """The kernel that makes logits of the last activations; the loss applies it."""
+    """The kernel of the logits; the loss applies it to the last activations."""
 
     config: TrainConfig
 
@@ -165,7 +165,7 @@ class MLP(nn.Module):
 
 
 class RoutedMLP(nn.Module):
-    """A mixture of MLPs, of which a router chooses some for each token; its loss keeps them equally busy."""
+    """A mixture of experts: a router chooses some MLPs for each token; its loss balances their load."""
 
     config: TrainConfig
 
@@ -187,7 +187,7 @@ class RoutedMLP(nn.Module):
 
 
 class SharingMLP(nn.Module):
-    """A mixture of MLPs beside one that every token goes to."""
+    """A mixture of experts beside shared experts that process every token."""
 
     config: TrainConfig
 
@@ -236,7 +236,7 @@ class DecoderStack(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to what gives logits. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to the inputs of the loss. `key` holds seed and step; dropout folds in its layer and its site."""
 
     config: TrainConfig
 

@@ -1,4 +1,4 @@
-"""The decoder in Flax NNX: turns tokens into what gives logits. Twin of `decoder_linen.py`, class by class."""
+"""The decoder in Flax NNX: tokens to the inputs of the loss. Twin of `decoder_linen.py`, class by class."""
 
 from collections.abc import Callable
 
@@ -66,7 +66,7 @@ class TokenEmbedder(nnx.Module):
 
 
 class LogitsKernel(nnx.Module):
-    """The kernel that makes logits of the last activations; the loss applies it."""
+    """The kernel of the logits; the loss applies it to the last activations."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
@@ -174,7 +174,7 @@ class MLP(nnx.Module):
 
 
 class RoutedMLP(nnx.Module):
-    """A mixture of MLPs, of which a router chooses some for each token; its loss keeps them equally busy."""
+    """A mixture of experts: a router chooses some MLPs for each token; its loss balances their load."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = cfg = config
@@ -197,7 +197,7 @@ class RoutedMLP(nnx.Module):
 
 
 class SharingMLP(nnx.Module):
-    """A mixture of MLPs beside one that every token goes to."""
+    """A mixture of experts beside shared experts that process every token."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.routed_experts = RoutedMLP(config, rngs=rngs)
@@ -248,7 +248,7 @@ class DecoderStack(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """Tokens to what gives logits. `key` holds seed and step; dropout folds in its layer and its site."""
+    """Tokens to the inputs of the loss. `key` holds seed and step; dropout folds in its layer and its site."""
 
     def __init__(self, config: TrainConfig, *, rngs: nnx.Rngs):
         self.config = config

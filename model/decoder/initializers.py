@@ -1,4 +1,4 @@
-"""Turns random numbers into the first values of one array, on the host. The distributions are MaxText's."""
+"""The distributions of first weights, drawn on the host with numpy. They are MaxText's."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Normal:
     """Normal values of mean 0 and variance 1 / (product of the sizes of `fan_axes`)."""
 
     fan_axes: tuple[int, ...]
-    cut: bool = False  # at two standard deviations, and then widened to the full variance
+    cut: bool = False  # truncate at two standard deviations, then rescale to the full variance
 
     def __call__(self, random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> NDArray[Any]:
         deviation = math.prod(shape[axis] for axis in self.fan_axes) ** -0.5
@@ -27,7 +27,7 @@ class Normal:
         if self.cut:
             deviation /= CUT_DEVIATION
             far = np.flatnonzero(np.abs(values) > 2)
-            while far.size:  # drawn again
+            while far.size:  # redrawn
                 values[far] = random.standard_normal(far.size, np.float32)
                 far = far[np.abs(values[far]) > 2]
         values *= np.float32(deviation)
@@ -44,7 +44,7 @@ def ones(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -
 INITIALIZERS: dict[str, Initializer] = {
     "token_embedder": Normal(()),
     "norm": ones,
-    "query": Normal((0, 2)),  # 1 / (E·K) and not 1 / E: the attention logits' factor 1 / √K lives here
+    "query": Normal((0, 2)),  # 1 / (E·K), not 1 / E: includes the factor 1 / √K of the attention logits
     "key": Normal((0,)),
     "value": Normal((0,)),
     "out": Normal((0, 1)),

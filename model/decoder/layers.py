@@ -1,4 +1,4 @@
-"""Everything in the decoder that has no parameters: turns activations and weights into activations."""
+"""The arithmetic of the decoder's layers, without parameters: activations and weights to activations."""
 
 import zlib
 from collections.abc import Callable
@@ -21,18 +21,18 @@ def rms_norm(x_BLE: jax.Array, scale_E: jax.Array, epsilon: float, dtype: str) -
 
 
 class Context(NamedTuple):
-    """What every layer is given beside the residual stream."""
+    """The inputs of every layer besides the residual stream."""
 
-    sin_BLK: jax.Array  # of the angles by which rotary embeddings turn; K is half the width that they turn
+    sin_BLK: jax.Array  # of the rotary angles; K is half the rotated width
     cos_BLK: jax.Array
     segment_ids_BL: jax.Array | None
-    key: jax.Array | None  # holds seed and step; None: nothing is dropped
+    key: jax.Array | None  # holds seed and step; None switches dropout off
 
 
 def make_context(
     config: TrainConfig, positions_BL: jax.Array, segment_ids_BL: jax.Array | None, key: jax.Array | None
 ) -> Context:
-    """The context of a batch. Rotary wavelengths are 2π … 2π·rope_max_timescale (Su et al. 2021)."""
+    """Return the context of a batch. Rotary wavelengths are 2π … 2π·rope_max_timescale (Su et al. 2021)."""
     half = ROTARY_WIDTH[config.attention_type](config) // 2
     timescale = config.rope_max_timescale ** (jnp.arange(half, dtype=jnp.float32) / half)
     angle_BLK = positions_BL.astype(jnp.float32)[:, :, None] / timescale[None, None, :]
@@ -48,33 +48,33 @@ ROTARY_WIDTH: dict[str, Callable[[TrainConfig], int]] = {
 
 
 def rotary(x_BLHK: jax.Array, context: Context) -> jax.Array:
-    """Turn channel pairs (k, k + K/2) by the token's position."""
+    """Rotate channel pairs (k, k + K/2) by the token's position."""
     sin, cos = context.sin_BLK[:, :, None, :], context.cos_BLK[:, :, None, :]
     first, second = jnp.split(x_BLHK, 2, axis=-1)
     return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
 
 
 def site_number(name: str) -> int:
-    """The number that stands for a name (a dropout site, a parameter's path) in a random key."""
+    """Return the number of a name (a dropout site, a parameter's path) for a random key."""
     return zlib.crc32(name.encode()) & 0x7FFFFFFF
 
 
 def fold_in(key: jax.Array | None, number: jax.typing.ArrayLike) -> jax.Array | None:
-    """A key of its own for a layer or a part of the batch."""
+    """Return the key of a layer or of a part of the batch."""
     return None if key is None else jax.random.fold_in(key, number)
 
 
 def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: str) -> jax.Array:
     """Drop channels at `dropout_rate`; a sequence drops the same channels at all its positions, as MaxText does.
 
-    `key` already holds the step and the layer, so what is dropped depends on (step, layer, site) and not on the order
-    in which either api happens to draw. Without a key nothing is dropped: an evaluation has none.
+    `key` already holds the step and the layer, so the mask depends on (step, layer, site) and not on the order in which
+    an API draws. Evaluations pass no key, which switches dropout off.
     """
     if key is None or not config.enable_dropout or config.dropout_rate == 0.0:
         return x_BLE
     batch, _, width = x_BLE.shape
     keep = 1.0 - config.dropout_rate
-    # drawn flat: compiling the draw of a rank-3 mask takes several times as long
+    # drawn flat: a rank-3 draw takes several times as long to compile
     kept_B1E = jax.random.bernoulli(jax.random.fold_in(key, site_number(site)), keep, (batch * width,)).reshape(
         batch, 1, width
     )
@@ -82,21 +82,21 @@ def dropout(x_BLE: jax.Array, config: TrainConfig, key: jax.Array | None, site: 
 
 
 class Output(NamedTuple):
-    """What a decoder says of a batch."""
+    """The output of a decoder for a batch."""
 
-    x_BLE: jax.Array  # its last activations, and the kernel that makes logits of them
+    x_BLE: jax.Array  # the last activations, and the kernel of the logits
     kernel_EV: jax.Array
-    auxiliary: dict[str, jax.Array]  # losses of its own, by name: each a part of what is minimised
+    auxiliary: dict[str, jax.Array]  # further losses by name, each a part of the minimised loss
 
 
 def add_losses(*found: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Losses by name, summed over layers (a leading axis) and over groups of layers."""
+    """Sum losses by name over layers (a leading axis) and over groups of layers."""
     names = sorted({name for losses in found for name in losses})
     return {name: sum((jnp.sum(losses[name]) for losses in found if name in losses), jnp.float32(0)) for name in names}
 
 
 class LayerGroup(NamedTuple):
-    """Layers of one kind that follow each other."""
+    """Consecutive layers of one kind."""
 
     name: str
     first: int  # number of its first layer in the whole decoder
@@ -105,12 +105,12 @@ class LayerGroup(NamedTuple):
 
     @property
     def numbers(self) -> jax.Array:
-        """The numbers of its layers, which dropout folds in."""
+        """The numbers of its layers, for dropout keys."""
         return jnp.arange(self.first, self.first + self.layers)
 
 
 def layer_groups(config: TrainConfig) -> list[LayerGroup]:
-    """The decoder's layers, in order, under MaxText's names."""
+    """Return the decoder's groups of layers in order, under MaxText's names."""
     layers, dense = config.base_num_decoder_layers, config.first_num_dense_layers
     if config.num_experts == 1:
         return [LayerGroup("layers", 0, layers, "dense")]
@@ -121,17 +121,17 @@ def layer_groups(config: TrainConfig) -> list[LayerGroup]:
 
 
 def moe_layers(config: TrainConfig) -> int:
-    """How many layers have a mixture of experts."""
+    """Return the number of layers with a mixture of experts."""
     return sum(group.layers for group in layer_groups(config) if group.mlp != "dense")
 
 
 def query_width(config: TrainConfig) -> int:
-    """Width of a head of latent attention: with and without position."""
+    """Return the width of a query head of latent attention: the parts without and with position together."""
     return config.qk_nope_head_dim + config.qk_rope_head_dim
 
 
 def query_name(config: TrainConfig) -> str:
-    """How queries of latent attention are made."""
+    """Return the name of the query projection of latent attention, "full" or "low_rank"."""
     return "low_rank" if config.q_lora_rank else "full"
 
 
@@ -152,13 +152,13 @@ def attend_latent(
 
 
 def name_result(x: jax.Array, name: str) -> jax.Array:
-    """`x`, under a name by which a remat policy may keep it."""
+    """Name `x`, so that a remat policy can save it."""
     return cast(jax.Array, checkpoint_name(x, name))
 
 
-QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # what the decoders call these results
+QKV, OUT = ("query_proj", "key_proj", "value_proj"), "out_proj"  # the names of these results in both decoders
 
-# What `jax.checkpoint` may keep of a layer, by the value of `remat_policy`; `full` keeps nothing.
+# The results of a layer that `jax.checkpoint` saves, by the value of `remat_policy`; `full` saves none.
 REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
     "full": None,
     "minimal": jax.checkpoint_policies.save_only_these_names(*QKV, OUT, "mlpwi_0", "mlpwi_1", "mlpwo"),
@@ -173,14 +173,14 @@ REMAT_POLICIES: dict[str, Callable[..., Any] | None] = {
 
 
 def remat_function[F: Callable[..., Any]](config: TrainConfig, run: F) -> F:
-    """A function with its activations recomputed in the backward pass as `remat_policy` says."""
+    """Return `run` with the recomputation that `remat_policy` asks for."""
     if config.remat_policy == "none":
         return run
     return cast(F, jax.checkpoint(run, prevent_cse=False, policy=REMAT_POLICIES[config.remat_policy]))
 
 
 def stack_name(config: TrainConfig) -> str:
-    """How layers are run: which of the stacks."""
+    """Return the name of the stack that runs the layers."""
     if config.ici_pipeline_parallelism > 1:
         return "pipeline"
     return "scan" if config.scan_layers else "unrolled"

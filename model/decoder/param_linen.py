@@ -1,4 +1,4 @@
-"""Turns a declaration into a parameter of Flax Linen: what a decoder file calls. Twin of `param_nnx.py`."""
+"""Makes a parameter of Flax Linen from a declaration. Twin of `param_nnx.py`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +13,13 @@ from model.decoder.initializers import Initializer
 
 
 class Declared(nn.LogicallyPartitioned):
-    """Linen's box of a value and its logical axes, with the initializer beside them."""
+    """Linen's box around a value, with its logical axes and its initializer."""
 
     initializer: Initializer | None = struct.field(default=None, pytree_node=False)
 
 
 def linen_param(initializer: Initializer, axes: tuple[str, ...]) -> Callable[..., Any]:
-    """What `Module.param` calls for its first value, and then takes out of its box."""
+    """Return the init function for `Module.param`, which unboxes its result."""
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> Declared:
         return Declared(first_value(initializer, key, shape, dtype), axes, initializer=initializer)

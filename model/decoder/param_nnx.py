@@ -1,4 +1,4 @@
-"""Turns a declaration into a parameter of Flax NNX: what a decoder file calls. Twin of `param_linen.py`."""
+"""Makes a parameter of Flax NNX from a declaration. Twin of `param_linen.py`."""
 
 import jax
 import numpy as np
@@ -11,6 +11,6 @@ from model.decoder.initializers import Initializer
 def nnx_param(
     initializer: Initializer, axes: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype, rngs: nnx.Rngs
 ) -> nnx.Param[jax.Array]:
-    """A parameter that knows its logical axes and its initializer."""
+    """Return a parameter with its logical axes and its initializer as metadata."""
     value = first_value(initializer, rngs.params(), shape, dtype)
     return nnx.Param(value, out_sharding=axes, eager_sharding=False, initializer=initializer)

@@ -1,4 +1,8 @@
-"""Turns the declared shapes of a decoder into its first weights, drawn by path so that every api draws the same."""
+"""Draws the first weights of a decoder by path, so that both APIs start from the same bits.
+
+numpy draws on the host. JAX would compile one program per shape before the first step, and its values depend on the
+partitioning of the arrays. Drawn by path and layer, they are equal on every mesh, scanned or unrolled.
+"""
 
 import os
 import re
@@ -17,15 +21,15 @@ LAYER_NUMBER = re.compile(r"(?<=layers)_(\d+)(?=/)")
 
 
 def path_of(key_path: tuple[Any, ...]) -> tuple[str, ...]:
-    """A JAX key path as names, whatever kind of container they came from."""
+    """Return a JAX key path as names, for any kind of container."""
     return tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
 
 
 def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding) -> jax.Array:
-    """One array where it will live: the same bits on every mesh and every kind of device, for the host draws them.
+    """Draw one array onto its devices: the same bits on every mesh and every kind of device.
 
-    Each layer has random numbers of its own, by the seed, its path without numbers, and its number: `layers/…` holds
-    all layers along the axis that its declaration names, `layers_3/…` the fourth alone.
+    The random numbers of a layer depend on the seed, its path without numbers, and its number. `layers/…` holds all
+    layers along the axis that its declaration names, `layers_3/…` the fourth alone.
     """
     entropy = [seed, site_number(LAYER_NUMBER.sub("", path))]
     axis, shape, dtype = declaration.scan_axis, declaration.shape, declaration.dtype
@@ -39,7 +43,7 @@ def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding
             part = np.moveaxis(values, axis, 0)[layer]
             part[...] = declaration.initializer(np.random.default_rng([*entropy, layer]), part.shape, dtype)
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy draws and copies outside Python's lock
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy releases Python's lock while it draws and copies
             list(pool.map(fill, range(shape[axis])))
     return jax.make_array_from_callback(shape, sharding, values.__getitem__)
 
@@ -47,23 +51,23 @@ def draw(seed: int, path: str, declaration: Declaration, sharding: NamedSharding
 def draw_params(
     seed: int, declared: dict[str, Declaration], shardings: dict[str, NamedSharding]
 ) -> dict[str, jax.Array]:
-    """The first weights by path."""
+    """Draw the first weights by path."""
     return {path: draw(seed, path, one, shardings[path]) for path, one in declared.items()}
 
 
 def count_params(declared: dict[str, Declaration]) -> int:
-    """How many numbers the parameters hold."""
+    """Return the number of parameters."""
     return sum(declaration.size for declaration in declared.values())
 
 
 def flatten(tree: Tree) -> dict[str, Any]:
-    """`{"params/decoder/…": leaf}` of a tree."""
+    """Return a tree as `{"params/decoder/…": leaf}`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {"/".join(path_of(key_path)): leaf for key_path, leaf in leaves}
 
 
 def unflatten(leaves: dict[str, Any]) -> dict[str, Tree]:
-    """Nested dicts of `{"params/decoder/…": leaf}`."""
+    """Return `{"params/decoder/…": leaf}` as nested dicts."""
     tree: dict[str, Tree] = {}
     for path, leaf in leaves.items():
         *names, last = path.split("/")

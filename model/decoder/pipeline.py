@@ -1,8 +1,8 @@
 """Turns layers into an interleaved pipeline: each device along the stage axis holds several chunks of layers.
 
 With S stages, R chunks on each and n layers in a chunk, stage s holds the chunks s, s + S, … (virtual stages, as
-in Narayanan et al. 2021). Microbatches go round in groups of S: at tick t stage s works at the position t - s, so it is
-handed what its left neighbour made one tick before, and the first stage what the last one made, or a new microbatch.
+in Narayanan et al. 2021). Microbatches go round in groups of S: at tick t stage s works at the position t - s, so its
+input is the output of its left neighbour one tick before; the first stage takes that of the last, or a new microbatch.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,15 +24,15 @@ type RunLayer = Callable[[Tree, jax.Array, jax.Array, layers.Context], jax.Array
 
 
 class Work(NamedTuple):
-    """What every stage does at a tick, along an axis of stages."""
+    """The work of every stage at a tick, along an axis of stages."""
 
     chunk_S: jax.Array
     microbatch_S: jax.Array
 
 
 def work_at(shape: Pipeline, tick: jax.Array | int) -> Work:
-    """Which chunk works at which microbatch on each stage. Before its first position, and after its last, a stage
-    works at something that nobody reads."""
+    """Return the chunk and the microbatch of each stage. Before its first position and after its last, a stage's
+    output is discarded."""
     position_S = tick - jnp.arange(shape.stages)
     group_S, within_S = jnp.divmod(position_S, shape.stages * shape.chunks)
     microbatch_S = group_S * shape.stages + within_S % shape.stages
@@ -40,7 +40,7 @@ def work_at(shape: Pipeline, tick: jax.Array | int) -> Work:
 
 
 def last_ticks(shape: Pipeline) -> list[int]:
-    """The tick at which each microbatch leaves the last stage for good."""
+    """Return the tick at which each microbatch leaves the last stage for the last time."""
     ahead, around = shape.stages - 1, shape.stages * shape.chunks
     return [
         ahead + group * around + (shape.chunks - 1) * shape.stages + place
@@ -50,8 +50,8 @@ def last_ticks(shape: Pipeline) -> list[int]:
 
 
 def schedule_events(shape: Pipeline) -> Iterator[str]:
-    """What each stage does in a step, in the words of Megatron-LM's schedule: a stage is a rank, and its chunks number
-    the microbatches on. The backward pass takes the ticks from the last to the first, as the scan's transpose does."""
+    """Yield the events of each stage in a step, in Megatron-LM's words: a stage is a rank, and its chunks continue the
+    numbering of microbatches. The backward pass runs the ticks in reverse, as the scan's transpose does."""
     ticks = range(last_ticks(shape)[-1] + 1)
     busy = shape.microbatches * shape.chunks  # ticks of each stage
     for direction, order in (("forward", ticks), ("backward", reversed(ticks))):
@@ -72,7 +72,7 @@ def run_pipeline(
     x_BLE: jax.Array,
     context: layers.Context,
 ) -> jax.Array:
-    """All layers of a group, whose parameters have a layer axis as a scan's have."""
+    """Run all layers of a group. Their parameters have a layer axis, as in a scan."""
     shape = pipeline_shape(config)
     chunked = jax.tree.map(lambda leaf: split_layers(config, shape, leaf), params)
     parts = jax.tree.map(lambda array: split_rows(array, shape.microbatches), (x_BLE, context._replace(key=None)))
@@ -104,24 +104,24 @@ def run_pipeline(
 
 
 def split_layers(config: TrainConfig, shape: Pipeline, leaf: jax.Array) -> jax.Array:
-    """A parameter with the axes stage, chunk, layer of the chunk before its own."""
+    """Return a parameter with leading axes stage, chunk, layer of the chunk."""
     first = jnp.moveaxis(leaf, config.param_scan_axis, 0)
     split = first.reshape(shape.chunks, shape.stages, shape.layers, *first.shape[1:])
     return jnp.moveaxis(split, 1, 0)
 
 
 def split_rows(array: jax.Array, parts: int) -> jax.Array:
-    """The rows of a batch as `parts` smaller batches along a new first axis; row b goes to part b mod `parts`."""
+    """Split the rows of a batch into `parts` along a new first axis; row b goes to part b mod `parts`."""
     return jnp.moveaxis(array.reshape(-1, parts, *array.shape[1:]), 1, 0)
 
 
 def join_rows(array: jax.Array) -> jax.Array:
-    """What `split_rows` has split."""
+    """Undo `split_rows`."""
     return jnp.moveaxis(array, 0, 1).reshape(-1, *array.shape[2:])
 
 
 def on_stages(x_SBLE: jax.Array) -> jax.Array:
-    """Pinned to the stages."""
+    """Constrain activations to the stages' devices."""
     if jax.sharding.get_abstract_mesh().empty:
         return x_SBLE
     spec = PartitionSpec(

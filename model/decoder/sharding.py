@@ -1,4 +1,4 @@
-"""Turns logical axis names into places on a mesh: which axis of which array is split over which devices."""
+"""Maps logical axis names to the axes of a mesh, and makes the mesh."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MESH_AXES = tuple(MESH_KEYS)
 
 type MeshAxes = str | tuple[str, ...] | None
 
-# Logical axes are MaxText's, so that its parameter dump and ours can be laid side by side.
+# The logical axes are MaxText's, so that its parameter dump can be compared with ours.
 RULES: dict[str, MeshAxes] = {
     # parameters
     "vocab": "tensor",
@@ -47,12 +47,12 @@ RULES: dict[str, MeshAxes] = {
 
 
 def mesh_spec(axes: Sequence[str]) -> PartitionSpec:
-    """The mesh axes that an array with these logical axes is split over."""
+    """Return the mesh axes that split an array with these logical axes."""
     return PartitionSpec(*(RULES[axis] for axis in axes))
 
 
 def constrain(x: jax.Array, *axes: str) -> jax.Array:
-    """Pin an activation to its place on the mesh; outside a mesh (`jax.set_mesh`) it stays as it is."""
+    """Constrain an activation's sharding; without a mesh (`jax.set_mesh`), return it unchanged."""
     if jax.sharding.get_abstract_mesh().empty:
         return x
     return cast(jax.Array, jax.lax.with_sharding_constraint(x, mesh_spec(axes)))
@@ -62,7 +62,7 @@ def find_devices() -> None:
     """Start JAX's backend. Raises ConfigError where it finds no device of the kind that JAX_PLATFORMS asks for."""
     try:
         jax.devices()
-    except (RuntimeError, AssertionError) as error:  # it asserts where nothing that is installed knows the kind
+    except (RuntimeError, AssertionError) as error:  # JAX asserts if no installed plugin knows the kind
         kind = os.environ.get("JAX_PLATFORMS", "")
         said = f" ({error})" if str(error) else ""
         install = f"; JAX for it is an extra: uv sync --extra {kind}" if kind in ("cuda", "tpu") else ""
@@ -77,15 +77,15 @@ def check_backend(config: TrainConfig) -> None:
 
 
 def make_mesh(config: TrainConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """The mesh over `devices`, by default all. Raises ConfigError if the model cannot be split."""
+    """Return the mesh over `devices`, by default all. Raises ConfigError if the model cannot be split over them."""
     devices = jax.devices() if devices is None else devices
     check(config, Devices(count=len(devices)))
     shape = tuple(mesh_shape(config, len(devices)).values())
-    # a slice has two or three axes, which a pipeline with tensors split beside it does not fit on uncut
+    # a slice has two or three axes; pipeline and tensor parallelism together need them split
     placed = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
     return Mesh(placed, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
 def global_batch_size(config: TrainConfig, mesh: Mesh) -> int:
-    """Sequences per step over all devices."""
+    """Return the number of sequences per step over all devices."""
     return config.per_device_batch_size * config.gradient_accumulation_steps * mesh.size

@@ -1,6 +1,6 @@
 """How Linen runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_nnx.py`.
 
-Each stack is one function, called where its modules shall live: Linen makes a module where it is first used.
+Each stack is one function, called inside the parent module: Linen makes a module where it is first used.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ type LayerType = Callable[..., nn.Module]
 
 
 class Site(NamedTuple):
-    """Where a group of layers lives, and what it is made of."""
+    """A group of layers with its parent module and its layer class."""
 
     parent: nn.Module
     config: TrainConfig
@@ -45,7 +45,7 @@ def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
         in_axes=(0, nn.broadcast),
         length=group.layers,
         metadata_params={nn.PARTITION_NAME: "layers"},
-        check_constancy_invariants=False,  # Linen would trace the layer twice to look for them
+        check_constancy_invariants=False,  # without it Linen traces the layer twice
     )
     ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
     return ran
@@ -78,5 +78,5 @@ def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
     ), {}
 
 
-# By `core.stack_name`.
+# By `layers.stack_name`.
 STACKS = {"scan": scanned, "unrolled": unrolled, "pipeline": pipelined}

@@ -2,8 +2,8 @@
 
 Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX makes modules before it uses any.
 With `graph_updates=False` a transform does not write back parameters that nothing has changed. Unrolled layers are
-attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2 before layer 10, Linen's names sort 10
-before 2, and gradient norms are summed in that order: with more than ten layers the two steps would be two programs.
+attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2 before layer 10, Linen's names sort
+10 before 2, and gradient norms are summed in that order: with more than ten layers the steps would be two programs.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
 
 
 class Stack(Protocol):
-    """One way to hold and run a group."""
+    """A way to hold and run a group of layers."""
 
     @staticmethod
     def make(
@@ -118,5 +118,5 @@ class Pipelined(Scanned):
         return run_pipeline(config, group, run_layer, params=params, x_BLE=x_BLE, context=context), {}
 
 
-# By `core.stack_name`.
+# By `layers.stack_name`.
 STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled, "pipeline": Pipelined}

@@ -33,9 +33,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The command line: 0 trained, 1 not to its end, 2 the input is wrong, 143 stopped by SIGTERM."""
+    """Run the trainer. Exit status: 0 trained, 1 failed, 2 wrong input, 143 stopped by SIGTERM."""
     arguments = parse_arguments(argv)
-    flags.FLAGS.mark_as_parsed()  # the libraries' flags keep their defaults; this command line is our own
+    flags.FLAGS.mark_as_parsed()  # absl's flags keep their defaults; argparse reads this command line
     logging.use_absl_handler()
     logging.set_verbosity(logging.INFO)
     try:
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         if not full and not isinstance(error, NonFiniteLoss | ResumeChanges):
             raise
         said = f"{full[0]} ({MAKE_ROOM})" if full else error
-        logging.error("Training stopped: %s", said)  # MaxText's words: whoever reads the log knows them
+        logging.error("Training stopped: %s", said)  # MaxText's words, which log readers know
         return 1
 
 

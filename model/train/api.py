@@ -1,4 +1,4 @@
-"""What a api is to the rest of the trainer, and which one a config asks for."""
+"""The interface of Linen and NNX to the trainer, and the choice between them."""
 
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from model.train.objective import Metrics
 
 
 class Api(Protocol):
-    """A decoder with its way to hold, train and save a state. Parameters are named `params/decoder/…` in both."""
+    """A decoder with its way to hold, train and save a state. Parameters are named `params/decoder/…` in both APIs."""
 
     name: str  # "linen" or "nnx"
 
@@ -25,10 +25,10 @@ class Api(Protocol):
 
 
 def make_api(config: TrainConfig) -> Api:
-    """The api that `pure_nnx` asks for."""
+    """Return the API that `pure_nnx` asks for."""
     load_kernel(config)
     if config.pure_nnx:
-        from model.train.trainer_nnx import Nnx  # a run loads its own API only
+        from model.train.trainer_nnx import Nnx  # a run loads one API only
 
         return Nnx(config)
     from model.train.trainer_linen import Linen
@@ -37,11 +37,11 @@ def make_api(config: TrainConfig) -> Api:
 
 
 def name_arrays(api: Api, arrays: Any) -> dict[str, Any]:
-    """The arrays of a state, or what stands for them, under the names that both APIs share."""
+    """Return the leaves of a state under the names that both APIs share."""
     found = flatten(api.to_tree(arrays))
     return dict(zip(api.common_names(list(found)), found.values(), strict=True))
 
 
 def step_of(api: Api, arrays: Any) -> int:
-    """How many steps a state has done, which is the number of the next one."""
+    """Return the number of steps that a state has done, which is the number of the next step."""
     return int(name_arrays(api, arrays)["step"])

@@ -1,4 +1,4 @@
-"""The batch of one step: what is read, what is to be predicted, and how much each prediction counts."""
+"""The batch of one step: inputs, targets, and the weight of each prediction."""
 
 from typing import Generic, NamedTuple
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from typing_extensions import TypeVar
 
-Array = TypeVar("Array", default=jax.Array)  # or what stands for one: a shape, an array of the host
+Array = TypeVar("Array", default=jax.Array)  # or its shape, or an array on the host
 
 
 class Batch(NamedTuple, Generic[Array]):
@@ -14,18 +14,18 @@ class Batch(NamedTuple, Generic[Array]):
 
     inputs: Array
     targets: Array
-    positions: Array  # of each token in its own text
+    positions: Array  # of each token within its text
     segment_ids: Array | None  # 1, 2, … per text and 0 for padding; None where a sequence is one text
     weights: Array  # int32: 1 counts, 0 is padding
 
 
 def total_weights(batch: Batch) -> jax.Array:
-    """How many predictions count."""
+    """Return the number of predictions that count."""
     return jnp.sum(batch.weights, dtype=jnp.int32)
 
 
 def split_batch(batch: Batch, parts: int) -> Batch:
-    """The batch as `parts` smaller ones along a new first axis; every device keeps sequences that it already has.
+    """Split a batch into `parts` along a new first axis; no sequence moves to another device.
 
     Sequence b goes to part b mod `parts`, so that the sequences of one device are spread over all parts.
     """

@@ -1,4 +1,4 @@
-"""Turns a training state into a committed checkpoint and back, with Orbax, in MaxText's layout."""
+"""Saves and restores training states with Orbax, in MaxText's layout."""
 
 import time
 from collections.abc import Iterator
@@ -12,30 +12,30 @@ from etils import epath, epy
 from configs.schema import TrainConfig
 from model.decoder.params import Tree, flatten
 
-with epy.lazy_imports():  # loaded where it is first used: while the step compiles
+with epy.lazy_imports():  # imported at first use, while the step compiles
     import orbax.checkpoint as ocp
     from orbax.checkpoint import checkpoint_managers
 
 if TYPE_CHECKING:
-    import grain  # it takes seconds to load
+    import grain  # slow to import
 
 type Manager = ocp.CheckpointManager
-ITEM, PLACE = "items", "iter"  # the state, and how far the data was read; MaxText's names
+ITEM, PLACE = "items", "iter"  # MaxText's names for the state and for the position in the data
 
 
 def checkpoint_directory(run_directory: epath.Path) -> epath.Path:
-    """Where a run keeps its checkpoints."""
+    """Return the folder of a run's checkpoints."""
     return run_directory / "checkpoints"
 
 
 def has_steps(config: TrainConfig, run_directory: epath.Path) -> bool:
-    """Whether a run may have checkpoints to go on from; asked without Orbax."""
+    """Return whether a run may have checkpoints to resume from, without loading Orbax."""
     directory = checkpoint_directory(run_directory)
     return config.enable_checkpointing and directory.exists() and any(x.name.isdigit() for x in directory.iterdir())
 
 
 def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
-    """The manager of a run's own checkpoints. Unfinished ones, of a run that was killed, are removed first."""
+    """Return the manager of a run's own checkpoints. Unfinished saves of a killed run are removed first."""
     logging.info("Creating checkpoint manager with ocdbt=True and zarr3=True")
     manager = ocp.CheckpointManager(
         directory,
@@ -56,7 +56,7 @@ def make_manager(config: TrainConfig, directory: epath.Path) -> Manager:
 
 @contextmanager
 def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Manager | None]:
-    """The run's checkpoints, None where they are switched off. However the run ends, started saves are committed."""
+    """Open the run's checkpoints, None if they are switched off. Started saves are committed however the run ends."""
     if not config.enable_checkpointing:
         yield None
         return
@@ -69,25 +69,26 @@ def open_manager(config: TrainConfig, run_directory: epath.Path) -> Iterator[Man
 
 
 def find_latest(manager: Manager, told: int | None) -> int | None:
-    """The last step to go on from. Of one whose metrics found no room on the disk the checkpoint may be there all the
-    same: it is done again. told: the last step of the metrics, None if they are gone."""
+    """Return the step to resume from. After a full disk a step may have a checkpoint but no metrics: it is repeated.
+
+    told: the last step of the metrics, None if they are gone."""
     steps = [step for step in manager.all_steps() if told is None or step <= told]
     latest: int | None = max(steps, default=manager.latest_step())
     return latest
 
 
 def make_handlers(config: TrainConfig) -> dict[str, Any]:
-    """What writes and reads each item of a checkpoint."""
+    """Return the Orbax handler of each item of a checkpoint."""
     handlers: dict[str, Any] = {ITEM: ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)}
     if config.dataset_type == "grain":
-        import grain.checkpoint  # it takes seconds to load
+        import grain.checkpoint  # slow to import
 
         handlers[PLACE] = grain.checkpoint.CheckpointHandler()
     return handlers
 
 
 def make_reader(config: TrainConfig, directory: epath.Path) -> Manager:
-    """A manager of somebody else's checkpoints: it reads and changes nothing."""
+    """Return a read-only manager of another run's checkpoints."""
     return ocp.CheckpointManager(
         directory,
         item_names=tuple(handlers := make_handlers(config)),
@@ -107,7 +108,7 @@ def save(
 ) -> bool:
     """Start a checkpoint of the state after `step`. True if this step is due, or forced, and not saved already.
 
-    tree: the api's own (`Api.to_tree`). iterator: grain's, where data is read.
+    tree: in the API's own layout (`Api.to_tree`). iterator: grain's, if the run reads data.
     """
     if step in manager.all_steps() or not (force or manager.should_save(step)):
         return False
@@ -130,7 +131,7 @@ def save(
 
 
 def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
-    """The tree of the state after `step`, placed as `abstract` says."""
+    """Return the tree of the state after `step`, with the shardings of `abstract`."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(abstract)
     restored: Any = manager.restore(
         step, args=ocp.args.Composite(items=ocp.args.PyTreeRestore(item=abstract, restore_args=restore_args))
@@ -139,7 +140,7 @@ def restore(manager: Manager, step: int, abstract: Tree) -> Tree:
 
 
 def restore_place(manager: Manager, step: int, iterator: "grain.DatasetIterator | None") -> None:
-    """Bring grain's iterator to where the data was after `step`; nothing where none is read."""
+    """Set grain's iterator to the position in the data after `step`, if the run reads data."""
     if iterator is None:
         return
     import grain.checkpoint
@@ -148,7 +149,7 @@ def restore_place(manager: Manager, step: int, iterator: "grain.DatasetIterator 
 
 
 def tree_difference(manager: Manager, step: int, abstract: Tree) -> str | None:
-    """The first array that a checkpoint and `abstract` do not have in common, None if there is none."""
+    """Describe the first array in which a checkpoint and `abstract` differ; None if they agree."""
     metadata = manager.item_metadata(step)[ITEM]
     there = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(metadata).items()}
     here = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in flatten(abstract).items()}

@@ -1,4 +1,4 @@
-"""Takes the time of each step of the loop apart: what the device took, and what the host did beside it."""
+"""Splits the time of each step into the device's part and the parts of the host."""
 
 import time
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ PARTS = ("device_s", "input_s", "save_s", "report_s")
 
 
 class StepClock:
-    """A step lasts from the end of the one before to its own, whatever the loop does in between.
+    """A step lasts from the end of the previous step to its own end.
 
-    What no part names, such as code that somebody put into the loop, is the step less its parts. The report of a step
-    is written when its time is known, so it counts in the next one.
+    Time that no part names, such as code that a user added to the loop, is the step less its parts. The report of a
+    step is written after its time is taken, so it counts in the next step.
     """
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a step here: what was since the last one is not a step's (an evaluation, a restore)."""
+        """Begin a step here: exclude the time since the last one (an evaluation, a restore)."""
         self.parts = dict.fromkeys(PARTS, 0.0)
         self.began, self.used = time.perf_counter(), time.process_time()
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what is done inside as this part."""
+        """Count the time of the block as this part."""
         began = time.perf_counter()
         try:
             yield
@@ -32,7 +32,7 @@ class StepClock:
             self.parts[name] += time.perf_counter() - began
 
     def finish(self) -> tuple[float, float, dict[str, float]]:
-        """Seconds on the wall, of processor time in all threads, and of each part; the next step begins here."""
+        """End the step: return its wall seconds, processor seconds of all threads, and the seconds of each part."""
         ended, used = time.perf_counter(), time.process_time()
         took = ended - self.began, used - self.used, self.parts
         self.parts = dict.fromkeys(PARTS, 0.0)

@@ -1,4 +1,4 @@
-"""Turns files of text into packed batches with grain: texts tokenised, cut to length, several in one sequence."""
+"""Reads files of text into packed batches with grain: tokenised, cut to length, several texts in one sequence."""
 
 import mmap
 import os
@@ -25,13 +25,13 @@ from model.train.data_source import check_data
 from model.train.run_paths import find_objects
 from model.train.tokens import Tokenizer, make_tokenizer
 
-WINDOW, AT_ONCE = 1000, 16  # parquet: texts that are shuffled among each other, files that are read side by side
-MOST_EMPTY = 10_000  # texts on end of which none has a token to predict
-AHEAD = 2  # batches made while the device works
+WINDOW, AT_ONCE = 1000, 16  # parquet: texts in a shuffle window, files read in parallel
+MOST_EMPTY = 10_000  # consecutive texts without a token to predict
+AHEAD = 2  # batches prefetched while the device works
 
 
 class Lines:
-    """The lines of text files that are not blank, each a text; the files are mapped, not read."""
+    """The non-blank lines of text files, each a text; the files are memory-mapped."""
 
     def __init__(self, paths: Sequence[str]):
         self.places: list[tuple[mmap.mmap, int, int]] = []
@@ -55,7 +55,7 @@ class Lines:
 
 
 class Cut(experimental.FlatMapTransform):  # type: ignore[misc]
-    """Texts to pieces of at most `length` tokens. Every token but a text's first is predicted once."""
+    """Cuts texts into pieces of at most `length` tokens. Every token but a text's first is predicted once."""
 
     def __init__(self, tokenizer: Tokenizer, length: int, key: str):
         self.tokenizer, self.length, self.key, self.barren = tokenizer, length, key, 0
@@ -64,7 +64,7 @@ class Cut(experimental.FlatMapTransform):  # type: ignore[misc]
         ids = self.tokenizer.encode(to_text(element, self.key))
         starts = range(0, len(ids) - 1, self.length)
         self.barren = 0 if starts else self.barren + 1
-        if self.barren > MOST_EMPTY:  # else nothing would ever end the search for a batch
+        if self.barren > MOST_EMPTY:  # else the search for a batch never ends
             raise ConfigError(
                 [f"{self.key}: {MOST_EMPTY:,} texts on end hold nothing to predict: name files with texts"]
             )
@@ -73,7 +73,7 @@ class Cut(experimental.FlatMapTransform):  # type: ignore[misc]
 
 
 def to_text(record: bytes | str | None, key: str) -> str:
-    """A record's text; a parquet file's null is empty. Raises ConfigError if it is none."""
+    """Return a record's text; a null is empty. Raises ConfigError if it is not UTF-8."""
     try:
         return record.decode() if isinstance(record, bytes) else record or ""
     except UnicodeDecodeError as error:
@@ -81,13 +81,13 @@ def to_text(record: bytes | str | None, key: str) -> str:
 
 
 def bring(pattern: str) -> list[str]:
-    """The objects of a bucket that a pattern fits, as copies on this machine, each made once. Raises OSError."""
+    """Copy the objects of a bucket that match a pattern, once each; return the copies. Raises OSError."""
     cache = Path(tempfile.gettempdir()) / "maxview" / "data"
     cache.mkdir(parents=True, exist_ok=True)
     copies = []
     for there in map(epath.Path, find_objects(pattern)):
         held = there.stat()
-        known = zlib.crc32(f"{there} {held.length} {held.mtime}".encode())  # an object that was written anew is another
+        known = zlib.crc32(f"{there} {held.length} {held.mtime}".encode())  # a rewritten object gets a new copy
         here = cache / f"{known:08x}-{there.name}"
         if not here.exists():
             logging.info("copying %s to %s", there, here)
@@ -98,7 +98,7 @@ def bring(pattern: str) -> list[str]:
 
 
 def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDataset:
-    """The texts of this process, shuffled, again and again."""
+    """Return the texts of this process, shuffled, repeated without end."""
     mine = slice(jax.process_index(), None, jax.process_count())
     if config.grain_file_type == "parquet":
         files = paths[mine]
@@ -113,7 +113,7 @@ def read_texts(config: TrainConfig, paths: list[str], seed: int) -> grain.IterDa
 
 
 class Corpus:
-    """Packed batches of text. `iterator` knows how far it has read."""
+    """Packed batches of text. `iterator` holds the position in the data."""
 
     def __init__(self, config: TrainConfig, mesh: Mesh, declared: Batch[jax.ShapeDtypeStruct], *, evaluation: bool):
         check_data(config, bring)
@@ -131,7 +131,7 @@ class Corpus:
         self.iterator = iter(experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=AHEAD))
 
     def next(self) -> Batch:
-        """The next batch; each process brings its own rows."""
+        """Return the next batch; each process reads its own rows."""
         found = next(self.iterator)
         host = Batch(
             inputs=found["inputs"],
@@ -149,7 +149,7 @@ class Corpus:
 
 
 def rows_here(config: TrainConfig, mesh: Mesh) -> int:
-    """Sequences of a batch that this process reads. Raises ConfigError if processes would share some."""
+    """Return how many sequences of a batch this process reads. Raises ConfigError if processes would share one."""
     axes = RULES["activation_batch"]
     split = [mesh.shape[axis] for axis in MESH_AXES if axis in (axes or ())]
     if int(np.prod(split)) % jax.process_count():

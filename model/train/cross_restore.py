@@ -1,4 +1,4 @@
-"""Turns another run's first checkpoint into a proof: restored here and trained on, does it end where that run ended?"""
+"""Restores another run's first checkpoint, trains on, and compares the result with that run's, bit for bit."""
 
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,13 @@ def cross_restore(setup: Setup, program: Program, other: epath.Path, stop: StopS
     """Restore the earliest committed checkpoint of the run in `other`, train on to `steps`, and compare bit for bit.
 
     Every loss is compared with the other run's metrics, and the final state with its `program.json`. This proves
-    nothing about training itself, so it never raises: what could not be tried has `holds: None` and a reason.
+    nothing about training itself, so it never raises: an attempt that fails has `holds: None` and a reason.
     """
     result = {"from": other.name, "implementation": None, "restored_step": None, "steps": 0, "holds": None}
     try:
         result |= _continue_other(setup, program, other, stop)
-    except Exception as error:  # whatever is wrong with the other run's folder is an answer, not a failure of this run
-        # one line and no traceback: readers of the log would take it for the end of this run
+    except Exception as error:  # a fault in the other run's folder is a result, not a failure of this run
+        # one line: log readers take a traceback for the end of the run
         reason = str(error).partition("\n")[0]
         result["evidence"] = f"could not be tried: {type(error).__name__}: {reason}"
     verdict = {True: "holds", False: "does not hold", None: "unknown"}[result["holds"]]
@@ -91,7 +91,7 @@ def translate(writer: Api, state: Any, reader: Setup) -> Any:
 
 
 def _compare_states(here: dict[str, Any], there: dict[str, Any], done: str) -> dict[str, Any]:
-    """The verdict after all losses were equal; `done` says what was done."""
+    """Compare the final states, after all losses were equal. done: the experiment in words."""
     if here["digest"] == there["digest"]:
         told = f"{done} gives the same losses and the same bits in all {len(here['arrays'])} arrays"
         return {"holds": True, "evidence": told}

@@ -1,4 +1,4 @@
-"""Turns a config into batches: texts, or one fixed batch of random tokens, the same at every step, as in MaxText."""
+"""The batches that a config asks for: texts, or one fixed batch of random tokens at every step, as in MaxText."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,24 +14,24 @@ from model.train.batch import Batch
 from model.train.run_paths import find_objects
 
 if TYPE_CHECKING:
-    import grain  # it takes seconds to load
+    import grain  # slow to import
 
 
 class DataSource(Protocol):
     """Batches, one per step."""
 
-    described: dict[str, str]  # the texts, as `configs.same_run` tells them from others
+    described: dict[str, str]  # identifies the texts for `configs.same_run`
 
     @property
     def iterator(self) -> "grain.DatasetIterator | None":
-        """Grain's, whose place is saved with every checkpoint; None where all batches are the same."""
+        """Grain's iterator, saved with every checkpoint; None if all batches are the same."""
         ...
 
     def next(self) -> Batch: ...
 
 
 def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
-    """Shapes, types and placement of a batch."""
+    """Return the shapes, types and shardings of a batch."""
     shape = (global_batch_size(config, mesh), config.max_target_length)
     sharding = NamedSharding(mesh, mesh_spec(("activation_batch", "activation_length")))
     array = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding)
@@ -39,7 +39,7 @@ def batch_shape(config: TrainConfig, mesh: Mesh) -> Batch[jax.ShapeDtypeStruct]:
 
 
 class Synthetic:
-    """The same batch at every step, each token equally likely. Every process draws all of it and keeps its part."""
+    """One batch of uniform random tokens for every step. Every process draws all of it and keeps its part."""
 
     iterator = None
     described: dict[str, str] = {}
@@ -62,16 +62,16 @@ class Synthetic:
 
 
 def check_data(config: TrainConfig, find: Find = find_objects) -> None:
-    """Raises ConfigError for texts that cannot be read; those in a bucket are looked at if `find` brings them here."""
+    """Raises ConfigError for texts that cannot be read; texts in a bucket are read if `find` copies them here."""
     problems = list(find_data_problems(config, find))
     if problems:
         raise ConfigError(problems)
 
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:
-    """The data that `dataset_type` asks for, to train on or to evaluate with."""
+    """Return the data that `dataset_type` asks for, to train on or to evaluate with."""
     if config.dataset_type == "synthetic":
         return Synthetic(config, mesh, evaluation=evaluation)
-    from model.train.corpus import Corpus  # its libraries take seconds to load
+    from model.train.corpus import Corpus  # its libraries are slow to import
 
     return Corpus(config, mesh, batch_shape(config, mesh), evaluation=evaluation)

@@ -1,4 +1,4 @@
-"""Turns a process into one of the several that train one model, where its environment says that there are several."""
+"""Joins the processes that train one model, if the environment names several."""
 
 import os
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ import jax
 from configs.load import ConfigError
 from configs.schema import TrainConfig
 
-# JAX's own names; its documentation of jax.distributed.initialize
+# see jax.distributed.initialize
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-# set in the pods of a TPU slice with several hosts, and in those of several slices
+# set in the pods of multi-host and multi-slice TPU jobs
 HOSTNAMES, MEGASCALE = "TPU_WORKER_HOSTNAMES", "MEGASCALE_COORDINATOR_ADDRESS"
 
 
 def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> None:
-    """Find the other processes of the run, before anything asks JAX for its devices; nothing if there are none.
+    """Join the other processes of the run, if any. Must run before JAX is asked for devices.
 
-    On TPU JAX finds them by itself. Raises ConfigError for an environment that says only half of it.
+    On TPU JAX finds them by itself. Raises ConfigError if the environment is incomplete.
     """
     if environ.get(COORDINATOR):
         missing = [name for name in (COUNT, INDEX) if not environ.get(name, "").isdigit()]
@@ -29,6 +29,6 @@ def join_processes(config: TrainConfig, environ: Mapping[str, str] = os.environ)
 
 
 def leave_processes() -> None:
-    """Wait for the others, so that none takes this one's end for a failure."""
+    """Wait for the other processes, so that they do not see this exit as a failure."""
     if jax.distributed.is_initialized():
         jax.distributed.shutdown()

@@ -1,4 +1,4 @@
-"""Turns a state into its loss on data that it is not trained on, in the lines of MaxText."""
+"""Evaluates a state on data that it is not trained on, and logs in MaxText's format."""
 
 import time
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Evaluation(NamedTuple):
     program: jax.stages.Compiled
 
     def run(self, step: int, state: Tree) -> float:
-        """The mean loss after training step `step`, weighted as in training. Every evaluation sees the same data."""
+        """Return the mean loss after step `step`, weighted as in training. Every evaluation uses the same data."""
         logging.info("Starting eval after train step %d", step)
         config, losses, weights = self.setup.config, [], []
         source = make_source(config, self.setup.mesh, evaluation=True)
@@ -35,7 +35,7 @@ class Evaluation(NamedTuple):
 
 
 def make_evaluation(setup: Setup) -> Evaluation | None:
-    """The evaluation that `eval_interval` asks for, None where it asks for none."""
+    """Compile the evaluation that `eval_interval` asks for, or return None."""
     if setup.config.eval_interval == -1:
         return None
     return Evaluation(setup, compile_eval(setup))

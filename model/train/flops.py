@@ -1,4 +1,4 @@
-"""Turns a config into the floating-point operations of one training step, by MaxText's formula."""
+"""Counts the floating-point operations of one training step, by MaxText's formula."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class StepFlops:
     """Floating-point operations per step and device, in units of 10¹²: forward once, backward twice."""
 
     weights_t: float  # matmuls with learned kernels
-    attention_t: float  # queries with keys, weights with values
+    attention_t: float  # the products of queries with keys and of weights with values
 
     @property
     def total_t(self) -> float:
@@ -19,12 +19,12 @@ class StepFlops:
 
 
 def tokens_per_device(config: TrainConfig) -> int:
-    """Tokens that one device trains on in a step."""
+    """Return the tokens that one device trains on in a step."""
     return config.per_device_batch_size * config.gradient_accumulation_steps * config.max_target_length
 
 
 def step_flops(config: TrainConfig) -> StepFlops:
-    """2 operations per multiply-add, backward twice the forward; the causal mask halves attention.
+    """Count 2 operations per multiply-add, backward twice the forward; the causal mask halves attention.
 
     Norms, rotary embeddings, the embedding lookup and recomputation under remat do not count.
     """
@@ -40,7 +40,7 @@ def step_flops(config: TrainConfig) -> StepFlops:
 
 
 def attention_kernels(config: TrainConfig) -> int:
-    """Multiply-adds per token in the projections of one layer's attention."""
+    """Return the multiply-adds per token in the projections of one layer's attention."""
     width, heads = config.base_emb_dim, config.base_num_query_heads
     if config.attention_type == "global":
         return 2 * width * (heads + config.base_num_kv_heads) * config.head_dim
@@ -52,7 +52,7 @@ def attention_kernels(config: TrainConfig) -> int:
 
 
 def mlp_kernels(config: TrainConfig, *, mixture: bool) -> int:
-    """Multiply-adds per token in one layer's MLP; of a mixture, in the router and a token's experts."""
+    """Return the multiply-adds per token in one layer's MLP, or in the router and a token's experts."""
     if not mixture:
         return 3 * config.base_emb_dim * config.base_mlp_dim
     experts = config.num_experts_per_tok + config.shared_experts

@@ -1,4 +1,4 @@
-"""Turns a config into a trained model: the loop over its steps, from first weights or a checkpoint to the last save."""
+"""Trains a model: the loop over its steps, from first weights or a checkpoint to the last save."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -36,19 +36,19 @@ MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file;
 
 
 class NonFiniteLoss(ArithmeticError):
-    """The loss, or what a step made of the parameters, is nan or inf: nothing after it means anything."""
+    """The loss or the updated parameters are nan or inf."""
 
 
 class ResumeChanges(RuntimeError):
-    """A run that stopped and went on is not what it would have been."""
+    """A run that stopped and resumed differs from a run without a stop."""
 
 
 def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
-    """One step, and its metrics on the host.
+    """Run one step and copy its metrics to the host.
 
     JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
-    sum of several for the next. Waiting for the metrics makes each time that of its step; what it costs is the
-    dispatch of the next step, well under a millisecond, which then no longer overlaps.
+    sum of several for the next. Waiting for the metrics attributes each time to its step. The price is the dispatch of
+    the next step, well under a millisecond, which no longer overlaps.
     """
     with clock.part("input_s"):
         batch = source.next()
@@ -89,7 +89,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
         Outputs(config, run_directory, fresh=fresh) as outputs,
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
-        # the compiler runs without Python's lock: meanwhile Orbax is loaded and the first state made
+        # the compiler releases Python's lock: meanwhile Orbax is loaded and the first state made
         compiling = pool.submit(make_program, setup, lower_step(setup))
         source = source or make_source(config, mesh)
         with checkpoint.open_manager(config, run_directory) as manager:
@@ -109,7 +109,7 @@ def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | Non
             record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
     write_program(run_directory, record)
     report.log_flops(step_flops(config))
-    del state  # a big model fits once
+    del state  # a big model fits into memory once
     if config.resume_after_step >= 0:
         prove_resume(run, record)
     if continue_from is not None:
@@ -157,8 +157,10 @@ def starting_state(
     source: DataSource,
     told: int | None,
 ) -> tuple[Tree, dict[str, Any] | None]:
-    """The last committed checkpoint's state, with the data where it was, or the state before step 0; and the digest of
-    the run's first weights. told: the last step of the metrics."""
+    """Return the last committed checkpoint's state, or the state before step 0, and the digest of the first weights.
+
+    A restored run's data resumes at the same position. told: the last step of the metrics.
+    """
     latest = None if manager is None else checkpoint.find_latest(manager, told)
     if manager is not None:
         logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
@@ -174,13 +176,13 @@ def starting_state(
 
 
 def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
-    """The parameters of a state by path."""
+    """Return the parameters of a state by path."""
     arrays = name_arrays(api, state)
     return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
 
 
 class Run(NamedTuple):
-    """What training goes on with from step to step, beside the state."""
+    """The objects that the training loop needs besides the state."""
 
     setup: Setup
     program: Program
@@ -193,9 +195,9 @@ class Run(NamedTuple):
 
 
 def train_loop(run: Run, state: Tree) -> Tree:
-    """Run the steps that are left, each reported and, where due, saved.
+    """Run the remaining steps; report each, and save it if a checkpoint is due.
 
-    When SIGTERM has arrived, the steps done so far are saved and the loop ends.
+    After SIGTERM the steps so far are saved and the loop ends.
     """
     config, first = run.setup.config, step_of(run.setup.api, state)
     done, clock = first, StepClock()
@@ -230,7 +232,7 @@ def train_loop(run: Run, state: Tree) -> Tree:
 
 
 def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
-    """Start a checkpoint where one is due. True if there is one."""
+    """Start a checkpoint if one is due. Return whether there is one."""
     if run.manager is None:
         return False
     tree, iterator = run.setup.api.to_tree(state), run.source.iterator
@@ -238,9 +240,9 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
 
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
-    """The line of a step in the log; returns that of the metrics file."""
+    """Log the line of a step; return its record for the metrics file."""
     wall_s, cpu_s, parts = clock.finish()
-    # where the processor is the device, its time is what the step costs, whatever else the machine does meanwhile
+    # on a CPU, processor time is the cost of a step, whatever else the machine does
     times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.setup.config.hardware == "cpu" else {})
     with clock.part("report_s"):
         report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
@@ -249,9 +251,9 @@ def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepCloc
 
 
 def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
-    """The state after `step`, out of its checkpoint."""
+    """Save the state after `step`, drop it, and restore it from its checkpoint."""
     save(run, step, state, force=True)
-    assert run.manager is not None  # a config that resumes has checkpoints
+    assert run.manager is not None  # the config checks that a resume has checkpoints
     run.manager.wait_until_finished()
     jax.tree.map(lambda array: array.delete(), state)
     logging.info("restoring from this run's directory step %d", step)
@@ -275,12 +277,12 @@ def prove_resume(run: Run, record: dict[str, Any]) -> None:
 
 
 def is_finite(metrics: dict[str, Number]) -> bool:
-    """Whether a step leaves something to go on with; the loss that its update breaks is only the next step's."""
+    """Return whether loss and updated parameters are finite; the update shows in the loss one step later."""
     return bool(np.isfinite(metrics["loss"]) and np.isfinite(metrics["param_norm"]))
 
 
 def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
-    """What is no number any more, the keys to change, and what is left."""
+    """Return a message: which value became NaN or inf, the keys to change, and the checkpoints that remain."""
     loss, norm = metrics["loss"], metrics["param_norm"]
     of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
     broken = of_params if np.isfinite(loss) else f"the loss is {loss}"

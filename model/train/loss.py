@@ -1,4 +1,4 @@
-"""Turns the last activations and the kernel of the logits into the loss, a block of the vocabulary at a time."""
+"""The cross-entropy loss, from the last activations and the kernel of the logits, by blocks of the vocabulary."""
 
 import math
 
@@ -7,8 +7,8 @@ import jax.numpy as jnp
 
 from model.decoder.sharding import RULES, constrain
 
-LARGEST_BLOCK = 8192  # tokens of the vocabulary whose logits have their gradient held at once
-LANES = 128  # a block of whole lanes is cut out of the logits without being moved
+LARGEST_BLOCK = 8192  # vocabulary entries per block: the gradient of their logits is in memory at once
+LANES = 128  # a block of whole lanes is sliced without a copy
 
 type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 
@@ -17,9 +17,9 @@ type Saved = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, jax.Ar
 def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array) -> jax.Array:
     """Sum of weight times negative log-likelihood of the targets, in nats and float32 whatever the logits' type.
 
-    The logits x·kernel are kept once, in the type of both. Their gradient, softmax minus one-hot, is never whole: each
-    block of it gives its part of the gradient of x and its columns of that of the kernel, which go to where they are
-    kept at once. With a large vocabulary this decides the peak memory of the step (decision 0024).
+    The logits x·kernel are stored once, in the type of both. Their gradient, softmax minus one-hot, is never stored
+    whole: each block adds its part to the gradient of x and writes its columns of the kernel's gradient. With a large
+    vocabulary this decides the peak memory of the step (decision 0024).
     """
     return _forward(x_BLE, kernel_EV, targets_BL, weights_BL)[0]
 
@@ -27,7 +27,7 @@ def cross_entropy(x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array,
 def _forward(
     x_BLE: jax.Array, kernel_EV: jax.Array, targets_BL: jax.Array, weights_BL: jax.Array
 ) -> tuple[jax.Array, Saved]:
-    # gathered once, for both passes: left to the compiler it travels piece by piece, which costs many times the cycles
+    # gathered once, for both passes: the compiler would gather it block by block, at many times the cycles
     kernel_EV = constrain(kernel_EV, "activation_embed", "vocab")
     logits_BLV = jnp.einsum("BLE,EV->BLV", x_BLE, kernel_EV)
     logits_BLV = constrain(logits_BLV, "activation_batch", "activation_length", "activation_vocab")
@@ -64,7 +64,7 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 def count_blocks(vocabulary: int) -> int:
-    """How many blocks of whole lanes a vocabulary is cut into; 1 where it has none, or is split over devices."""
+    """Return the number of blocks of whole lanes in a vocabulary; 1 if it has none or is split over devices."""
     axis = RULES["vocab"]
     if jax.sharding.get_abstract_mesh().shape.get(axis, 1) > 1 or vocabulary % LANES:
         return 1

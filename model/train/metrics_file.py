@@ -1,4 +1,4 @@
-"""Turns each step's numbers into one line of JSON in full precision, on disk before the next step starts."""
+"""Writes each step's metrics as one line of JSON in full precision, on disk before the next step starts."""
 
 import json
 import math
@@ -17,12 +17,12 @@ type Number = int | float | np.float32
 
 
 def to_number(value: np.ndarray) -> Number:
-    """A metric that came from the device: a whole number, or a float32 with all its bits."""
+    """Return a metric from the device as an integer, or as a float32 with all its bits."""
     return int(value) if np.issubdtype(value.dtype, np.integer) else np.float32(value)
 
 
 def to_json(value: Number) -> int | float | str:
-    """A number as JSON can hold it: a float32 as the shortest decimal that reads back to the same bits."""
+    """Return a number for JSON: a float32 as the shortest decimal that reads back to the same bits."""
     if isinstance(value, int):
         return value
     if math.isnan(value):
@@ -33,9 +33,9 @@ def to_json(value: Number) -> int | float | str:
 
 
 class MetricsFile:
-    """The JSON lines of a run. A resumed run appends; the lines of steps that it repeats come later and count.
+    """The JSON lines of a run. A resumed run appends; the last line of a repeated step counts.
 
-    Of several processes only the first writes: all have the same numbers.
+    Only the first of several processes writes: all have the same numbers.
     """
 
     def __init__(self, path: Path, copy: epath.Path | None = None):
@@ -45,10 +45,11 @@ class MetricsFile:
         try:
             if first:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                if self.copy is not None:  # the machine may be another one than before, or one of another run
+                if self.copy is not None:  # the machine may be new, or may hold the file of another run
                     path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
                 drop_torn_line(path)
-            self.told = last_step(path) if jax.process_count() == 1 else None  # of several none goes back alone
+            # with several processes, one cannot rewind by itself
+            self.told = last_step(path) if jax.process_count() == 1 else None
             self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
         except OSError as error:
             message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
@@ -60,7 +61,7 @@ class MetricsFile:
         self.file.flush()
 
     def publish(self) -> None:
-        """Bring the copy up to date: with each checkpoint, so that a resumed run goes on from there in both."""
+        """Update the copy, with each checkpoint, so that file and checkpoint resume at the same step."""
         if self.copy is not None:
             self.copy.write_bytes(self.path.read_bytes())
 
@@ -82,13 +83,13 @@ def drop_torn_line(path: Path) -> None:
 
 
 def last_step(path: Path) -> int | None:
-    """The step of the last line, None where there is none."""
+    """Return the step of the last line, or None."""
     lines = path.read_bytes().splitlines() if path.exists() else []
     return int(json.loads(lines[-1])["step"]) if lines else None
 
 
 def read_losses(path: Path | epath.Path) -> dict[int, np.float32]:
-    """The loss of every step; of a repeated step the last."""
+    """Return the loss of every step; the last one of a repeated step."""
     losses = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)

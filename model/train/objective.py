@@ -1,7 +1,4 @@
-"""Turns what a decoder says of a batch into the loss, and a step's losses and gradients into its metrics.
-
-Everything in a training step that is neither Linen nor NNX.
-"""
+"""The parts of a training step that need neither Linen nor NNX: loss, gradient accumulation, metrics."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,23 +15,23 @@ from model.train.loss import cross_entropy
 from model.train.optimizer import Clipped, make_schedule
 
 type Metrics = dict[str, jax.Array]
-type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # what `value_and_grad` gives: (loss, its parts), gradients
+type Gradients = tuple[tuple[jax.Array, Metrics], Tree]  # the result of `value_and_grad`: (loss, its parts), gradients
 
 
 def step_key(config: TrainConfig, step: jax.Array) -> jax.Array:
-    """The random key of a step: a run that resumes goes on as if nothing had been."""
+    """Return the random key of a step, which is the same after a resume."""
     return jax.random.fold_in(jax.random.key(config.init_weights_seed), step)
 
 
 class Share(NamedTuple):
-    """What a part of a batch counts for in the whole, so that losses of parts add up to that of the whole."""
+    """The weights of a part of a batch: with them the losses of parts add up to the loss of the whole batch."""
 
     weight: jax.Array  # of one unit of weight: 1 / (all weights of the step)
     part: float  # of a mean over the part: 1 / (number of parts)
 
 
 def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Metrics]:
-    """The loss that is minimised, and its parts."""
+    """Return the minimised loss and its parts."""
     weights = batch.weights.astype(jnp.float32) * share.weight
     lm_loss = cross_entropy(output.x_BLE, output.kernel_EV, batch.targets, weights)
     auxiliary = {name: loss * share.part for name, loss in output.auxiliary.items()}
@@ -42,7 +39,7 @@ def objective(output: Output, batch: Batch, share: Share) -> tuple[jax.Array, Me
 
 
 def evaluate(output: Output, batch: Batch) -> Metrics:
-    """The losses of a batch that nothing is learnt from."""
+    """Return the losses of an evaluation batch."""
     weights = total_weights(batch)
     loss, parts = objective(output, batch, Share(1 / weights, 1.0))
     return {"loss": loss} | parts | {"total_weights": weights}
@@ -54,7 +51,7 @@ def accumulate(
     batch: Batch,
     key: jax.Array,
 ) -> tuple[Metrics, Tree]:
-    """The losses and gradients of a batch, `loss` among them: at once, or part after part and summed."""
+    """Return the losses of a batch, with their sum as `loss`, and its gradients: at once, or summed over parts."""
     parts = config.gradient_accumulation_steps
     share = Share(1 / total_weights(batch), 1 / parts)
     if parts == 1:
@@ -81,7 +78,7 @@ def measure(
     params: Tree,
     step: jax.Array,
 ) -> Metrics:
-    """The metrics of a step. `params` are as they are after the update."""
+    """Return the metrics of a step. params: after the update."""
     return losses | {
         "grad_norm": clipped.norm,
         "raw_grad_norm": clipped.raw_norm,

@@ -1,4 +1,4 @@
-"""Turns gradients into parameter updates: AdamW, clipping, warm-up and cosine, all as in MaxText."""
+"""The optimizer: AdamW, clipping, warm-up and cosine decay, all as in MaxText."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from model.decoder.params import Tree
 
 
 def schedule_steps(config: TrainConfig) -> int:
-    """Length of the schedule in steps; `learning_rate_schedule_steps: -1` means all of the run's steps."""
+    """Return the length of the schedule in steps; `learning_rate_schedule_steps: -1` means all of the run's steps."""
     length = config.learning_rate_schedule_steps
     return config.steps if length == -1 else length
 
 
 def make_schedule(config: TrainConfig) -> optax.Schedule:
-    """Learning rate of a step: linear warm-up from 0, cosine decay to the final share, then 0 (Llama 2, section 2.2).
+    """Return the learning rate schedule: linear warm-up, cosine decay to the final share, then 0 (Llama 2, section 2.2).
 
     The cosine reaches its end on the schedule's last step, so it runs over one step less than it has.
     """
@@ -45,7 +45,7 @@ def make_schedule(config: TrainConfig) -> optax.Schedule:
 
 
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
-    """AdamW with decoupled weight decay on every parameter. Clipping is apart, in `clip`: its norms are metrics."""
+    """Return AdamW with decoupled weight decay on every parameter. `clip` is separate, since its norms are metrics."""
     return optax.adamw(
         make_schedule(config),
         b1=config.adam_b1,
@@ -65,10 +65,10 @@ class Clipped(NamedTuple):
 
 
 def clip(config: TrainConfig, gradients: Tree) -> Clipped:
-    """Scales the gradients down to `gradient_clipping_threshold`; 0 leaves them as they are.
+    """Scale the gradients down to the norm `gradient_clipping_threshold`; 0 switches clipping off.
 
-    By one factor, where optax divides and multiplies each element: XLA's kernels take a product in, but for a quotient
-    it makes one more of each shape, and another for the squares of what it gives (decision 0034).
+    One factor scales all gradients. optax divides and multiplies each element: XLA fuses a product into its kernels,
+    but compiles a quotient and the squares of its result into kernels of their own, per shape (decision 0034).
     """
     norm, limit = optax.tree.norm(gradients), config.gradient_clipping_threshold
     if limit <= 0:

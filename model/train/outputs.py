@@ -1,4 +1,4 @@
-"""Turns a run's numbers into the files that MaxText's guide names: TensorBoard, profile, metrics as text, config."""
+"""Writes the files that MaxText's guide names: TensorBoard, profile, metrics as text, config."""
 
 import json
 import time
@@ -15,13 +15,13 @@ from configs.schema import TrainConfig
 from model.train.metrics_file import Number, to_json
 from model.train.run_paths import write_whole
 
-with epy.lazy_imports():  # they take a second to load
+with epy.lazy_imports():  # slow to import
     from tensorboardX import event_file_writer  # type: ignore[import-untyped]
     from tensorboardX.proto import event_pb2, summary_pb2  # type: ignore[import-untyped]
 
 FLUSH_S = 120
 TENSORBOARD, METRICS, CONFIG = "tensorboard", "metrics", "config.yml"
-# ours -> MaxText's, where TensorBoard groups by the first word; times are seconds
+# our names -> MaxText's; TensorBoard groups by the first word; times are in seconds
 TAGS = {
     "step_time_s": "perf/step_time_seconds",
     "eval_loss": "eval/avg_loss",
@@ -30,7 +30,7 @@ TAGS = {
 
 
 class Outputs:
-    """What a run writes beside its log, its metrics and its checkpoints. Only the first process writes."""
+    """The optional outputs of a run. Only the first process writes."""
 
     def __init__(self, config: TrainConfig, run_directory: epath.Path, *, fresh: bool):
         self.config, self.folder, self.fresh = config, run_directory, fresh
@@ -47,12 +47,12 @@ class Outputs:
             write_whole(path, "\n".join(config_lines(self.config)) + "\n")
         if self.writes and self.config.enable_tensorboard:
             (self.folder / TENSORBOARD).mkdir(parents=True, exist_ok=True)
-            # no SummaryWriter: its thread dies of a full disk, and whoever adds to its queue then waits for ever
+            # not SummaryWriter: its thread dies of a full disk, and callers then block on its queue
             self.board = event_file_writer.EventsWriter(str(self.folder / TENSORBOARD / "events"))
         return self
 
     def before(self, step: int) -> None:
-        """Start the profiler where it is due."""
+        """Start the profiler if it is due before this step."""
         if self.first is None:
             self.first = step
         if self.config.profiler == "xplane" and step == self.first + self.config.skip_first_n_steps_for_profiler:
@@ -60,8 +60,8 @@ class Outputs:
             self.profiling = True
 
     def after(self, step: int, record: Mapping[str, Number]) -> None:
-        """A step's numbers; the profiler ends where it is due."""
-        assert self.first is not None  # `before` comes first
+        """Write a step's metrics; stop the profiler if it is due."""
+        assert self.first is not None  # set by `before`
         last = self.first + self.config.skip_first_n_steps_for_profiler + self.config.profiler_steps - 1
         if self.profiling and step >= last:
             self._stop_profiler()

@@ -1,4 +1,4 @@
-"""Turns what a run proves about itself into `program.json`: hashes of the program, digests of its states."""
+"""Writes `program.json`, a run's proofs: hashes of its program, digests of its states."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ MEMORY_FIELDS = ("argument", "output", "temp", "alias", "host_temp", "generated_
 
 
 def program_record(implementation: str, program: Program, *, num_devices: int, metrics_file: Path) -> dict[str, Any]:
-    """What is known before training; what it begins with, ends with and crosses to is still to come."""
+    """Return the record as known before training, without the final state and the cross restore."""
     return {
         "format": 1,
         "implementation": implementation,
@@ -33,13 +33,13 @@ def program_record(implementation: str, program: Program, *, num_devices: int, m
 
 
 def write_program(run_directory: epath.Path, record: dict[str, Any]) -> None:
-    """Only the first process of a run writes."""
+    """Write the record. Only the first process of a run writes."""
     if jax.process_index() == 0:
         write_whole(run_directory / FILE, json.dumps(record, indent=1) + "\n")
 
 
 def read_program(run_directory: epath.Path) -> dict[str, Any] | None:
-    """The record in a run's folder, None if there is none."""
+    """Return the record in a run's folder, or None."""
     path = run_directory / FILE
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Turns what happens in training into MaxText's log lines, so that whatever reads MaxText reads this."""
+"""Logs training in MaxText's format, so that readers of MaxText's logs read ours."""
 
 import importlib.metadata
 import sys
@@ -23,19 +23,19 @@ EXTRA_LOSSES = ("moe_lb_loss",)
 
 
 def print_line(text: str) -> None:
-    """One line without the logger's prefix. Flushed, because launchers merge this stream with the logger's."""
+    """Print one line without the logger's prefix. Flushed, because launchers merge this stream with the logger's."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def log_config(config: TrainConfig) -> None:
-    """One line per config value."""
+    """Log one line per config value."""
     for key, value in sorted(config.model_dump().items()):
         logging.info("Config param %s: %s", key, value)
 
 
 def log_system() -> None:
-    """The software that runs."""
+    """Log the versions of the software."""
     logging.info("System Information: Jax Version: %s", jax.__version__)
     logging.info("System Information: Jaxlib Version: %s", importlib.metadata.version("jaxlib"))
     logging.info("System Information: Jax Backend: %s", jax.extend.backend.get_backend().platform_version)
@@ -43,19 +43,19 @@ def log_system() -> None:
 
 
 def log_devices(mesh: Mesh) -> None:
-    """How many devices there are and how they are laid out along the mesh's axes."""
+    """Log the number of devices and the shape of the mesh."""
     logging.info("Num_devices: %d, shape %s", mesh.size, tuple(mesh.shape.values()))
 
 
 def log_mesh(mesh: Mesh) -> None:
-    """The mesh axes that split anything."""
+    """Print the mesh axes of more than one device."""
     for axis, size in mesh.shape.items():
         if size > 1:
             print_line(f"{axis}: {size}")
 
 
 def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
-    """Path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
+    """Log path, shape, logical and physical axes of every parameter, under MaxText's name for the tree."""
     for path, one in sorted(declared.items()):
         physical = tuple(axis if axis is None or mesh.shape[axis] > 1 else None for axis in mesh_spec(one.axes))
         shape = f"{jax.numpy.dtype(one.dtype)}[{','.join(map(str, one.shape))}]"
@@ -65,7 +65,7 @@ def log_parameters(declared: dict[str, Declaration], mesh: Mesh) -> None:
 
 
 def log_compiled_memory(stats: Any) -> None:
-    """The compiler's forecast per device. Arguments and outputs share memory where the state is updated in place."""
+    """Log the compiler's memory forecast per device. Donated arguments share memory with outputs."""
     if stats is None:
         return
     output, temp, argument, alias, host_temp = (
@@ -77,12 +77,12 @@ def log_compiled_memory(stats: Any) -> None:
 
 
 def log_parameter_count(declared: dict[str, Declaration]) -> None:
-    """How many parameters are trained."""
+    """Log the number of parameters."""
     logging.info("number parameters: %.3f billion", count_params(declared) / 1e9)
 
 
 def log_device_memory(label: str) -> None:
-    """What each local device holds, or why it does not say."""
+    """Log the memory in use on each local device, or why it is unknown."""
     logging.info("\nMemstats: %s:", label)
     for device in jax.local_devices():
         stats = device.memory_stats()
@@ -94,7 +94,7 @@ def log_device_memory(label: str) -> None:
 
 
 def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping[str, Number]) -> None:
-    """The line of one step, as MaxText 0.2.4 prints it; losses that a model adds stand before the perplexity."""
+    """Log one step as MaxText 0.2.4 does; a model's auxiliary losses precede the perplexity."""
     tflops, tokens = step_flops(config).total_t / seconds, tokens_per_device(config) / seconds
     speed = f"seconds: {seconds:.3f}, TFLOP/s/device: {tflops:.3f}, Tokens/s/device: {tokens:.3f}"
     losses = {name: metrics[name] for name in ("loss", "lm_loss", *EXTRA_LOSSES) if name in metrics}
@@ -104,13 +104,13 @@ def log_step(config: TrainConfig, *, step: int, seconds: float, metrics: Mapping
 
 
 def perplexity(lm_loss: Number) -> np.float32:
-    """The number of tokens that are as good as equally likely; a diverged loss has inf."""
+    """Return exp(loss): the number of equally likely tokens with this loss; inf for a diverged loss."""
     with np.errstate(over="ignore"):
         return np.float32(np.exp(np.float32(lm_loss)))
 
 
 def log_flops(flops: StepFlops) -> None:
-    """The block that ends MaxText's logs."""
+    """Print the FLOPs block that ends MaxText's logs."""
     print_line(
         f"Per train step:\n Total TFLOPs: {flops.total_t:.2f} \n"
         f" split as {100 * flops.weights_t / flops.total_t:.2f}% learnable weight flops"

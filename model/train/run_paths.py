@@ -1,4 +1,4 @@
-"""Turns a config into the places a run writes to, and refuses those that it cannot write to."""
+"""The paths that a run writes to, checked for write access."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ METRICS = "metrics.jsonl"
 
 
 def find_run_directory(config: TrainConfig) -> epath.Path:
-    """Where the run lives. Raises ConfigError if the config does not say."""
+    """Return the run's folder. Raises ConfigError if the config does not name it."""
     empty = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
     if empty:
         raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in empty])
@@ -23,8 +23,10 @@ def find_run_directory(config: TrainConfig) -> epath.Path:
 
 
 def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
-    """The local file that the metrics go to. For a run in a bucket, whose objects cannot be appended to, it is one of
-    this machine, of which the bucket gets copies (`find_metrics_copy`)."""
+    """Return the local file of the metrics.
+
+    Objects in a bucket cannot be appended to: such a run writes to a local file and copies it (`find_metrics_copy`).
+    """
     if config.metrics_file:
         return Path(config.metrics_file)
     if "://" in str(run_directory):
@@ -33,12 +35,12 @@ def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
 
 
 def find_metrics_copy(config: TrainConfig, run_directory: epath.Path) -> epath.Path | None:
-    """Where the metrics are copied to; None where they are written to the run's folder themselves."""
+    """Return the path that the metrics are copied to; None if the run's folder holds the file itself."""
     return run_directory / METRICS if "://" in str(run_directory) and not config.metrics_file else None
 
 
 def make_run_directory(run_directory: epath.Path) -> None:
-    """The run's folder. Raises ConfigError if it cannot be made."""
+    """Create the run's folder. Raises ConfigError on failure."""
     try:
         run_directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -47,13 +49,13 @@ def make_run_directory(run_directory: epath.Path) -> None:
 
 
 def find_objects(pattern: str) -> list[str]:
-    """The objects of a bucket that a pattern fits. Raises OSError."""
+    """Return the objects of a bucket that match a pattern. Raises OSError."""
     bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
     return sorted(str(path) for path in epath.Path(f"{REMOTE}{bucket}").glob(names))
 
 
 def write_whole(path: epath.Path, text: str) -> None:
-    """Write a file whole or not at all: a full disk leaves what was there."""
+    """Write a file atomically: a full disk leaves the old content."""
     unfinished = path.parent / f"{path.name}.tmp"
     unfinished.write_text(text)
     unfinished.replace(path)

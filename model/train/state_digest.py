@@ -1,4 +1,4 @@
-"""Turns a tree of arrays into checksums of their bits, computed where the arrays lie, so that equal means equal."""
+"""Checksums of the bits of arrays, computed on the arrays' own devices."""
 
 import hashlib
 from typing import Any, cast
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model.decoder.params import Tree, flatten
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-BLOCK = 1 << 20  # elements that are read at once on the host
+BLOCK = 1 << 20  # elements per read on the host
 
 
 def mix[A: (jax.Array, NDArray[np.uint32])](word: A) -> A:
@@ -22,16 +22,16 @@ def mix[A: (jax.Array, NDArray[np.uint32])](word: A) -> A:
 
 
 def words_of[A: (jax.Array, NDArray[np.uint32])](bits: A, position: A) -> tuple[A, A]:
-    """Two words for each element, of its bits and of where it stands."""
+    """Return two words per element, from its bits and its position."""
     first = mix(bits + mix(position + np.uint32(0x9E3779B9)))
     return first, mix(first ^ np.uint32(0x7F4A7C15))
 
 
 @jax.jit
 def checksum(x: jax.Array) -> jax.Array:
-    """Two 32-bit words over the bits of an array and where each stands. One program per shape.
+    """Return two 32-bit words over the bits and positions of an array's elements. One program per shape.
 
-    A sum modulo 2³² is the same in whatever order devices add, so it does not depend on how the array is split.
+    A sum modulo 2³² does not depend on the order of addition, hence not on the sharding.
     """
     bits = jax.lax.bitcast_convert_type(x, UNSIGNED[x.dtype.itemsize]).astype(jnp.uint32)
     position = jnp.zeros(x.shape, jnp.uint32)
@@ -43,7 +43,7 @@ def checksum(x: jax.Array) -> jax.Array:
 
 
 def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
-    """The same without a program: compiling one per shape takes longer than the first ten steps of a small model."""
+    """Return `checksum` without a program: compiling one per shape takes longer than ten steps of a small model."""
     bits = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
     total = np.zeros(2, np.uint32)
     for start in range(0, bits.size, BLOCK):
@@ -54,20 +54,20 @@ def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def checksum_of(x: jax.Array) -> jax.Array | NDArray[np.uint32]:
-    """On the host where the array lies there, on its devices otherwise."""
+    """Return the checksum of an array, computed on the host if the array is there, else on its devices."""
     here = x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
     return checksum_on_host(np.asarray(x)) if here else checksum(on_device(x))
 
 
 def on_device(x: jax.Array) -> jax.Array:
-    """An array out of the host's memory, where it may wait, brought to its devices."""
+    """Move an array from pinned host memory to its devices."""
     if x.sharding.memory_kind != "pinned_host":
         return x
     return cast(jax.Array, jax.device_put(x, x.sharding.with_memory_kind("device")))
 
 
 def digest(tree: Tree) -> dict[str, Any]:
-    """`{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
+    """Return `{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
     leaves = flatten(tree)
     sums = jax.device_get([checksum_of(leaf) for leaf in leaves.values()])
     arrays = {path: f"{int(a):08x}{int(b):08x}" for path, (a, b) in zip(leaves, sums, strict=True)}

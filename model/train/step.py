@@ -1,4 +1,4 @@
-"""Turns a decoder and an optimizer into the one compiled step that training, resume and cross restore share."""
+"""Lowers and compiles the training step that training, resume and cross restore share, and makes its first state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from model.train.batch import Batch
 from model.train.data_source import batch_shape
 from model.train.objective import Metrics
 
-HOST = "pinned_host"  # the kind of memory that waits beside the devices
+HOST = "pinned_host"  # JAX's name for host memory
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class Setup:
 
 @dataclass(frozen=True)
 class Program:
-    """The compiled step, with the hashes of what the compiler read and wrote."""
+    """The compiled step, with the hashes of its lowered and its optimised text."""
 
     compiled: jax.stages.Compiled
     structure: jax.tree_util.PyTreeDef  # of the state
     stablehlo_sha256: str
     hlo_sha256: str
-    memory: Any  # jax's CompiledMemoryStats, None where the backend has none
+    memory: Any  # jax's CompiledMemoryStats, None if the backend reports none
 
     def run(self, arrays: Tree, batch: Batch) -> tuple[Tree, Metrics]:
-        """One step: the state after it, and its metrics. The state given is consumed."""
+        """Run one step; return the state after it and its metrics. The given state is consumed."""
         leaves, metrics = self.compiled(arrays, batch)
         return jax.tree.unflatten(self.structure, leaves), metrics
 
@@ -72,28 +72,28 @@ def set_up(config: TrainConfig, api: Api, mesh: Mesh) -> Setup:
 
 
 def parameter_shardings(declared: dict[str, Declaration], mesh: Mesh) -> dict[str, NamedSharding]:
-    """Where each parameter lies."""
+    """Return the sharding of each parameter."""
     return {path: NamedSharding(mesh, mesh_spec(one.axes)) for path, one in declared.items()}
 
 
 def init_state(setup: Setup) -> Tree:
-    """The state before step 0: first weights, and what the optimizer begins with."""
+    """Return the state before step 0: first weights and the optimizer's first state."""
     shardings = parameter_shardings(setup.parameters, setup.mesh)
     params = draw_params(setup.config.init_weights_seed, setup.parameters, shardings)
     return jax.tree.map(put, fill_on_host(setup.api.first, params), placements(setup))
 
 
 def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]) -> Tree:
-    """`first(params)`, where the arrays that it fills with one value are numpy's views of that value.
+    """Return `first(params)`; arrays of one repeated value become numpy views of that value.
 
-    Run as it stands, each shape would be a program of its own, and wait for the compiler behind the step.
+    Called directly, `first` compiles one program per shape, which queue behind the step's compile.
     """
     closed, made = jax.make_jaxpr(first, return_shape=True)(params)
     values: dict[Any, Any] = dict(zip(closed.jaxpr.invars, jax.tree.leaves(params), strict=True))
     for equation in closed.eqns:
         read, (written,) = equation.invars, equation.outvars
         if equation.primitive.name != "broadcast_in_dim" or not isinstance(read[0], Literal):
-            return first(params)  # another optimizer may begin with more than that
+            return first(params)  # an optimizer may start with other values
         like = cast(jax.core.ShapedArray, written.aval)
         values[written] = np.broadcast_to(np.asarray(read[0].val, like.dtype), like.shape)
     leaves = [np.asarray(x.val) if isinstance(x, Literal) else values[x] for x in closed.jaxpr.outvars]
@@ -101,22 +101,22 @@ def fill_on_host(first: Callable[[dict[str, Any]], Tree], params: dict[str, Any]
 
 
 def put(array: jax.Array | NDArray[Any], sharding: NamedSharding) -> jax.Array:
-    """An array where it will live; of one that is only described each device is given its own piece."""
+    """Place an array on its devices; of a numpy view, each device receives its own piece."""
     if isinstance(array, jax.Array):
         return cast(jax.Array, jax.device_put(array, sharding))
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array[index]))
 
 
 def placements(setup: Setup) -> Tree:
-    """Where each array of the state lies."""
+    """Return the sharding of each array of the state."""
     return jax.tree.map(lambda leaf: leaf.sharding, setup.arrays)
 
 
 def lower_step(setup: Setup) -> jax.stages.Lowered:
-    """The step as StableHLO, for one batch shape and one mesh. The state it is given is consumed.
+    """Lower the step to StableHLO, for one batch shape and one mesh. The step consumes the state it is given.
 
-    It returns the leaves of the state: JAX writes the path of each result into the program, and counts it to the key of
-    its compilation cache, so that programs that differ in nothing else would each be compiled.
+    It returns the leaves of the state, not the tree: JAX writes the path of each result into the program and into its
+    compilation cache's key, so that equal programs of both APIs would each be compiled.
     """
     everywhere = NamedSharding(setup.mesh, PartitionSpec())
 
@@ -130,7 +130,7 @@ def lower_step(setup: Setup) -> jax.stages.Lowered:
 
 
 def fetch(arrays: Tree, setup: Setup) -> Tree:
-    """The state with what waits in the host's memory brought to the devices."""
+    """Return the state with its offloaded arrays moved to the devices."""
 
     def bring(array: jax.Array, kind: jax.ShapeDtypeStruct) -> jax.Array:
         if kind.sharding.memory_kind != HOST:
@@ -142,7 +142,7 @@ def fetch(arrays: Tree, setup: Setup) -> Tree:
 
 @contextmanager
 def settings(setup: Setup) -> Iterator[None]:
-    """What holds while a program is lowered and compiled."""
+    """Set the mesh, the partitioner and the precision while a program is lowered or compiled."""
     before = jax.config.jax_use_shardy_partitioner
     jax.config.update("jax_use_shardy_partitioner", setup.config.shardy)
     try:
@@ -153,7 +153,7 @@ def settings(setup: Setup) -> Iterator[None]:
 
 
 def compile_eval(setup: Setup) -> jax.stages.Compiled:
-    """The evaluation of one batch; the state stays as it is."""
+    """Compile the evaluation of one batch, which keeps the state."""
 
     def eval_step(arrays: Tree, batch: Batch) -> Metrics:
         return setup.api.eval_step(arrays, batch)
@@ -163,7 +163,7 @@ def compile_eval(setup: Setup) -> jax.stages.Compiled:
 
 
 def compile_lowered(setup: Setup, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
-    """The program of a lowered step."""
+    """Compile a lowered step."""
     with settings(setup):
         return lowered.compile()
 

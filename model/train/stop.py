@@ -1,4 +1,4 @@
-"""Turns SIGTERM into a flag that training looks at between two steps, so that it can save before it goes."""
+"""Turns SIGTERM into a flag that training checks between steps, so that it can save before it exits."""
 
 import signal
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ class StopSignal:
     arrived: bool = False
 
     def reached(self, step: int) -> bool:
-        """Whether to stop before `step`, asked by every process before every step.
+        """Return whether to stop before `step`. Every process calls this before every step.
 
-        Of several processes each has its own SIGTERM, at its own time: JAX's coordinator names the step at which all of
-        them stop, else one would wait for ever for the part of another.
+        SIGTERM reaches each process at its own time. JAX's coordinator names the step at which all stop; without it,
+        one would wait for ever for another.
         """
         if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
             self.arrived = True
@@ -30,7 +30,7 @@ class StopSignal:
 
 @contextmanager
 def catch_sigterm() -> Iterator[StopSignal]:
-    """Note SIGTERM instead of dying of it."""
+    """Record SIGTERM instead of exiting."""
     stop = StopSignal()
 
     def note(_signal: int, _frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Turns text into token ids: with a SentencePiece model, or byte by byte where no model is named."""
+"""Turns text into token ids, with a SentencePiece model or byte by byte."""
 
 from typing import Protocol
 
@@ -10,13 +10,13 @@ from configs.schema import TrainConfig
 
 
 class Tokenizer(Protocol):
-    """Text to ids, an end-of-text after them."""
+    """Text to ids, with an end-of-text id appended."""
 
     def encode(self, text: str) -> np.ndarray: ...
 
 
 class Bytes:
-    """Each byte of UTF-8 is a token, as in ByT5 (Xue et al. 2022): 0 pads, 1 ends a text, 3 is the byte 0."""
+    """One token per byte of UTF-8, as in ByT5 (Xue et al. 2022): 0 is padding, 1 end-of-text, 3 the byte 0."""
 
     def encode(self, text: str) -> np.ndarray:
         return np.append(np.frombuffer(text.encode(), np.uint8).astype(np.int32) + 3, np.int32(1))
@@ -33,5 +33,5 @@ class SentencePiece:
 
 
 def make_tokenizer(config: TrainConfig) -> Tokenizer:
-    """The tokenizer that `tokenizer_path` names."""
+    """Return the tokenizer that `tokenizer_path` names, else bytes."""
     return SentencePiece(config.tokenizer_path) if config.tokenizer_path else Bytes()

@@ -40,8 +40,8 @@ class Linen:
         self.tx = make_optimizer(config)
 
     def declare(self) -> dict[str, Declaration]:
-        """Every parameter that the decoder declares, by path."""
-        # a kernel of attention may refuse lengths that no batch has
+        """Return every parameter that the decoder declares, by path."""
+        # some attention kernels reject short lengths
         tokens_BL = jax.ShapeDtypeStruct((1, self.config.max_target_length), jnp.int32)
         key = jax.eval_shape(lambda: jax.random.key(0))
         boxed = jax.eval_shape(self.module.init, key, tokens_BL, tokens_BL, None, key)
@@ -52,12 +52,12 @@ class Linen:
         }
 
     def first(self, params: dict[str, Any]) -> Arrays:
-        """The state before step 0, around the first weights (their shapes will do under `eval_shape`)."""
+        """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
         state = TrainState.create(apply_fn=self.module.apply, params=unflatten(params), tx=self.tx)
         return Arrays(state.params, state.opt_state, jnp.asarray(np.int32(0)))
 
     def train_step(self, arrays: Arrays, batch: Batch) -> tuple[Arrays, Metrics]:
-        """One step: loss, gradients, update."""
+        """Run one step: loss, gradients, update."""
         state = TrainState(
             step=arrays.step,
             apply_fn=self.module.apply,
@@ -82,18 +82,18 @@ class Linen:
         return Arrays(after.params, after.opt_state, after.step), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:
-        """The losses of a batch, nothing dropped and nothing changed."""
+        """Return the losses of a batch, without dropout or update."""
         output = cast(Output, self.module.apply(arrays.params, batch.inputs, batch.positions, batch.segment_ids, None))
         return evaluate(output, batch)
 
     def to_tree(self, arrays: Arrays) -> dict[str, Tree]:
-        """The state as its checkpoint holds it."""
+        """Return the state in its checkpoint's layout."""
         return {"step": arrays.step, "params": arrays.params, "opt_state": arrays.opt_state}
 
     def from_tree(self, tree: dict[str, Tree]) -> Arrays:
-        """The state out of a checkpoint."""
+        """Return the state from its checkpoint's layout."""
         return Arrays(tree["params"], tree["opt_state"], tree["step"])
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """What both APIs call the arrays at these paths of a checkpoint: these are Linen's names."""
+        """Return the names that both APIs share for paths of a checkpoint: Linen's paths."""
         return paths

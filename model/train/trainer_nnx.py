@@ -19,12 +19,12 @@ type Arrays = nnx.State[Any, Any]  # of a `TrainState`
 
 
 class TrainState(nnx.Module):
-    """A module and its optimizer; split once, this is what is trained, saved and restored."""
+    """A module and its optimizer. Split once, its arrays are trained, saved and restored."""
 
     def __init__(self, model: decoder_nnx.Decoder, optimizer: nnx.Optimizer[decoder_nnx.Decoder]):
         self.model = model
         self.optimizer = optimizer
-        # NNX counts in uint32; int32 is what optax and Linen count in
+        # NNX counts in uint32; optax and Linen count in int32
         self.optimizer.step = nnx.optimizer.OptState(jnp.asarray(np.int32(0)))
 
 
@@ -38,13 +38,13 @@ class Nnx:
         self.module = nnx.eval_shape(lambda: decoder_nnx.Decoder(config, rngs=nnx.Rngs(params=0)))
         self.tx = make_optimizer(config)
         self.graphdef, self.abstract = nnx.split(nnx.eval_shape(lambda: self._make(self.module)))
-        self.tree = jax.tree.structure(nnx.to_pure_dict(self.abstract))  # once: it takes as long as 5 % of a save
+        self.tree = jax.tree.structure(nnx.to_pure_dict(self.abstract))  # computed once: it takes 5 % of a save
 
     def _make(self, module: decoder_nnx.Decoder) -> TrainState:
         return TrainState(module, nnx.Optimizer(module, self.tx, wrt=nnx.Param))
 
     def declare(self) -> dict[str, Declaration]:
-        """Every parameter that the decoder declares, by path."""
+        """Return every parameter that the decoder declares, by path."""
         return {
             "/".join(("params", *map(str, path))): Declaration(
                 param.shape, param.dtype, tuple(param.get_metadata("out_sharding")), param.get_metadata("initializer")
@@ -53,12 +53,12 @@ class Nnx:
         }
 
     def first(self, params: dict[str, Any]) -> Arrays:
-        """The state before step 0, around the first weights (their shapes will do under `eval_shape`)."""
+        """Return the state before step 0 for given first weights, or for their shapes under `eval_shape`."""
         graphdef, shapes = nnx.split(self.module)
         return nnx.state(self._make(nnx.merge(graphdef, fill(shapes, unflatten(params)["params"]))))
 
     def train_step(self, arrays: Arrays, batch: Batch) -> tuple[Arrays, Metrics]:
-        """One step: loss, gradients, update."""
+        """Run one step: loss, gradients, update."""
         state = nnx.merge(self.graphdef, arrays)
         step = state.optimizer.step[...]
         key = step_key(self.config, step)
@@ -80,35 +80,38 @@ class Nnx:
         return nnx.state(state), metrics
 
     def eval_step(self, arrays: Arrays, batch: Batch) -> Metrics:
-        """The losses of a batch, nothing dropped and nothing changed."""
+        """Return the losses of a batch, without dropout or update."""
         state = nnx.merge(self.graphdef, arrays)
         output = state.model(batch.inputs, batch.positions, batch.segment_ids, None)
         return evaluate(output, batch)
 
     def to_tree(self, arrays: Arrays) -> dict[str, Tree]:
-        """The state as its checkpoint holds it."""
+        """Return the state in its checkpoint's layout."""
         tree: dict[str, Tree] = jax.tree.unflatten(self.tree, jax.tree.leaves(arrays))
         return tree
 
     def from_tree(self, tree: dict[str, Tree]) -> Arrays:
-        """The state out of a checkpoint."""
+        """Return the state from its checkpoint's layout."""
         return fill(self.abstract, tree)
 
     def common_names(self, paths: list[str]) -> list[str]:
-        """What both APIs call the arrays at these paths of a checkpoint: Linen's names."""
+        """Return the names that both APIs share for paths of a checkpoint: Linen's paths."""
         module = {path.removeprefix("model/") for path in paths if path.startswith("model/")}
         return [common_name(path, module) for path in paths]
 
 
 def fill(shapes: Arrays, tree: dict[str, Tree]) -> Arrays:
-    """A state like `shapes` with the values of a tree of plain dicts."""
-    state: Arrays = jax.tree.map(lambda leaf: leaf, shapes)  # a copy: what comes next changes it
+    """Return a state like `shapes` with the values of a tree of plain dicts."""
+    state: Arrays = jax.tree.map(lambda leaf: leaf, shapes)  # a copy, which the next line modifies
     nnx.replace_by_pure_dict(state, tree)
     return state
 
 
 def common_name(path: str, module: set[str]) -> str:
-    """`model/x` is Linen's `params/params/x`, and `optimizer/opt_state/0/mu/x` its `opt_state/0/mu/params/x`."""
+    """Return Linen's name of an NNX path.
+
+    `model/x` is `params/params/x`, and `optimizer/opt_state/0/mu/x` is `opt_state/0/mu/params/x`.
+    """
     if path.startswith("model/"):
         return "params/params/" + path.removeprefix("model/")
     names = path.removeprefix("optimizer/").split("/")
