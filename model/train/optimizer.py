@@ -17,7 +17,7 @@ def schedule_steps(config: TrainConfig) -> int:
 
 
 def make_schedule(config: TrainConfig) -> optax.Schedule:
-    """Return the learning rate schedule: linear warm-up, cosine decay to the final share, then 0 (Llama 2, section 2.2).
+    """Return the learning rate schedule: linear warm-up, cosine decay to the final share, then 0 (Llama 2, sec. 2.2).
 
     The cosine reaches its end on the schedule's last step, so it runs over one step less than it has.
     """
