@@ -54,6 +54,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
@@ -165,6 +166,12 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     text, rows = proofs_markdown(proofs), proof_rows(proofs)
     outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
+
+
+@task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
+def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
+    """The runs of a baseline file, which stand for the arm that is not trained."""
+    return blessed_runs(plan, arm, store, place)
 
 
 @task(

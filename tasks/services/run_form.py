@@ -42,7 +42,10 @@ Branch = Annotated[
 ]
 Baseline = Annotated[
     str | None,
-    Field(max_length=LONGEST_REF, description="main-vs-branch: what to judge it against; empty: main"),
+    Field(
+        max_length=LONGEST_REF,
+        description="main-vs-branch: what to judge it against; empty: main. blessed: the runs in configs/baselines",
+    ),
 ]
 Repository = Annotated[
     str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")
