@@ -23,10 +23,10 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from tasks.diff.case import CaseRuns, case_id, compare_case
+from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job

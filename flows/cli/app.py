@@ -50,7 +50,7 @@ def call(argv: Sequence[str] | None = None) -> int:
     except cyclopts.CycloptsError:
         return 2  # cyclopts has printed what is wrong
     except (ValueError, FlowError) as error:
-        from tasks.publish.text import visible_lines
+        from tasks.records.text import visible_lines
 
         errors.print(f"maxview: {visible_lines(str(error))}")
         return 2

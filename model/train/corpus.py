@@ -21,8 +21,7 @@ from configs.same_run import describe_texts
 from configs.schema import TrainConfig
 from model.decoder.sharding import MESH_AXES, RULES, global_batch_size
 from model.train.batch import Batch
-from model.train.data_source import check_data
-from model.train.run_paths import find_objects
+from model.train.run_paths import check_data, find_objects
 from model.train.tokens import Tokenizer, make_tokenizer
 
 WINDOW, AT_ONCE = 1000, 16  # parquet: texts in a shuffle window, files read in parallel

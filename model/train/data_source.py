@@ -6,12 +6,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
-from configs.data_checks import Find, find_data_problems
-from configs.errors import ConfigError
 from configs.schema import TrainConfig
 from model.decoder.sharding import global_batch_size, mesh_spec
 from model.train.batch import Batch
-from model.train.run_paths import find_objects
 
 if TYPE_CHECKING:
     import grain  # slow to import
@@ -59,13 +56,6 @@ class Synthetic:
 
     def next(self) -> Batch:
         return self.batch
-
-
-def check_data(config: TrainConfig, find: Find = find_objects) -> None:
-    """Raises ConfigError for texts that cannot be read; texts in a bucket are read if `find` copies them here."""
-    problems = list(find_data_problems(config, find))
-    if problems:
-        raise ConfigError(problems)
 
 
 def make_source(config: TrainConfig, mesh: Mesh, *, evaluation: bool = False) -> DataSource:

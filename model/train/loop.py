@@ -20,14 +20,20 @@ from model.train import checkpoint, report
 from model.train.api import Api, make_api, name_arrays, step_of
 from model.train.clock import StepClock
 from model.train.cross_restore import cross_restore
-from model.train.data_source import DataSource, check_data, make_source
+from model.train.data_source import DataSource, make_source
 from model.train.distributed import join_processes
 from model.train.evaluation import Evaluation, make_evaluation
 from model.train.flops import step_flops
 from model.train.metrics_file import MetricsFile, Number, to_number
 from model.train.outputs import CONFIG, Outputs
 from model.train.program_record import program_record, read_program, write_program
-from model.train.run_paths import find_metrics_copy, find_metrics_path, find_run_directory, make_run_directory
+from model.train.run_paths import (
+    check_data,
+    find_metrics_copy,
+    find_metrics_path,
+    find_run_directory,
+    make_run_directory,
+)
 from model.train.state_digest import digest
 from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
 from model.train.stop import EXIT_SIGTERM, StopSignal

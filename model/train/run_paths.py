@@ -1,11 +1,11 @@
-"""The paths that a run writes to, checked for write access."""
+"""The paths that a run reads and writes, checked before it begins."""
 
 import tempfile
 from pathlib import Path
 
 from etils import epath
 
-from configs.data_checks import REMOTE
+from configs.data_checks import REMOTE, Find, find_data_problems
 from configs.load import ConfigError
 from configs.schema import TrainConfig
 
@@ -52,6 +52,13 @@ def find_objects(pattern: str) -> list[str]:
     """Return the objects of a bucket that match a pattern. Raises OSError."""
     bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
     return sorted(str(path) for path in epath.Path(f"{REMOTE}{bucket}").glob(names))
+
+
+def check_data(config: TrainConfig, find: Find = find_objects) -> None:
+    """Raises ConfigError for texts that cannot be read; texts in a bucket are read if `find` copies them here."""
+    problems = list(find_data_problems(config, find))
+    if problems:
+        raise ConfigError(problems)
 
 
 def write_whole(path: epath.Path, text: str) -> None:

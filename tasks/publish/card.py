@@ -10,8 +10,8 @@ from rich.text import Text
 from tasks.publish.index import PAGE
 from tasks.publish.index_page import link_home
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.publish.text import visible
 from tasks.records.card import Card, CardRow, CardState
+from tasks.records.text import visible
 from tasks.store import Store, write_atomically
 
 CARD = "card.html"

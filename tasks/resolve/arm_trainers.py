@@ -10,10 +10,10 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.commits_between import list_commits
-from tasks.resolve.identify import TrainerSource, read_trainer_source
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.trainers.place import place_command, place_maxtext
+from tasks.resolve.trainers.place import place_command, place_maxtext
+from tasks.resolve.trainers.source import TrainerSource, read_trainer_source
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
 # Without its __init__.py the folder is no package, and Python would import the installed one. `model.train` was a

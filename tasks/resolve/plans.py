@@ -32,11 +32,12 @@ from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.launch.commands import Command, CompileHere, make_command, make_compile
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
 from tasks.resolve.blessed import check_baselines
-from tasks.resolve.identify import TrainerSource, hash_identity, name_run
+from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
+from tasks.resolve.identify import hash_identity, name_run
+from tasks.resolve.trainers.source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them

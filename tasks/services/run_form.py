@@ -7,7 +7,7 @@ import pydantic
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.errors import ConfigError
-from tasks.publish.text import shorten, visible
+from tasks.records.text import shorten, visible
 from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
 
 LONGEST_NAME = 400  # of a flow run: every case of a comparison fits

@@ -13,9 +13,9 @@ from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from tasks.resolve.plans import resolve_config
+from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
+from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
 from tasks.scrape import scrape_run
-from tasks.trainers.maxtext import MaxText, find_maxtext, plan_maxtext, show_value
-from tasks.trainers.maxtext_metrics import read_maxtext_metrics
 
 OURS = frozenset(TrainConfig.model_fields) - OWN_KEYS.keys()
 BOTH = {"enable_nnx", "pure_nnx_decoder", "pure_nnx"}

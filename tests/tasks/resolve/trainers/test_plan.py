@@ -23,11 +23,11 @@ from tasks.launch.watch import watch
 from tasks.publish.next_command import arm_wishes
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
-from tasks.resolve.identify import SOURCE
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.trainers.place import place_maxtext
+from tasks.resolve.trainers.source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
-from tasks.trainers.place import place_maxtext
 
 type MakePython = Callable[..., Path]
 

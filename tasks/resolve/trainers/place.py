@@ -9,10 +9,10 @@ from configs.command import CommandTemplate
 from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
-from tasks.resolve.identify import SOURCE, TrainerSource, versions_of
 from tasks.resolve.software import make_environment, make_maxtext_environment
-from tasks.trainers.command import AnyCommand, digest_program, find_folder
-from tasks.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.command import AnyCommand, digest_program, find_folder
+from tasks.resolve.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
 
 PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 

@@ -12,11 +12,12 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.launch import Replay
-from tasks.launch import job, play
-from tasks.launch.replay import find_log, read_log
+from tasks.launch import job
 from tasks.launch.watch import watch
 from tasks.records import RunPlan
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.replay import play
+from tasks.resolve.replay.stored_log import find_log, read_log
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory
 

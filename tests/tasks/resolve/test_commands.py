@@ -4,9 +4,9 @@ import pytest
 
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
-from tasks.launch.commands import TrainHere, make_command
-from tasks.resolve.identify import TrainerSource
+from tasks.resolve.commands import TrainHere, make_command
 from tasks.resolve.plans import resolve_config
+from tasks.resolve.trainers.source import TrainerSource
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from configs.schema import TrainConfig
 
 DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 OURS = frozenset(TrainConfig.model_fields)
-STANDIN = Path(__file__).parent.parent.parent / "standins" / "maxtext" / "train.py"
+STANDIN = Path(__file__).parents[3] / "standins" / "maxtext" / "train.py"
 
 
 def write_package(folder: Path, *, keys: frozenset[str], linen: bool = True, nnx: bool = True) -> Path:

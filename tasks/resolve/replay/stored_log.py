@@ -9,8 +9,8 @@ from pathlib import Path
 from configs.errors import ConfigError
 from configs.launch import Replay
 from configs.schema import Frozen
-from tasks.launch import play
 from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
+from tasks.resolve.replay import play
 from tasks.scrape import LogFollower, LogFormatError, scrape
 
 CHUNK = 1 << 22

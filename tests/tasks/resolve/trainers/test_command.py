@@ -20,15 +20,15 @@ from tasks.launch.local import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.arm_trainers import ArmWishes
-from tasks.resolve.identify import SOURCE
 from tasks.resolve.night import NightPlan, NightRequest, plan_night
 from tasks.resolve.plans import Request, resolve
+from tasks.resolve.trainers.source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
 from tasks.verify.checkpoint import verify_checkpoint
 from tasks.verify.steps_to_prove import find_unverified
 
-DOC = Path(__file__).parents[3] / "docs" / "any-trainer.md"
+DOC = Path(__file__).parents[4] / "docs" / "any-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")
 POD = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "us-east5-b", "IMAGE": "gcr.io/p/mine:1"}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology
-from tasks.resolve.identify import TrainerSource
-from tasks.trainers.maxtext import MaxText, translate, write_words
+from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
+from tasks.resolve.trainers.source import TrainerSource
 
 # a file of the trainer's package, which MaxText's own Python runs
-KEEP_COMPILED = Path(__file__).parent.parent.parent / "model" / "compile_record.py"
+KEEP_COMPILED = Path(__file__).parents[3] / "model" / "compile_record.py"
 CONFIG = "config.yml"
 # of several compiles side by side none waits for another's compiler, nor asks for a TPU
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.publish.text import shorten, visible
+from tasks.records.text import shorten, visible
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from configs.command import CommandTemplate
 from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
-from tasks.trainers.maxtext import show_value
+from tasks.resolve.trainers.maxtext import show_value
 
 IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command where its program is
 ENVIRONMENT = "pyvenv.cfg"  # marks an environment of Python's

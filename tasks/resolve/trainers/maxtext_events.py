@@ -13,7 +13,7 @@ import polars as pl
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google_crc32c import value as crc32c
 
-from tasks.trainers.maxtext_metrics import LOSS, make_frame, make_row
+from tasks.resolve.trainers.maxtext_metrics import LOSS, make_frame, make_row
 
 FOLDER = "tensorboard"  # of a run's folder, in which MaxText makes another of the run's name
 FILES = "events.out.tfevents.*"

@@ -14,12 +14,12 @@ from configs.installed import PLUGINS
 from configs.launch import Replay, Xpk
 from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
-from tasks.launch.replay import StoredLog, find_log
 from tasks.records import RunFiles
-from tasks.resolve.identify import TrainerSource
-from tasks.trainers.command import AnyCommand
-from tasks.trainers.compile import CompileCommand, plan_compile
-from tasks.trainers.maxtext import MaxText, plan_maxtext
+from tasks.resolve.replay.stored_log import StoredLog, find_log
+from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.compile import CompileCommand, plan_compile
+from tasks.resolve.trainers.maxtext import MaxText, plan_maxtext
+from tasks.resolve.trainers.source import TrainerSource
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
 PYTHON_IN_POD = "python"

@@ -9,11 +9,11 @@ from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
-from tasks.resolve.identify import TrainerSource
 from tasks.resolve.plans import resolve_config
-from tasks.trainers.command import AnyCommand
-from tasks.trainers.compile import name_in_maxtext, plan_compile
-from tasks.trainers.maxtext import MaxText
+from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.compile import name_in_maxtext, plan_compile
+from tasks.resolve.trainers.maxtext import MaxText
+from tasks.resolve.trainers.source import TrainerSource
 
 SLICE = find_topology("v6e:4x8")
 
