@@ -33,9 +33,7 @@ def plan_compile(
     a MaxText cannot do.
     """
     if checkout.command is not None:
-        raise ConfigError(
-            ["a custom command cannot be compiled ahead of time: only maxview's and MaxText's trainers can"]
-        )
+        raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
     if checkout.maxtext is not None:
         argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
         environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it asks Google Cloud who it is, for minutes
