@@ -58,4 +58,5 @@ class RunPlan(Frozen):
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
-    start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout
+    blessed: str = ""  # the baseline file that holds this run
+    start_folder: str | None = None  # the folder in which a custom command starts, unless that is its checkout

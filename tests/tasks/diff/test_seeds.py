@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tasks.diff import exit_status
-from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.publish.artifacts import summary_markdown, table_rows
 from tasks.publish.page import write_page
 from tasks.publish.terminal import render_terminal
