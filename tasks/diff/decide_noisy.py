@@ -109,8 +109,10 @@ def _basis(effect: Effect) -> str:
     """How many runs it rests on, and what the noise was learnt from."""
     noise = effect.noise
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
-    days = ", and the arms ran at other times" if effect.days_apart else ""
-    return f"{show_runs(effect.runs)}; equal runs differ by {100 * effect.scale:.2g} % ({source}){days}"
+    if effect.wide:
+        source = "as these runs themselves do"
+    apart = f", and {effect.apart}" if effect.apart else ""
+    return f"{show_runs(effect.runs)}; equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:

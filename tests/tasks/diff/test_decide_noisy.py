@@ -26,12 +26,12 @@ def noisy(
     noise: Noise = QUIET,
     *,
     middle: tuple[Sequence[float], Sequence[float]] | None = None,
-    days_apart: float = 0.0,
+    between: float = 0.0,
     excuse: str = "",
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, days_apart=days_apart)
+    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, between=between)
     other = middle or (baseline, candidate)
     return decide_noisy(
         quick,
@@ -82,9 +82,9 @@ def test_days_apart_carry_a_spread() -> None:
     """The same runs on two days: between days as much lies as between runs, and no number of runs averages it away."""
     many = [1.0] * 20, [1.03] * 20
     assert noisy(*many, TPU).verdict == "regressed"
-    apart = noisy(*many, TPU, days_apart=0.02)  # t = 1.5
+    apart = noisy(*many, TPU, between=0.02)  # t = 1.5
     assert apart.verdict == "unknown"
-    far = noisy([1.0] * 20, [1.2] * 20, TPU, days_apart=0.02)  # t = 9
+    far = noisy([1.0] * 20, [1.2] * 20, TPU, between=0.02)  # t = 9
     assert far.verdict == "regressed"
     assert far.reason.endswith(", and the arms ran at other times")
 
