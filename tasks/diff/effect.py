@@ -17,6 +17,7 @@ CONFIDENCE = 0.99  # of the intervals that are shown, and that *same* is earned 
 POWER = 0.8  # the chance with which the runs that are asked for should decide
 MOST_RUNS = 100  # of one arm: more is not asked for
 WIDE = 0.003  # chance with which runs that scatter as stated are taken to scatter more
+ENOUGH = 6  # degrees of freedom of runs that show their own scatter, with four runs of each
 TOGETHER = 0.05  # chance with which independent arms are taken to move together
 
 
@@ -73,25 +74,28 @@ def share_of_pair(baseline: int, candidate: int) -> float:
 def measure_effect(sample: Sample) -> Effect:
     """The mean difference of two arms, with the noise that the runs themselves and what was known before show.
 
-    Runs that were neighbours in time form pairs, which share whatever the machine was doing. Where the arms ran apart,
-    or not equally often, nothing is shared: the difference of their means, with what lies between the arms.
-    The variance of a pair is what the runs show and what was known (`Noise`), each with the weight of its degrees of
-    freedom; what the steps of single runs leave open is added to what was known. Runs that surely scatter more than
-    that have their own scatter alone: what is known is a floor, and no ceiling.
+    Runs that were neighbours in time and rise and fall together form pairs, which share whatever the machine was doing.
+    All other runs scatter around the mean of their arm. The variance is what the runs show and what was known
+    (`Noise`), each with the weight of its degrees of freedom; what the steps of single runs leave open is added to what
+    was known. What is known is a floor and no ceiling: runs of which ENOUGH show more are believed, and runs that surely
+    scatter more have their own scatter alone. What lies between the arms (`Sample.between`) no number of runs shows.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
-    noise, single_df = sample.noise, left.size + right.size - 2
-    # a pair of independent runs has the variance of both
-    singles = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
-    paired = left.size == right.size and not sample.between
-    squares, seen_df = singles, single_df
+    noise = sample.noise
+    paired = left.size == right.size and not sample.between and _move_together(left, right)
     if paired:
         squares, seen_df = float(np.sum((right - left - np.mean(right - left)) ** 2)), left.size - 1
-    known = noise.scale**2 + 2 * sample.error**2
-    variance, df = (noise.df * known + squares) / (noise.df + seen_df), noise.df + seen_df
-    wide = single_df > 0 and singles > known * chdtri(single_df, WIDE) and not (paired and _move_together(left, right))
+    else:  # a pair of independent runs has the variance of both
+        squares = 2 * float(np.sum((left - left.mean()) ** 2) + np.sum((right - right.mean()) ** 2))
+        seen_df = left.size + right.size - 2
+    seen = squares / seen_df if seen_df else 0.0
+    known, df = noise.scale**2 + 2 * sample.error**2, noise.df + seen_df
+    variance = (noise.df * known + squares) / df
+    wide = not paired and seen_df > 0 and squares > known * chdtri(seen_df, WIDE)
     if wide:
-        variance, df = max(variance, singles / single_df), max(1.0, single_df / 2)  # as many as there are pairs, less 1
+        df = max(1.0, seen_df / 2)  # as many as there are pairs, less one: two states are not normal
+    if wide or seen_df >= ENOUGH:
+        variance = max(variance, seen)
     return Effect(
         estimate=float(right.mean() - left.mean()),
         scale=max(sqrt(variance), FINEST),
@@ -101,14 +105,17 @@ def measure_effect(sample: Sample) -> Effect:
         between=sample.between,
         apart=sample.apart,
         wide=wide,
-        seen=sqrt(squares / seen_df) if min(left.size, right.size) >= LEAST_REPEATS else None,
+        seen=sqrt(seen) if min(left.size, right.size) >= LEAST_REPEATS else None,
     )
 
 
 def _move_together(left: Values, right: Values) -> bool:
-    """Whether the runs of two arms rise and fall together, pair by pair: a test of their correlation, one-sided."""
-    if left.size < 3:
-        return False
+    """Whether the runs of two arms rise and fall together, pair by pair: a test of their correlation, one-sided.
+
+    Two pairs cannot show it, and are taken to.
+    """
+    if left.size < LEAST_REPEATS:
+        return left.size > 1
     left, right = left - left.mean(), right - right.mean()
     spread = sqrt(float(left @ left) * float(right @ right))
     if not spread:

@@ -13,7 +13,7 @@ LEAST_STEPS = 2
 FEW = 3  # steps that lie together by no accident
 CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
 TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
-SHORTEST = 5  # steps of a stretch with a level of its own
+SHORTEST = 3  # steps of a stretch with a level of its own
 LONGER = 1.25  # times: the next stretch that is looked at
 MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
 SHUFFLES = 200  # one in so many runs that keep their level is taken to leave it
@@ -70,12 +70,11 @@ def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
     """The steps, those printed alike spread evenly over the times that are printed so.
 
     A quantile of rounded steps is one of the printed values, and jumps by a whole unit from run to run; of spread ones
-    it follows how many steps were rounded up and down. The order of equal steps is drawn, with a fixed seed.
+    it follows how many steps were rounded up and down. Steps that are all printed alike stay as they are. The order of
+    equal steps is drawn, with a fixed seed.
     """
-    if not unit:
-        return seconds
     values, place, counts = np.unique(seconds, return_inverse=True, return_counts=True)
-    if values.size == seconds.size:
+    if not unit or values.size in (1, seconds.size):
         return seconds
     order = np.lexsort((np.random.default_rng(SEED).random(seconds.size), place))
     rank = np.empty(seconds.size)

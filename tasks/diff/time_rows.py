@@ -137,13 +137,13 @@ def decide_levels(
 def _shift_of(run: Levels, kind: DeviceKind, rules: VerdictRules) -> float:
     """How uncertain a run's level is because it changes inside the run, as a logarithm."""
     known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
-    return run.shift if known else 0.0
+    return run.shift / 2 if known else 0.0  # the standard deviation of two levels that are equally likely
 
 
 def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
     """Which run does not keep its level."""
     size, arm = max((size, arm.label) for arm, side in zip(arms, shifts, strict=True) for size in side)
-    return f"the level changes by {100 * expm1(size):.2g} % inside a run of {arm}; " if size else ""
+    return f"the level changes by {100 * expm1(2 * size):.0f} % inside a run of {arm}; " if size else ""
 
 
 def _why_not_same(levels: SideLevels, arms: Arms) -> str:

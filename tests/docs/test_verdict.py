@@ -18,7 +18,7 @@ from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
-from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
+from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
 from tasks.diff.step_time_levels import CLOSE, QUICK, TOO_QUICK
 from tasks.diff.time_rows import MOST_SLOW
 from tasks.ingest.compare_logs import archive, compare_pair, read_pair
@@ -86,7 +86,8 @@ def test_the_noise_of_devices_is_that_of_the_file() -> None:
         shown[re.findall(r"`(\w+)`", device)[0]] = cells
     for kind, noise in load_noises().items():
         percents = [
-            f"{100 * share:g} %" for share in (noise.equal_runs, noise.days_apart, noise.tolerance, noise.least)
+            f"{100 * share:g} %"
+            for share in (noise.equal_runs, noise.days_apart, noise.places_apart or 0, noise.tolerance, noise.least)
         ]
         assert shown.pop(kind) == [percents[0], f"{noise.weight:g}", *percents[1:]]
     assert not shown
@@ -109,7 +110,7 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         assert words in " ".join(DOC.split())
     assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
-    assert (STATED_WITHIN, SURE) == (1, 2)  # "log s₀ ± 1 ÷ √d₀", "two standard errors"
+    assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
     assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 

@@ -31,7 +31,7 @@ def runs_of(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
             if level is not None:
                 columns["step_cpu_time_s"] = [4.0] + [level] * 5
             record = {"metrics": pl.DataFrame(columns)}
-            runs.append(make_run(arm, exact=True, repeat=repeat, record=record, reading={"environment": CPU}))
+            runs.append(make_run(arm, exact=True, plan={}, repeat=repeat, record=record, reading={"environment": CPU}))
         return runs
 
     return make

@@ -31,7 +31,8 @@ def noisy(
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, between=between)
+    apart = "the arms ran at other times" if between else ""
+    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, between=between, apart=apart)
     other = middle or (baseline, candidate)
     return decide_noisy(
         quick,
