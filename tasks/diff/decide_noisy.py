@@ -66,12 +66,13 @@ def decide_noisy(
     # what keeps it open: the quick steps while they may differ by more, else the middle ones if they seem to
     name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
+    judged = "quick steps"  # whose effect the row shows
     if excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
-        name, used = max(beyond.items(), key=lambda item: item[1].estimate)
+        judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
-        reason = f"{name} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
+        reason = f"{judged} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
     elif name == "middle steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
@@ -91,6 +92,7 @@ def decide_noisy(
         effect_low=low,
         effect_high=high,
         effect_text=show_effect(used),
+        level=judged,
         evidence=ONE_PROGRAM if excuse else show_runs(used.runs),
         p_value=used.p,
         runs_wanted=wanted,

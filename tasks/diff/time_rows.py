@@ -37,6 +37,13 @@ CPU_TIME = Metric(
     rule="processor time of all threads; as the step time",
     decimals=4,
 )
+# the same metric where its middle steps decided: another title, so that one name stands for one number
+MIDDLE = {
+    metric.name: metric.model_copy(
+        update={"title": title, "rule": "median of the steps but the first, mean of the runs"}
+    )
+    for metric, title in ((STEP_TIME, "Step time, middle steps"), (CPU_TIME, "CPU time per step, middle steps"))
+}
 # in the history: the level of the quick steps, see `levels`
 QUICK = {STEP_TIME.name: "step_time_quick_s", CPU_TIME.name: "step_cpu_time_quick_s"}
 SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the quick steps alone
@@ -85,7 +92,7 @@ def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> Metri
 def _clock_row(
     metric: Metric, levels: SideLevels, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> tuple[MetricDiff, Decision]:
-    cells = (_level_cell(arms[0], levels[0]), _level_cell(arms[1], levels[1]))
+    cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     decision = missing_decision(cells, arms)
     if decision is None and not all(levels):
         reason = "too few steps: a level needs two after the first that are no dispatch artefacts; train more steps"
@@ -93,6 +100,9 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
+    if decision.level == "middle steps":  # each number of the row is of the level that was judged
+        metric = MIDDLE[metric.name]
+        cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
 
 
@@ -187,12 +197,13 @@ def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
     return Cost(seconds=left + right, chips=rules.chips, price=rules.price)
 
 
-def _level_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
+def _level_cell(arm: ArmRuns, levels: list[Levels], metric: Metric) -> Cell:
     if not levels:
         return Cell(text="" if arm.dead else TOO_FEW)
+    shown = [run.middle if metric in MIDDLE.values() else run.quick for run in levels]
     # the geometric mean over the runs: the difference of two arms' is the effect
-    level = float(np.exp(np.mean([log(run.quick.seconds) for run in levels])))
-    error = max(run.quick.error for run in levels)
+    level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
+    error = max(run.error for run in shown)
     return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
 
 

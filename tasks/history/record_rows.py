@@ -18,6 +18,7 @@ from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
 from tasks.diff.step_time_levels import find_levels
 from tasks.diff.time_account import account_run, is_stall
+from tasks.diff.time_rows import QUICK
 from tasks.ingest.merged_steps import cpu_seconds, timed_steps
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
@@ -72,6 +73,7 @@ def history_rows(
     What a run did until it died says nothing of a trend: it has no row.
     """
     verdicts = {row.metric: row.verdict for row in record.rows}
+    verdicts |= {QUICK[row.metric]: row.verdict for row in record.rows if row.metric in QUICK}  # two levels, one word
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
     rows = []
