@@ -6,6 +6,7 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
+from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
@@ -13,6 +14,11 @@ MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
 # of the chance: the quick steps of equal runs agree best, and find what the middle ones find in most cases
 SHARES = {"quick steps": 2 / 3, "middle steps": 1 / 3}
+
+SOONER = (
+    "; or --until-decided, which ends sooner where runs scatter less than stated, and a history of "
+    f"{LEAST_PAIRS} pairs of equal runs replaces the statement"
+)
 
 
 class Cost(Frozen):
@@ -81,7 +87,8 @@ def decide_noisy(
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
-        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
+        sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
+        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,

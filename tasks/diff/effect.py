@@ -77,7 +77,7 @@ def measure_effect(sample: Sample) -> Effect:
     Runs that were neighbours in time and rise and fall together form pairs, which share whatever the machine was doing.
     All other runs scatter around the mean of their arm. The variance is what the runs show and what was known
     (`Noise`), each with the weight of its degrees of freedom; what the steps of single runs leave open is added to what
-    was known. That is a floor and no ceiling: ENOUGH runs that show more are believed, and runs that surely scatter more
+    was known. That is a floor and no ceiling: ENOUGH runs that show more are believed, and runs that surely show more
     have their own scatter alone. What lies between the arms (`Sample.between`) no number of runs shows.
     """
     left, right = np.log(np.asarray(sample.baseline)), np.log(np.asarray(sample.candidate))
