@@ -120,7 +120,8 @@ def _move_together(left: Values, right: Values) -> bool:
     spread = sqrt(float(left @ left) * float(right @ right))
     if not spread:
         return False
-    correlation, df = min(float(left @ right) / spread, 1.0 - FINEST**2), left.size - 2
+    most, df = 1 - FINEST**2, left.size - 2
+    correlation = max(-most, min(most, float(left @ right) / spread))
     return bool(correlation * sqrt(df / (1 - correlation**2)) > stdtrit(df, 1 - TOGETHER))
 
 
