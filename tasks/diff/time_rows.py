@@ -17,8 +17,8 @@ from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision
 from tasks.diff.noise import Past, learn_noise
 from tasks.diff.step_time_levels import CLOSE, Levels, find_levels
 from tasks.diff.where_run import lie_apart
-from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps
-from tasks.records import Decision, MetricDiff, seconds_between
+from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps, waited_seconds
+from tasks.records import Decision, MetricDiff, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"
 STEP_TIME = Metric(
@@ -72,7 +72,9 @@ class Circumstances(Frozen):
 
 def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
-    levels = (levels_of(arms[0]), levels_of(arms[1]))
+    # a run that did not measure its waits is compared by the wall
+    less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
+    levels = (levels_of(arms[0], less_waits=less_waits), levels_of(arms[1], less_waits=less_waits))
     return _clock_row(STEP_TIME, levels, arms, rules, given)
 
 
@@ -175,14 +177,23 @@ def kind_of(arms: Arms) -> DeviceKind:
     return device_kind_of(here.device_kind, here.backend or told)
 
 
-def levels_of(arm: ArmRuns) -> list[Levels]:
-    """The levels of every run that has any."""
+def levels_of(arm: ArmRuns, *, less_waits: bool = True) -> list[Levels]:
+    """The levels of every run that has any; `less_waits`: see `steady_levels`."""
     found = []
     for run in arm.runs:
-        table, unit = timed_steps(run)
-        if levels := find_levels(table["seconds"].to_numpy()[1:], unit=unit):
+        if levels := steady_levels(run, less_waits=less_waits):
             found.append(levels.model_copy(update={"mean": levels.mean + seconds_between_steps(run)}))
     return found
+
+
+def steady_levels(run: RunRecord, *, less_waits: bool = True) -> Levels | None:
+    """The levels of a run's step times; where the processor is the device, less what other work took from its threads.
+
+    On a shared machine the time on the wall tells of the others: see docs/decisions/0050.
+    """
+    table, unit = timed_steps(run)
+    seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run) if less_waits else None
+    return find_levels(seconds if waited is None else seconds - waited, unit=unit)
 
 
 def _cpu_levels(arm: ArmRuns) -> list[Levels]:

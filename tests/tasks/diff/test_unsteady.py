@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from configs.noise import DeviceNoise
@@ -192,3 +193,31 @@ def test_a_difference_that_does_not_follow_from_its_cells_is_refused(make_run: M
     arms, cells = (arm_of(make_run("a")), arm_of(make_run("b"))), (Cell(value=0.0796), Cell(value=0.0797))
     with pytest.raises(ValueError, match=r"0\.0796 and 0\.0797 do not differ by \+24\.5 %"):
         make_row(STEP_TIME, cells, arms, Decision(verdict="regressed", reason="", effect=0.245))
+
+
+# ---------------------------------------------------------------- a busy machine
+
+
+def test_what_other_work_takes_from_a_step_is_no_part_of_it(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """The machine was three times as slow while the candidate ran, and its threads waited two thirds of the time."""
+
+    def run(arm: str, busy: float, repeat: int, *, measured: bool = True) -> RunRecord:
+        table: dict[str, Any] = {"step": range(41), "loss": LOSSES, "step_time_s": [3.0] + [0.1 * busy] * 40}
+        if measured:
+            table["step_wait_s"] = [0.0] + [0.1 * (busy - 1)] * 40
+        return make_run(
+            arm,
+            seconds=table["step_time_s"],
+            losses=LOSSES,
+            repeat=repeat,
+            record={"metrics": pl.DataFrame(table)},
+            **HERE,
+        )
+
+    base, innocent = ([run(arm, busy, n) for n in range(3)] for arm, busy in (("linen", 1.0), ("nnx", 3.0)))
+    row = row_of(compare(base, innocent), "step_time_s")
+    assert row.verdict != "regressed"
+    assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.1))
+    # where one arm did not measure it, both are compared by the wall
+    older = [run("linen", 1.0, n, measured=False) for n in range(3)]
+    assert row_of(compare(older, innocent), "step_time_s").candidate == pytest.approx(0.3)
