@@ -121,7 +121,8 @@ def _basis(effect: Effect) -> str:
     if effect.wide:
         source = "as these runs themselves do"
     apart = f", and {effect.apart}" if effect.apart else ""
-    return f"{show_runs(effect.runs)}; equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}"
+    by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
+    return f"{show_runs(effect.runs)}{by}; equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:

@@ -94,7 +94,10 @@ def test_a_word_says_what_it_rests_on() -> None:
     one = noisy([1.0], [1.03], TPU)
     assert one.evidence == "one run of each"
     assert one.reason.startswith("quick steps +3.0 % (+1.7 … +4.3), by chance 1 time in ")  # ln 1.03 ± 3.17 × 0.4 %
-    assert one.reason.endswith("; one run of each; equal runs differ by 0.4 % (as stated: a slice repeats to that)")
+    assert one.reason.endswith(
+        "; one run of each, by the stated noise of this kind of device; "
+        "equal runs differ by 0.4 % (as stated: a slice repeats to that)"
+    )
     three = noisy([1.0] * 3, [1.05] * 3)
     assert three.evidence == "3 runs of each"
     assert "(by 100 pairs of the history of cpu)" in three.reason
