@@ -20,6 +20,7 @@ class DeviceNoise(Frozen):
     equal_runs: Share
     weight: Annotated[float, Field(ge=1, le=1000)]
     days_apart: Share
+    places_apart: Share | None = None  # in plans that were written before it was stated: as days_apart
     tolerance: Share
     least: Share
     why: Annotated[str, Field(min_length=1)]

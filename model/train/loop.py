@@ -247,9 +247,10 @@ def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
 
 def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
     """Log the line of a step; return its record for the metrics file."""
-    wall_s, cpu_s, parts = clock.finish()
+    wall_s, cpu_s, waited_s, parts = clock.finish()
     # on a CPU, processor time is the cost of a step, whatever else the machine does
-    times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.setup.config.hardware == "cpu" else {})
+    shared = {"step_cpu_time_s": cpu_s, "step_wait_s": waited_s} if run.setup.config.hardware == "cpu" else {}
+    times = {"step_time_s": wall_s} | shared
     with clock.part("report_s"):
         report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
     losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}

@@ -6,6 +6,7 @@ from configs.comparison import Tolerance
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN, show_duration, show_threshold, threshold_of
 from tasks.diff.effect import MOST_RUNS, Effect, Sample, measure_effect, runs_wanted
+from tasks.diff.noise import LEAST_PAIRS
 from tasks.records import Decision, Verdict
 
 CHANCE = 0.01  # of a false "different" in a whole comparison: all of its cases, all times that it is looked at
@@ -13,6 +14,11 @@ MOST_SHOWN = 50.0  # of a logarithm, for a number that can be written down
 WIDEST_SHOWN = 10.0  # an interval of more than 1000 % says nothing
 # of the chance: the quick steps of equal runs agree best, and find what the middle ones find in most cases
 SHARES = {"quick steps": 2 / 3, "middle steps": 1 / 3}
+
+SOONER = (
+    "; or --until-decided, which ends sooner where runs scatter less than stated, and a history of "
+    f"{LEAST_PAIRS} pairs of equal runs replaces the statement"
+)
 
 
 class Cost(Frozen):
@@ -66,12 +72,13 @@ def decide_noisy(
     # what keeps it open: the quick steps while they may differ by more, else the middle ones if they seem to
     name = "quick steps" if max(abs(end) for end in used.interval()) > within else "middle steps"
     verdict: Verdict
+    judged = "quick steps"  # whose effect the row shows
     if excuse:
         verdict, reason = "same", f"noise by construction: {excuse}; measured {shown}"
     elif beyond:
-        name, used = max(beyond.items(), key=lambda item: item[1].estimate)
+        judged, used = max(beyond.items(), key=lambda item: item[1].estimate)
         verdict = "regressed" if used.estimate > 0 else "improved"
-        reason = f"{name} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
+        reason = f"{judged} {show_effect(used)}, {show_chance(used.p)}; {_basis(used)}"
     elif name == "middle steps" and abs(effects[name].estimate) <= within:
         verdict, reason = "same", f"quick steps {shown}, inside {allowed} ({tolerance.why}); {_basis(used)}"
     else:
@@ -80,7 +87,8 @@ def decide_noisy(
         wanted = runs_wanted(effects[name], least=least, within=within, chance=chance * SHARES[name])
         cost = show_cost(remedy.cost, wanted - min(used.runs)) if wanted and remedy.cost else ""
         asked = ask_for_more(min(used.runs), wanted, remedy.instead, cost)
-        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}"
+        sooner = "" if used.noise.pairs or remedy.instead or not wanted else SOONER
+        reason = f"quick steps {shown}{also}: neither inside {allowed} nor surely different; {asked}{sooner}"
     low, high = _ends(used)
     return Decision(
         verdict=verdict,
@@ -91,6 +99,7 @@ def decide_noisy(
         effect_low=low,
         effect_high=high,
         effect_text=show_effect(used),
+        level=judged,
         evidence=ONE_PROGRAM if excuse else show_runs(used.runs),
         p_value=used.p,
         runs_wanted=wanted,
@@ -109,8 +118,11 @@ def _basis(effect: Effect) -> str:
     """How many runs it rests on, and what the noise was learnt from."""
     noise = effect.noise
     source = f"by {noise.pairs} pairs of the {noise.source}" if noise.pairs else f"as stated: {noise.source}"
-    days = ", and the arms ran at other times" if effect.days_apart else ""
-    return f"{show_runs(effect.runs)}; equal runs differ by {100 * effect.scale:.2g} % ({source}){days}"
+    if effect.wide:
+        source = "as these runs themselves do"
+    apart = f", and {effect.apart}" if effect.apart else ""
+    by = ", by the stated noise of this kind of device" if effect.runs == (1, 1) and not noise.pairs else ""
+    return f"{show_runs(effect.runs)}{by}; equal runs differ by {100 * effect.scale:.2g} % ({source}){apart}"
 
 
 def show_runs(runs: tuple[int, int]) -> str:

@@ -1,6 +1,6 @@
 """Turns the cells of two arms and a decision into one row of the table, with its texts."""
 
-from math import isfinite
+from math import isclose, isfinite
 
 from configs.schema import Frozen
 from tasks.diff.arms import ArmRuns
@@ -36,6 +36,7 @@ class Metric(Frozen):
 def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, maxview: bool = False) -> MetricDiff:
     """One row, candidate minus baseline; a cell without a text says why it has none."""
     left, right = cells
+    _check_effect(metric, cells, decision)
     difference = None if left.value is None or right.value is None else right.value - left.value
     texts = [cell.text or (DIED if arm.dead else ABSENT) for cell, arm in zip(cells, arms, strict=True)]
     return MetricDiff(
@@ -55,6 +56,15 @@ def make_row(metric: Metric, cells: Cells, arms: Arms, decision: Decision, *, ma
         candidate_source=right.source,
         **decision.model_dump(),
     )
+
+
+def _check_effect(metric: Metric, cells: Cells, decision: Decision) -> None:
+    """Raises ValueError where the effect of a decision is not the difference of the numbers beside it."""
+    left, right = cells[0].value, cells[1].value
+    if decision.effect is None or not left or right is None:
+        return
+    if not isclose(1 + decision.effect, right / left, rel_tol=1e-6):
+        raise ValueError(f"{metric.title}: {left:g} and {right:g} do not differ by {100 * decision.effect:+.3g} %")
 
 
 def show_difference(difference: float | None, decimals: int | None, *, thousands: str = "") -> str:

@@ -16,7 +16,6 @@ from configs.schema import Frozen
 LEAST_PAIRS = 8  # of the history: fewer add nothing to what is stated
 STATED_WITHIN = 1.0  # over √weight: standard deviation of the logarithm of the true scale around the stated one
 TAILS_WITHIN = 0.7  # the same of the degrees of freedom
-SURE = 2.0  # standard errors by which a history must show more noise than is stated, before more is believed
 FINEST = 1e-4  # no clock of a run is better than this
 LENT = 0.5  # degrees of freedom per further pair of the history: pairs have runs in common, and machines change
 
@@ -50,8 +49,7 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     t with scale s₀ and d₀ degrees of freedom. Both are fitted to the history's differences, with what is stated as the
     prior of each: heavy tails show in d₀, and with every pair less depends on the statement. What the steps of a pair
     leave open is no part of the scale: it is taken off here, and added again for the runs that are judged.
-    A history sharpens: more noise than is stated is believed only as far as its pairs make that sure, and no fewer
-    degrees of freedom are lent than with none. (The runs at hand show by themselves where they scatter more.)
+    The statement is neither floor nor ceiling: a machine with two clock states has a wider scale and heavier tails.
     """
     sizes = np.asarray(past.differences if past else ())
     squares = np.square(past.errors if past and past.errors else np.zeros(sizes.size))
@@ -74,12 +72,5 @@ def learn_noise(stated: DeviceNoise, past: Past | None = None) -> Noise:
     start = max(float(np.median(np.abs(sizes))), FINEST)
     found = optimize.minimize(cost, [log(start), log(stated.weight)], method="Nelder-Mead")
     scale, df = (exp(value) for value in found.x)
-    information = stated.weight + 2 * sizes.size * stated.weight / (stated.weight + 3)  # of t's log scale
-    sure = scale * exp(-SURE / sqrt(information))
     lent = min(df, stated.weight - 1 + LENT * (sizes.size - LEAST_PAIRS))  # the fit of the scale costs one
-    return Noise(
-        scale=max(min(scale, max(stated.equal_runs, sure)), FINEST),
-        df=max(lent, stated.weight),
-        pairs=sizes.size,
-        source=past.source,
-    )
+    return Noise(scale=max(scale, FINEST), df=lent, pairs=sizes.size, source=past.source)

@@ -13,6 +13,10 @@ LEAST_STEPS = 2
 FEW = 3  # steps that lie together by no accident
 CLOSE, ENOUGH = 1.25, 0.25  # usual is the quickest time that so many of the steps take, or up to so much longer
 TOO_QUICK = 0.8  # of the usual step: no step is that much quicker, its neighbours took the time for it
+SHORTEST = 3  # steps of a stretch with a level of its own
+LONGER = 1.25  # times: the next stretch that is looked at
+MOST_PLACES = 500  # of a run, that a stretch can begin at: more steps are taken together
+SHUFFLES = 200  # one in so many runs that keep their level is taken to leave it
 RESAMPLES = 100
 SEED = 20260418
 MOST_STEPS = 5000  # of a longer run the first tell what all of them would
@@ -33,6 +37,8 @@ class Levels(Frozen):
     quick: Level
     middle: Level
     slow: float = 0.0  # the share of steps that take more than CLOSE times as long as is usual
+    shift: float = 0.0  # by how much the level changes inside the run, as a logarithm; 0: it surely does nowhere
+    mean: float = 0.0  # seconds of all steps but the first, stalls included
 
 
 def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
@@ -48,9 +54,72 @@ def find_levels(seconds: Seconds, *, unit: float = 0.0) -> Levels | None:
     rounding = unit / 12**0.5  # the standard deviation of what rounding adds
     found = []
     for steps, quantile in ((usable, QUICK), (timed, MIDDLE)):
-        level = float(np.quantile(steps, quantile))
-        found.append(Level(seconds=level, error=float(np.hypot(block_error(steps, quantile), rounding / level))))
-    return Levels(quick=found[0], middle=found[1], slow=float(np.mean(timed > CLOSE * usual_step(timed))))
+        finer = spread_rounded(steps, unit)
+        level = float(np.quantile(finer, quantile))
+        found.append(Level(seconds=level, error=float(np.hypot(block_error(finer, quantile), rounding / level))))
+    return Levels(
+        quick=found[0],
+        middle=found[1],
+        slow=float(np.mean(timed > CLOSE * usual_step(timed))),
+        shift=find_shift(finer),
+        mean=float(timed.mean()),
+    )
+
+
+def spread_rounded(seconds: Seconds, unit: float) -> Seconds:
+    """The steps, those printed alike spread evenly over the times that are printed so.
+
+    A quantile of rounded steps is one of the printed values, and jumps by a whole unit from run to run; of spread ones
+    it follows how many steps were rounded up and down. Steps that are all printed alike stay as they are. The order of
+    equal steps is drawn, with a fixed seed.
+    """
+    values, place, counts = np.unique(seconds, return_inverse=True, return_counts=True)
+    if not unit or values.size in (1, seconds.size):
+        return seconds
+    order = np.lexsort((np.random.default_rng(SEED).random(seconds.size), place))
+    rank = np.empty(seconds.size)
+    rank[order] = np.concatenate([np.arange(count) for count in counts])
+    return np.asarray(seconds + unit * ((rank + 0.5) / counts[place] - 0.5))
+
+
+def find_shift(seconds: Seconds) -> float:
+    """By how much the level of a run changes inside it, as a logarithm; 0 where chance can have done it.
+
+    Throttling, a clock that flips and a drift have one thing in common: some stretch of steps differs from the rest by
+    more than any stretch does where the same steps come in a random order. `usual_step` bounds what a stall adds.
+    The seed is fixed. Source: binary segmentation by permutation (A. Olshen and others, Biostatistics 5 (2004)).
+    """
+    group = -(-seconds.size // MOST_PLACES)
+    steps = np.median(seconds[: seconds.size // group * group].reshape(-1, group), axis=1)
+    if steps.size < 2 * SHORTEST:
+        return 0.0
+    logs = np.log(np.clip(steps / usual_step(steps), TOO_QUICK, CLOSE))
+    logs -= logs.mean()
+    orders = np.concatenate([[np.arange(logs.size)], draw_orders(logs.size)])
+    sums = np.cumsum(np.pad(logs[orders], ((0, 0), (1, 0))), axis=1)
+    most, where = np.zeros(len(orders)), (0, 0)
+    for length in stretches(logs.size):
+        apart = np.abs(sums[:, length:] - sums[:, :-length]) / (length * (1 - length / logs.size)) ** 0.5
+        here = apart.max(axis=1)
+        where = (int(apart[0].argmax()), length) if here[0] > most[0] else where
+        most = np.maximum(most, here)
+    if most[0] <= most[1:].max():
+        return 0.0
+    inside = np.zeros(logs.size, dtype=bool)
+    inside[where[0] : sum(where)] = True
+    return abs(float(np.log(np.median(steps[inside]) / np.median(steps[~inside]))))
+
+
+def stretches(n: int) -> list[int]:
+    """Lengths of stretches to look at, each a quarter longer than the one before, up to half of n steps."""
+    count = int(np.log(n / 2 / SHORTEST) / np.log(LONGER)) + 1
+    return sorted({round(SHORTEST * LONGER**power) for power in range(count)})
+
+
+@lru_cache(maxsize=4)
+def draw_orders(n: int) -> NDArray[np.int64]:
+    """[SHUFFLES, n]: random orders of n steps."""
+    return np.random.default_rng(SEED).permuted(np.tile(np.arange(n), (SHUFFLES, 1)), axis=1)
 
 
 def usable_steps(seconds: Seconds) -> Seconds:

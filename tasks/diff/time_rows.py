@@ -1,8 +1,7 @@
 """Turns the step times of two arms into rows: the steady step, and apart from it the first one."""
 
 from collections.abc import Mapping
-from itertools import pairwise
-from math import log
+from math import expm1, log
 from typing import Literal
 
 import numpy as np
@@ -13,10 +12,12 @@ from configs.verdict_rules import VerdictRules
 from tasks.diff.arms import ArmRuns, place_of
 from tasks.diff.decide_noisy import CHANCE, Cost, Remedy, decide_noisy
 from tasks.diff.effect import Sample
+from tasks.diff.mean_step import differ_in_mean, seconds_between_steps
 from tasks.diff.metric_row import Arms, Cell, Metric, make_row, missing_decision, not_judged
 from tasks.diff.noise import Past, learn_noise
 from tasks.diff.step_time_levels import CLOSE, Levels, find_levels
-from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps
+from tasks.diff.where_run import lie_apart
+from tasks.ingest.merged_steps import cpu_seconds, step_table, timed_steps, waited_seconds
 from tasks.records import Decision, MetricDiff, RunRecord, seconds_between
 
 TOO_FEW = "too few steps"
@@ -36,10 +37,18 @@ CPU_TIME = Metric(
     rule="processor time of all threads; as the step time",
     decimals=4,
 )
+# the same metric where its middle steps decided: another title, so that one name stands for one number
+MIDDLE = {
+    metric.name: metric.model_copy(
+        update={"title": title, "rule": "median of the steps but the first, mean of the runs"}
+    )
+    for metric, title in ((STEP_TIME, "Step time, middle steps"), (CPU_TIME, "CPU time per step, middle steps"))
+}
 # in the history: the level of the quick steps, see `levels`
 QUICK = {STEP_TIME.name: "step_time_quick_s", CPU_TIME.name: "step_cpu_time_quick_s"}
+SHIFTING = frozenset({"tpu", "gpu"})  # on a processor other work comes in bursts, which leave the quick steps alone
+SHIFTED = 2.0  # stated deviations of equal runs, that the level changes by inside a run which does not keep it
 MOST_SLOW = 0.2  # of the steps may be slow in one arm alone, where the arms are the same
-NEIGHBOURS_S = 3600.0  # between the end of one run and the start of the next; after that it is another time of day
 FIRST_STEP = Metric(
     name="first_step_s", title="First step", unit="s", better="lower", rule="seconds of the first step", decimals=3
 )
@@ -63,7 +72,9 @@ class Circumstances(Frozen):
 
 def step_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> tuple[MetricDiff, Decision]:
     """The row that speed is judged by, and its decision, which MaxView's rows share."""
-    levels = (levels_of(arms[0]), levels_of(arms[1]))
+    # a run that did not measure its waits is compared by the wall
+    less_waits = all(waited_seconds(run) is not None for arm in arms for run in arm.runs)
+    levels = (levels_of(arms[0], less_waits=less_waits), levels_of(arms[1], less_waits=less_waits))
     return _clock_row(STEP_TIME, levels, arms, rules, given)
 
 
@@ -83,7 +94,7 @@ def cpu_time_row(arms: Arms, rules: VerdictRules, given: Circumstances) -> Metri
 def _clock_row(
     metric: Metric, levels: SideLevels, arms: Arms, rules: VerdictRules, given: Circumstances
 ) -> tuple[MetricDiff, Decision]:
-    cells = (_level_cell(arms[0], levels[0]), _level_cell(arms[1], levels[1]))
+    cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     decision = missing_decision(cells, arms)
     if decision is None and not all(levels):
         reason = "too few steps: a level needs two after the first that are no dispatch artefacts; train more steps"
@@ -91,6 +102,9 @@ def _clock_row(
             reason = f"{given.excuse}; {reason} to see its speed"
         decision = Decision(verdict="same" if given.excuse else "unknown", reason=reason)
     decision = decision or decide_levels(levels, metric, arms, rules, given)
+    if decision.level == "middle steps":  # each number of the row is of the level that was judged
+        metric = MIDDLE[metric.name]
+        cells = (_level_cell(arms[0], levels[0], metric), _level_cell(arms[1], levels[1], metric))
     return make_row(metric, cells, arms, decision), decision
 
 
@@ -99,7 +113,8 @@ def decide_levels(
 ) -> Decision:
     """What the levels of both arms' runs say about a metric of which less is better."""
     kind = kind_of(arms) if metric is STEP_TIME else "cpu_time"
-    days = 0.0 if are_neighbours(arms) else rules.noises[kind].days_apart
+    between, apart = lie_apart(arms, rules.noises[kind])
+    shifts = [[_shift_of(run, kind, rules) for run in side] for side in levels]
 
     def sample(name: Literal["quick", "middle"], past: Past | None) -> Sample:
         sides = [[run.quick if name == "quick" else run.middle for run in side] for side in levels]
@@ -109,8 +124,9 @@ def decide_levels(
             baseline=baseline,
             candidate=candidate,
             noise=learn_noise(rules.noises[kind], past),
-            error=float(np.sqrt(np.mean(np.square(errors)))),
-            days_apart=days,
+            error=float(np.sqrt(np.mean(np.square([errors, [*shifts[0], *shifts[1]]]).sum(axis=0)))),
+            between=between,
+            apart=apart,
         )
 
     decision = decide_noisy(
@@ -121,11 +137,36 @@ def decide_levels(
         remedy=Remedy(cost=_cost(arms, rules), instead=given.instead),
         chance=given.chance,
     )
-    slow = [float(np.mean([run.slow for run in side])) for side in levels]
-    if decision.verdict != "same" or given.excuse or abs(slow[1] - slow[0]) <= MOST_SLOW:
+    if given.excuse:
         return decision
-    words = f"{slow[0]:.0%} of the baseline's steps and {slow[1]:.0%} of the candidate's take more than {CLOSE:g} ×"
-    return decision.model_copy(update={"verdict": "unknown", "reason": f"{words} the usual step; {decision.reason}"})
+    why = _why_not_same(levels, arms) if decision.verdict == "same" else ""
+    if why:
+        return decision.model_copy(update={"verdict": "unknown", "reason": f"{why}; {decision.reason}"})
+    inside = _name_shift(arms, shifts) if decision.verdict == "unknown" else ""
+    return decision.model_copy(update={"reason": f"{inside}{decision.reason}"}) if inside else decision
+
+
+def _shift_of(run: Levels, kind: DeviceKind, rules: VerdictRules) -> float:
+    """How uncertain a run's level is because it changes inside the run, as a logarithm."""
+    known = kind in SHIFTING and run.shift > SHIFTED * rules.noises[kind].equal_runs
+    return run.shift / 2 if known else 0.0  # the standard deviation of two levels that are equally likely
+
+
+def _name_shift(arms: Arms, shifts: list[list[float]]) -> str:
+    """Which run does not keep its level."""
+    size, arm = max((size, arm.label) for arm, side in zip(arms, shifts, strict=True) for size in side)
+    return f"the level changes by {100 * expm1(2 * size):.0f} % inside a run of {arm}; " if size else ""
+
+
+def _why_not_same(levels: SideLevels, arms: Arms) -> str:
+    """What differs though the quick and the middle steps do not: the mean step, or how many steps are slow."""
+    if why := differ_in_mean(arms, ([run.mean for run in levels[0]], [run.mean for run in levels[1]])):
+        return why
+    slow = [float(np.mean([run.slow for run in side])) for side in levels]
+    if abs(slow[1] - slow[0]) <= MOST_SLOW:
+        return ""
+    share = f"{slow[0]:.0%} of the baseline's steps and {slow[1]:.0%} of the candidate's"
+    return f"{share} take more than {CLOSE:g} × the usual step"
 
 
 def kind_of(arms: Arms) -> DeviceKind:
@@ -136,34 +177,23 @@ def kind_of(arms: Arms) -> DeviceKind:
     return device_kind_of(here.device_kind, here.backend or told)
 
 
-def are_neighbours(arms: Arms) -> bool:
-    """Whether the runs of the arms followed one another: the n-th of each began soon after one another had ended.
+def levels_of(arm: ArmRuns, *, less_waits: bool = True) -> list[Levels]:
+    """The levels of every run that has any; `less_waits`: see `steady_levels`."""
+    found = []
+    for run in arm.runs:
+        if levels := steady_levels(run, less_waits=less_waits):
+            found.append(levels.model_copy(update={"mean": levels.mean + seconds_between_steps(run)}))
+    return found
 
-    A reused baseline did not, nor did logs of two days. Logs that say no time are taken as neighbours.
+
+def steady_levels(run: RunRecord, *, less_waits: bool = True) -> Levels | None:
+    """The levels of a run's step times; where the processor is the device, less what other work took from its threads.
+
+    On a shared machine the time on the wall tells of the others: see docs/decisions/0050.
     """
-    sides = [sorted(arm.runs, key=_started) for arm in arms]
-    if len(sides[0]) == len(sides[1]):
-        pairs = [sorted(pair, key=_started) for pair in zip(*sides, strict=True)]
-    else:
-        pairs = [list(pair) for pair in pairwise(sorted([*sides[0], *sides[1]], key=_started))]
-    return all(_waited_s(before, after) <= NEIGHBOURS_S for before, after in pairs)
-
-
-def _started(run: RunRecord) -> str:
-    return run.reading.started or ""
-
-
-def _waited_s(before: RunRecord, after: RunRecord) -> float:
-    """The seconds from the end of a run to the start of a later one; 0 where the logs say no time."""
-    waited = seconds_between(before.reading.ended or before.reading.started, after.reading.started)
-    return max(0.0, waited or 0.0)
-
-
-def levels_of(arm: ArmRuns) -> list[Levels]:
-    """The levels of every run that has any."""
-    timed = (timed_steps(run) for run in arm.runs)
-    found = (find_levels(table["seconds"].to_numpy()[1:], unit=unit) for table, unit in timed)
-    return [levels for levels in found if levels]
+    table, unit = timed_steps(run)
+    seconds, waited = table["seconds"].to_numpy()[1:], waited_seconds(run) if less_waits else None
+    return find_levels(seconds if waited is None else seconds - waited, unit=unit)
 
 
 def _cpu_levels(arm: ArmRuns) -> list[Levels]:
@@ -178,12 +208,13 @@ def _cost(arms: Arms, rules: VerdictRules) -> Cost | None:
     return Cost(seconds=left + right, chips=rules.chips, price=rules.price)
 
 
-def _level_cell(arm: ArmRuns, levels: list[Levels]) -> Cell:
+def _level_cell(arm: ArmRuns, levels: list[Levels], metric: Metric) -> Cell:
     if not levels:
         return Cell(text="" if arm.dead else TOO_FEW)
+    shown = [run.middle if metric in MIDDLE.values() else run.quick for run in levels]
     # the geometric mean over the runs: the difference of two arms' is the effect
-    level = float(np.exp(np.mean([log(run.quick.seconds) for run in levels])))
-    error = max(run.quick.error for run in levels)
+    level = float(np.exp(np.mean([log(run.seconds) for run in shown])))
+    error = max(run.error for run in shown)
     return Cell(value=level, text=f"{level:.4f} ± {error * level:.4f}", source=place_of(arm.reading.steps, 1))
 
 

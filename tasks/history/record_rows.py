@@ -18,6 +18,7 @@ from tasks.diff.settings import own_config
 from tasks.diff.state_rows import program_gb
 from tasks.diff.step_time_levels import find_levels
 from tasks.diff.time_account import account_run, is_stall
+from tasks.diff.time_rows import QUICK, steady_levels
 from tasks.ingest.merged_steps import cpu_seconds, timed_steps
 from tasks.records import ArmSummary, Better, ComparisonRecord, RunRecord
 
@@ -72,6 +73,7 @@ def history_rows(
     What a run did until it died says nothing of a trend: it has no row.
     """
     verdicts = {row.metric: row.verdict for row in record.rows}
+    verdicts |= {QUICK[row.metric]: row.verdict for row in record.rows if row.metric in QUICK}  # two levels, one word
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
     rows = []
@@ -168,12 +170,13 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
 
 def run_values(run: RunRecord) -> Iterator[Value]:
     """Every number that one run alone gives: what the rows of a comparison are made of."""
-    table, unit = timed_steps(run)
+    table = timed_steps(run)[0]
     exact = program_gb(run)
     memory = run.reading.memory.total_gb if exact is None else exact
-    clocks = {"step_time": table["seconds"].to_numpy()[1:], "step_cpu_time": cpu_seconds(run)}
-    for name, seconds in clocks.items():
-        if seconds is None or (levels := find_levels(seconds, unit=unit if name == "step_time" else 0.0)) is None:
+    used = cpu_seconds(run)
+    clocks = {"step_time": steady_levels(run), "step_cpu_time": None if used is None else find_levels(used)}
+    for name, levels in clocks.items():
+        if levels is None:
             continue
         for clock, level in ((f"{name}_s", levels.middle), (f"{name}_quick_s", levels.quick)):
             yield Value(
@@ -181,7 +184,7 @@ def run_values(run: RunRecord) -> Iterator[Value]:
                 unit="s",
                 better="lower",
                 value=level.seconds,
-                samples=seconds.size,
+                samples=table.height - 1,
                 error=level.error,
             )
     if account := account_run(run):

@@ -11,6 +11,7 @@ STEP_COLUMNS = ["step", "seconds", "loss", "line", "offset"]
 RATE = "tokens_per_s_per_device"
 METRICS_COLUMNS = {"step", "step_time_s", "loss"}
 CPU_COLUMN = "step_cpu_time_s"
+WAIT_COLUMN = "step_wait_s"
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
@@ -51,6 +52,17 @@ def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
 def is_exact(run: RunRecord) -> bool:
     """Whether losses are known in full precision, not only as printed."""
     return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
+
+
+def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
+    """The seconds of every step but the first, ascending, that other work on the machine took from its threads.
+
+    None if the trainer did not measure it, which only makes sense where the processor is the device.
+    """
+    if not is_exact(run) or run.metrics is None or WAIT_COLUMN not in run.metrics.columns:
+        return None
+    column = last_of_each_step(run.metrics)[WAIT_COLUMN].cast(pl.Float64)
+    return None if column.null_count() else column.to_numpy()[1:]
 
 
 def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:

@@ -12,7 +12,7 @@ from configs.read import CONFIG_ROOT
 from tasks.diff.maxview_rows import FINAL_LOSS, READERS
 from tasks.diff.stall_rows import STALLS
 from tasks.diff.state_rows import MEMORY
-from tasks.diff.time_rows import CPU_TIME, FIRST_STEP, QUICK, STEP_TIME
+from tasks.diff.time_rows import CPU_TIME, FIRST_STEP, MIDDLE, QUICK, STEP_TIME
 from tasks.history.describe import show_event, show_time
 from tasks.history.judge import Event, Judged, Line
 from tasks.history.series import Night, Series
@@ -27,10 +27,10 @@ SIDES: tuple[Line, ...] = ("baseline", "candidate")
 HEIGHT = 40.0  # of a chart, whose width is 100
 LEAST_REACH = 0.02  # of a chart, relative, up and down: less would draw noise as mountains
 # what a case is looked at for first: the columns that are shown without being asked for
-MAIN = tuple(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP))
-TITLES = {metric.name: metric.title for metric in (STEP_TIME, CPU_TIME, MEMORY, FIRST_STEP, STALLS)}
+MAIN = (QUICK[STEP_TIME.name], *(metric.name for metric in (STEP_TIME, FINAL_LOSS, MEMORY, FIRST_STEP)))
+TITLES = {metric.name: metric.title for metric in (MEMORY, FIRST_STEP, STALLS, *MIDDLE.values())}
 TITLES |= {reader.metric.name: reader.metric.title for reader in READERS}
-TITLES |= {quick: f"{TITLES[name].removesuffix(', steady')} of quick steps" for name, quick in QUICK.items()}
+TITLES |= {QUICK[metric.name]: metric.title for metric in (STEP_TIME, CPU_TIME)}
 
 type Group = tuple[str, str, str]  # comparison, pair of refs, target
 type Places = dict[str, int]  # of the nights of a case, by the ids of their comparisons

@@ -48,9 +48,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     place, same = load_target(record.target), [*wishes_of(plans[0]), *arm_wishes(plans)]
     compare, wishes = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
     if record.verdict == "unknown":
-        wanted = max((row.runs_wanted or 0 for row in record.rows), default=0)
-        more = ["--repeats", str(wanted)] if wanted > len(record.baseline.logs) else ["--until-decided"]
-        return [*compare, "--case", record.case, *wishes, *more]
+        # a number of repeats would be a guess out of the stated noise, which the runs and the history replace
+        return [*compare, "--case", record.case, *wishes, "--until-decided"]
     if any(plan.trainer == "command" for plan in plans):  # which has a place for what its own cases change
         return [*compare, *wishes] if cases < len(load_comparison(record.comparison).cases) else []
     every = list_names("cases")

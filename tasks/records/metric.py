@@ -22,6 +22,7 @@ class Decision(Frozen):
     effect_low: float | None = None
     effect_high: float | None = None
     effect_text: str = ""  # e.g. "-6.6 % (-9.1 … -4.0)"; without noise "+10.6 %"
+    level: str = ""  # of the steps that it is about, where a run has several: "quick steps", "middle steps"
     evidence: str = ""  # how many runs that rests on, e.g. "one run of each"
     p_value: float | None = None  # the chance of such an effect if there is none
     runs_wanted: int | None = None  # runs of each arm, in all, that would probably decide; None: decided, or too many

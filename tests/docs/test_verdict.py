@@ -17,11 +17,13 @@ from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.diff.curve_tests import AT_ONCE, FEWEST, MOST_BLOCKS, MOVED, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
-from tasks.diff.effect import CONFIDENCE, Sample, measure_effect
+from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measure_effect
 from tasks.diff.fates import FAR_APART_S
-from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
-from tasks.diff.step_time_levels import CLOSE, QUICK, TOO_QUICK
-from tasks.diff.time_rows import MOST_SLOW
+from tasks.diff.mean_step import MOST
+from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
+from tasks.diff.step_time_levels import CLOSE, QUICK, SHUFFLES, TOO_QUICK
+from tasks.diff.time_rows import MOST_SLOW, SHIFTED
+from tasks.diff.where_run import NEIGHBOURS_S
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 
@@ -86,7 +88,8 @@ def test_the_noise_of_devices_is_that_of_the_file() -> None:
         shown[re.findall(r"`(\w+)`", device)[0]] = cells
     for kind, noise in load_noises().items():
         percents = [
-            f"{100 * share:g} %" for share in (noise.equal_runs, noise.days_apart, noise.tolerance, noise.least)
+            f"{100 * share:g} %"
+            for share in (noise.equal_runs, noise.days_apart, noise.places_apart or 0, noise.tolerance, noise.least)
         ]
         assert shown.pop(kind) == [percents[0], f"{noise.weight:g}", *percents[1:]]
     assert not shown
@@ -105,11 +108,18 @@ def test_the_numbers_of_the_rule_are_those_of_the_code() -> None:
         f"a jump of more than {100 * AT_ONCE:g} %",
         f"the means of {MOST_BLOCKS} blocks of steps",
         f"more than {show_duration(FAR_APART_S)} between the starts",
+        f"within {show_duration(NEIGHBOURS_S)} after its partner",
+        f"in {SHUFFLES} random orders",
+        f"a change of more than {SHIFTED:g} s₀",
+        f"(χ², {100 * WIDE:g} %)",
+        f"(a test of their correlation, {100 * TOGETHER:g} %)",
+        f"more than {100 * (MOST - 1):.0f} % beyond that of every run",
     ):
         assert words in " ".join(DOC.split())
     assert SHARES == {"quick steps": 2 / 3, "middle steps": 1 / 3}  # "p ≤ ⅔ α for the quick steps or p ≤ ⅓ α"
     assert (CLOSE, MOST_SLOW) == (1.25, 0.2)  # "more than 1.25 × the usual one", "no more than a fifth"
-    assert (STATED_WITHIN, SURE) == (1, 2)  # "log s₀ ± 1 ÷ √d₀", "two standard errors"
+    assert ENOUGH == 2 * 4 - 2  # "from four runs of each on"
+    assert STATED_WITHIN == 1  # "log s₀ ± 1 ÷ √d₀"
     assert (LENT, LEAST_REPEATS) == (0.5, 3)  # "half of one per further pair", "three runs of each or more"
     assert chance_of(look=3) == pytest.approx(CHANCE / (3 * 4))  # 1 ÷ (n (n + 1))
 
@@ -124,7 +134,7 @@ def test_the_third_example_is_what_the_rule_makes_of_its_table() -> None:
     assert f"The effect is {effect.estimate:.4f}" in section
     assert f"s = {100 * effect.scale:.2f} %" in section
     assert f"= {100 * effect.error:.2f} %, with {effect.df:g} degrees of freedom" in section
-    assert f"t = {effect.estimate / effect.error:.1f}, p = {effect.p:.4f}" in section
+    assert f"t = {effect.estimate / effect.error:.1f}, p = {effect.p:.5f}" in section
     assert show_effect(effect) in section
 
 

@@ -18,7 +18,7 @@ from model.train.distributed import join_processes
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 600
-CLOCKED = {"step_time_s", "step_cpu_time_s", "device_s", "input_s", "save_s", "report_s"}
+CLOCKED = {"step_time_s", "step_cpu_time_s", "step_wait_s", "device_s", "input_s", "save_s", "report_s"}
 type MiniArguments = Callable[..., list[str]]
 
 

@@ -12,8 +12,8 @@ from tasks.store import Store
 
 # what a clock decides, or what names a moment or a place
 CLOCKED = {
-    "step_time_s", "step_cpu_time_s", "device_s", "input_s", "save_s", "report_s", "seconds", "time", "line", "offset",
-    "tflops_per_device", "tokens_per_s_per_device",
+    "step_time_s", "step_cpu_time_s", "step_wait_s", "device_s", "input_s", "save_s", "report_s", "seconds", "time",
+    "line", "offset", "tflops_per_device", "tokens_per_s_per_device",
 }  # fmt: skip
 ROWS = ("final_loss", "parameters", "checkpoints", "loss_per_step", "values_per_step", "program_memory_gb", "jax")
 STEP_LINE = re.compile(rb"completed step: (\d+),")

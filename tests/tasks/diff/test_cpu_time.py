@@ -33,7 +33,9 @@ def runs_of(make_run: MakeRun) -> Callable[..., list[RunRecord]]:
             record = {"metrics": pl.DataFrame(columns)}
             printed = {"seconds": [round(seconds, 3) for seconds in columns["step_time_s"]]}
             runs.append(
-                make_run(arm, exact=True, repeat=repeat, record=record, reading={"environment": CPU}, **printed)
+                make_run(
+                    arm, exact=True, plan={}, repeat=repeat, record=record, reading={"environment": CPU}, **printed
+                )
             )
         return runs
 

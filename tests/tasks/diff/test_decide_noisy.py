@@ -26,12 +26,13 @@ def noisy(
     noise: Noise = QUIET,
     *,
     middle: tuple[Sequence[float], Sequence[float]] | None = None,
-    days_apart: float = 0.0,
+    between: float = 0.0,
     excuse: str = "",
     remedy: Remedy | None = None,
     chance: float = CHANCE,
 ) -> Decision:
-    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, days_apart=days_apart)
+    apart = "the arms ran at other times" if between else ""
+    quick = Sample(baseline=tuple(baseline), candidate=tuple(candidate), noise=noise, between=between, apart=apart)
     other = middle or (baseline, candidate)
     return decide_noisy(
         quick,
@@ -82,9 +83,9 @@ def test_days_apart_carry_a_spread() -> None:
     """The same runs on two days: between days as much lies as between runs, and no number of runs averages it away."""
     many = [1.0] * 20, [1.03] * 20
     assert noisy(*many, TPU).verdict == "regressed"
-    apart = noisy(*many, TPU, days_apart=0.02)  # t = 1.5
+    apart = noisy(*many, TPU, between=0.02)  # t = 1.5
     assert apart.verdict == "unknown"
-    far = noisy([1.0] * 20, [1.2] * 20, TPU, days_apart=0.02)  # t = 9
+    far = noisy([1.0] * 20, [1.2] * 20, TPU, between=0.02)  # t = 9
     assert far.verdict == "regressed"
     assert far.reason.endswith(", and the arms ran at other times")
 
@@ -93,7 +94,10 @@ def test_a_word_says_what_it_rests_on() -> None:
     one = noisy([1.0], [1.03], TPU)
     assert one.evidence == "one run of each"
     assert one.reason.startswith("quick steps +3.0 % (+1.7 … +4.3), by chance 1 time in ")  # ln 1.03 ± 3.17 × 0.4 %
-    assert one.reason.endswith("; one run of each; equal runs differ by 0.4 % (as stated: a slice repeats to that)")
+    assert one.reason.endswith(
+        "; one run of each, by the stated noise of this kind of device; "
+        "equal runs differ by 0.4 % (as stated: a slice repeats to that)"
+    )
     three = noisy([1.0] * 3, [1.05] * 3)
     assert three.evidence == "3 runs of each"
     assert "(by 100 pairs of the history of cpu)" in three.reason
@@ -129,7 +133,10 @@ def test_the_reason_asks_for_as_many_runs_as_are_lacking_and_says_what_they_cost
     assert wanted is not None
     # by hand: z = 2.4 √runs has to be 2.8 + 0.84 at least, and a little more for few degrees of freedom
     assert 3 <= wanted <= 5
-    assert unsure.reason.endswith(f"run {wanted - 1} more of each (--repeats {wanted})")
+    asked = f"run {wanted - 1} more of each (--repeats {wanted})"
+    assert f"; {asked}; or --until-decided, which ends sooner" in unsure.reason
+    learnt = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0, pairs=20, source="history of cpu"))
+    assert learnt.reason.endswith(asked)
     hour = Cost(seconds=3600.0 / (wanted - 1))
     priced = noisy([1.0], [1.05], Noise(scale=0.02, df=10.0), remedy=Remedy(cost=hour))
     assert priced.cost_text == "about 60 minutes"

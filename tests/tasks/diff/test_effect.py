@@ -47,7 +47,7 @@ def test_a_wild_pair_widens_the_interval_and_does_not_get_lost() -> None:
 
 def test_days_apart_are_not_averaged_away() -> None:
     runs = (0.0, 0.01) * 25
-    near, apart = effect_of(runs, runs), effect_of(runs, runs, days_apart=0.03)
+    near, apart = effect_of(runs, runs), effect_of(runs, runs, between=0.03)
     assert near.error < 0.005
     assert apart.error >= 0.03
     # and such runs are no pairs: what they shared is not taken out
@@ -68,7 +68,7 @@ def test_the_intervals_hold_the_truth_as_often_as_they_say(runs: int, days: floa
     noise = Noise(scale=0.01 * 2**0.5, df=30.0, pairs=1000)
     for _ in range(trials):
         left, right = rng.normal(0.0, 0.01, (2, runs))
-        low, high = effect_of(left, right + 0.05 + rng.normal(0.0, days), noise, days_apart=days).interval()
+        low, high = effect_of(left, right + 0.05 + rng.normal(0.0, days), noise, between=days).interval()
         held += low <= 0.05 <= high
     # 99 %, of which 1000 trials know 0.3 %; the days are known to be normal here
     assert held / trials >= CONFIDENCE - 0.015

@@ -309,7 +309,7 @@ def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
     assert (row.verdict, row.evidence) == ("unknown", "one run of each")
     assert row.runs_wanted is not None
     more = row.runs_wanted - 1  # of 30 s + 30 s each
-    assert row.reason.endswith(f"run {more} more of each (--repeats {row.runs_wanted}, about {more} minutes)")
+    assert f"run {more} more of each (--repeats {row.runs_wanted}, about {more} minutes)" in row.reason
 
 
 def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
@@ -354,9 +354,7 @@ def test_a_run_that_grows_slower_at_its_end_is_not_the_same(make_run: MakeRun, c
     runs = [make_run(arm, seconds=times, losses=losses) for arm, times in (("linen", even), ("nnx", grows))]
     row = row_of(compare(runs[0], runs[1]), "step_time_s")
     assert row.verdict == "unknown"
-    assert row.reason.startswith(
-        "0% of the baseline's steps and 25% of the candidate's take more than 1.25 × the usual"
-    )
+    assert row.reason.startswith("the level changes by 100 % inside a run of nnx")
     assert row_of(compare(runs[0], runs[0]), "step_time_s").verdict == "same"
 
 

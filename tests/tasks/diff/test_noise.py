@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from configs.noise import DeviceNoise, load_noises
-from tasks.diff.noise import LEAST_PAIRS, Past, learn_noise
+from tasks.diff.noise import LEAST_PAIRS, Noise, Past, learn_noise
 
 STATED = DeviceNoise(equal_runs=0.1, weight=4, days_apart=0.1, tolerance=0.05, least=0.01, why="a busy machine")
 
@@ -35,17 +35,27 @@ def test_a_long_history_replaces_the_statement(df: float, scale: float) -> None:
     assert (noise.pairs, noise.source) == (3000, "history of cpu")
 
 
-def test_a_history_never_makes_the_rule_blinder_than_the_statement_unless_that_is_surely_wrong() -> None:
+def test_a_history_shows_more_noise_than_stated_and_heavier_tails() -> None:
     rng = np.random.default_rng(3)
-    twice = [learn_noise(STATED, past(rng.normal(0, 2 * STATED.equal_runs, pairs))).scale for pairs in (8, 40, 400)]
-    assert twice[0] < 0.15  # the spread of 8 is known to a quarter
-    assert twice == sorted(twice)
-    assert twice[-1] == pytest.approx(0.2, rel=0.2)  # less two standard errors, and what its tails take
-    # one pair in ten that something else disturbed: heavy tails lend no fewer degrees of freedom than the statement
-    disturbed = rng.normal(0, 0.03, 40) + 0.5 * (np.arange(40) % 10 == 0)
-    noise = learn_noise(STATED, past(disturbed))
+    # the statement is no ceiling: 40 values know their deviation to a ninth, 400 to a thirtieth
+    forty, many = (learn_noise(STATED, past(rng.normal(0, 2 * STATED.equal_runs, pairs))) for pairs in (40, 400))
+    assert forty.scale == pytest.approx(0.2, rel=0.35)
+    assert many.scale == pytest.approx(0.2, rel=0.1)
+    # one pair in ten that something else disturbed: the tails are heavier than stated, and the middle is narrower
+    noise = learn_noise(STATED, past(rng.normal(0, 0.03, 40) + 0.5 * (np.arange(40) % 10 == 0)))
     assert noise.scale < STATED.equal_runs
-    assert noise.df == STATED.weight
+    assert noise.df < STATED.weight
+
+
+def test_eight_pairs_of_a_machine_with_two_clocks_tell_one_clock_from_another() -> None:
+    """Pairs differ by 0, +6 or -6 %, as 1 : 2 : 1 of them should: one more of 6 % is no news then."""
+    gpu = load_noises()["gpu"]
+    known = learn_noise(gpu, past([0.06, 0.0, -0.06, 0.004, 0.06, -0.002, 0.001, -0.06]))
+
+    def p(noise: Noise) -> float:
+        return float(2 * stats.t.sf(0.06 / noise.scale, noise.df))
+
+    assert p(learn_noise(gpu)) < 0.0067 < 0.05 < p(known)
 
 
 def test_the_history_is_believed_more_the_longer_it_is() -> None:

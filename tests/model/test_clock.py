@@ -1,0 +1,30 @@
+"""The clock of a step: what other work takes from its threads is told apart."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from model import clock
+from model.clock import StepClock, share_waited
+
+
+def test_the_share_of_waits_by_hand() -> None:
+    before = {"1": (10, 0), "2": (0, 0)}
+    # the first ran 20 and waited 10, the second ran 10 and waited 50, a third began: 30 of both
+    after = {"1": (30, 10), "2": (10, 50), "3": (30, 30)}
+    assert share_waited(before, after) == pytest.approx(90 / 150)
+    assert share_waited(before, before) == 0.0
+    assert share_waited({}, {}) == 0.0
+
+
+def test_a_step_that_sleeps_waits_for_no_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    measured = StepClock()
+    time.sleep(0.05)
+    wall, used, waited, _ = measured.finish()
+    assert wall >= 0.05
+    assert used < 0.05
+    assert 0 <= waited <= wall
+    monkeypatch.setattr(clock, "THREADS", tmp_path)  # a system that does not tell
+    blind = StepClock()
+    assert blind.finish()[2] == 0.0

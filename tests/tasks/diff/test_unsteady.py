@@ -1,0 +1,223 @@
+"""Step times of machines that are not steady: what one run cannot show, where the arms ran, time that stalls take."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from configs.noise import DeviceNoise
+from tasks.diff.arms import ArmRuns
+from tasks.diff.effect import Sample, measure_effect, runs_wanted
+from tasks.diff.mean_step import seconds_between_steps
+from tasks.diff.metric_row import Cell, make_row
+from tasks.diff.noise import Noise
+from tasks.diff.step_time_levels import find_levels, find_shift, spread_rounded
+from tasks.diff.time_rows import STEP_TIME
+from tasks.diff.where_run import NO_PLACE, OTHER_TIMES, lie_apart
+from tasks.records import ComparisonRecord, Decision, RunRecord
+
+type MakeRun = Callable[..., RunRecord]
+type Compare = Callable[..., ComparisonRecord]
+type RowOf = Callable[[ComparisonRecord, str], Any]
+type ArmOf = Callable[..., ArmRuns]
+
+GPU = Noise(scale=0.014, df=6.0, source="stated")
+TPU = DeviceNoise(
+    equal_runs=0.004, weight=10, days_apart=0.008, places_apart=0.006, tolerance=0.02, least=0.005, why="a slice"
+)
+HERE: dict[str, Any] = {"plan": {}}
+LOSSES = [9.0 - n / 100 for n in range(41)]
+
+
+# ---------------------------------------------------------------- inside a run
+
+
+@pytest.mark.parametrize("since", [5, 20, 50, 90])
+def test_a_level_that_changes_inside_a_run_is_found_with_its_size(since: int) -> None:
+    rng = np.random.default_rng(since)
+    seconds = 0.4 * np.exp(rng.normal(0, 0.005, 100) + 0.15 * (np.arange(100) >= since))
+    assert find_shift(seconds) == pytest.approx(0.15, abs=0.01)
+
+
+def test_steps_that_keep_their_level_have_no_shift_whatever_stalls() -> None:
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(100):
+        steps = 0.4 * np.exp(rng.normal(0, 0.1, 100)) * np.where(rng.random(100) < 0.03, 20.0, 1.0)
+        found.append(find_shift(steps))
+    assert np.count_nonzero(found) <= 3  # one in 200 by chance
+
+
+def test_a_run_that_throttles_is_no_evidence(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    even = [3.0, *[0.1] * 40]
+    throttled = [3.0, *[0.1] * 8, *[0.115] * 32]
+    runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", throttled))]
+    row = row_of(compare(*runs), "step_time_s")
+    assert row.verdict == "unknown"
+    assert row.reason.startswith("the level changes by 15 % inside a run of nnx")
+
+
+# ---------------------------------------------------------------- between runs
+
+
+def test_runs_that_scatter_more_than_stated_are_judged_by_their_own_scatter() -> None:
+    # one of ten runs in the other clock state, 6 % away: by hand, the arms' scatter is 6 % √(0.8 / 8) √2 = 2.68 %
+    low, high = 1.0, float(np.exp(0.06))
+    effect = measure_effect(Sample(baseline=(low,) * 5, candidate=(high,) * 4 + (low,), noise=GPU))
+    assert effect.wide
+    assert effect.scale == pytest.approx(0.06 * (0.8 / 8) ** 0.5 * 2**0.5)
+    assert effect.df == 4
+    assert effect.p > 0.0067  # 4 of 5 against 0 of 5 is what Fisher's exact test gives 4.8 %
+
+
+def test_runs_that_rise_and_fall_together_are_still_pairs() -> None:
+    shared = np.exp([0.0, 0.7, 0.1, 0.4])
+    effect = measure_effect(Sample(baseline=tuple(shared), candidate=tuple(shared * 1.05), noise=GPU))
+    assert not effect.wide
+    assert effect.p < 0.001
+
+
+def test_what_the_runs_show_counts_in_how_many_are_asked_for() -> None:
+    """A machine that is ten times as calm as stated: each further run says so, and fewer are needed."""
+    stated = Noise(scale=0.1, df=3.0, source="stated")
+    rng = np.random.default_rng(4)
+    calm = [tuple(np.exp(rng.normal(mean, 0.01, 4)).tolist()) for mean in (0.0, 0.05)]
+    effect = measure_effect(Sample(baseline=calm[0], candidate=calm[1], noise=stated))
+    limits = {"least": 0.01, "within": 0.0488, "chance": 0.0067}
+    wanted = runs_wanted(effect, **limits)
+    fixed = runs_wanted(effect.model_copy(update={"seen": None}), **limits)
+    assert wanted is not None
+    assert fixed is not None
+    assert wanted < fixed / 1.5
+
+
+# ---------------------------------------------------------------- where the arms ran
+
+
+def test_logs_that_do_not_say_where_they_ran_have_a_place_between_them(make_run: MakeRun, arm_of: ArmOf) -> None:
+    apart = lie_apart((arm_of(make_run("a")), arm_of(make_run("b"))), TPU)
+    assert apart == (pytest.approx(0.006), NO_PLACE)
+    own = lie_apart((arm_of(make_run("a", **HERE)), arm_of(make_run("b", **HERE))), TPU)
+    assert own == (0.0, "")
+
+
+def at(hour: int, day: int = 18) -> dict[str, Any]:
+    return {"started": f"2026-11-{day}T{hour:02d}:00:00+00:00", "ended": f"2026-11-{day}T{hour:02d}:09:00+00:00"}
+
+
+def test_what_lies_between_counts_once_for_each_day(make_run: MakeRun, arm_of: ArmOf) -> None:
+    def arms(*days: tuple[str, Sequence[int]]) -> Any:
+        return tuple(
+            arm_of(*(make_run(name, repeat=n, reading=at(10, day), **HERE) for n, day in enumerate(found)))
+            for name, found in days
+        )
+
+    # three runs of each on one day and three on another: one offset of each day
+    assert lie_apart(arms(("a", (18, 18, 18)), ("b", (20, 20, 20))), TPU) == (pytest.approx(0.008), OTHER_TIMES)
+    # three days of each: the mean of three offsets
+    three = lie_apart(arms(("a", (11, 13, 15)), ("b", (18, 20, 22))), TPU)
+    assert three == (pytest.approx(0.008 / 3**0.5), OTHER_TIMES)
+    # both arms on each day
+    assert lie_apart(arms(("a", (11, 13, 15)), ("b", (11, 13, 15))), TPU) == (0.0, "")
+
+
+def test_a_baseline_of_forty_minutes_ago_is_no_neighbour(make_run: MakeRun, arm_of: ArmOf) -> None:
+    arms = arm_of(make_run("a", reading=at(10), **HERE)), arm_of(make_run("b", reading=at(10) | at(11), **HERE))
+    assert lie_apart(arms, TPU)[1] == OTHER_TIMES
+
+
+# ---------------------------------------------------------------- the mean step
+
+
+@pytest.mark.parametrize("slow", [range(4, 41, 5), range(5, 41, 6), (10, 20, 30), range(1, 9), (17,)])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_longer_mean_step_is_never_the_same(
+    slow: Sequence[int], repeats: int, make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    extra = 0.3 * 0.1 * 40 / len(slow)  # the mean step is 1.3 times as long
+    times = [3.0 if n == 0 else 0.1 + extra * (n in slow) for n in range(41)]
+    even = [3.0, *[0.1] * 40]
+    sides = [
+        [make_run(arm, seconds=s, losses=LOSSES, repeat=n, **HERE) for n in range(repeats)]
+        for arm, s in (("linen", even), ("nnx", times))
+    ]
+    there, back = compare(*sides), compare(*reversed(sides), declared=frozenset({"pure_nnx"}))
+    for record in (there, back):
+        assert row_of(record, "step_time_s").verdict == "unknown"
+    assert row_of(compare(sides[0], sides[0]), "step_time_s").verdict == "same"
+
+
+def test_time_between_the_printed_seconds_is_part_of_the_mean_step(
+    make_run: MakeRun, compare: Compare, row_of: RowOf
+) -> None:
+    def run(arm: str, gap: float) -> RunRecord:
+        times = [f"2026-11-18T10:00:{n * (0.1 + gap):09.6f}+00:00" for n in range(41)]
+        return make_run(arm, seconds=[0.1] * 41, losses=LOSSES, columns={"time": times}, **HERE)
+
+    slow = run("nnx", 0.2)
+    assert seconds_between_steps(slow) == pytest.approx(0.2)
+    row = row_of(compare(run("linen", 0.0), slow), "step_time_s")
+    assert row.verdict == "unknown"
+    assert row.reason.startswith("the mean step is +200 % (0.1 s became 0.3 s)")
+    assert "in between" in row.reason
+
+
+# ---------------------------------------------------------------- printed digits, and one number per name
+
+
+def test_quantiles_of_rounded_steps_follow_how_many_are_rounded_up() -> None:
+    few, many = np.repeat([0.070, 0.071], (60, 40)), np.repeat([0.070, 0.071], (40, 60))
+    levels = [find_levels(steps, unit=0.001) for steps in (few, many)]
+    assert levels[0] is not None
+    assert levels[1] is not None
+    # by hand: 50 of the 60 at 0.070 lie below the median, 0.0695 + 0.001 × 50 / 60; 10 of the 60 at 0.071
+    assert levels[0].middle.seconds == pytest.approx(0.0695 + 0.001 * 50 / 60, abs=2e-5)
+    assert levels[1].middle.seconds == pytest.approx(0.0705 + 0.001 * 10 / 60, abs=2e-5)
+    assert np.array_equal(np.round(spread_rounded(few, 0.001), 3), few)
+
+
+def test_a_row_shows_the_level_that_was_judged(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """Most steps take longer, the quickest do not."""
+    even, slow = [3.0, *[0.1] * 40], [3.0, *[0.1 if n % 4 == 0 else 0.12 for n in range(40)]]
+    runs = [make_run(arm, seconds=s, losses=LOSSES, **HERE) for arm, s in (("linen", even), ("nnx", slow))]
+    row = row_of(compare(*runs), "step_time_s")
+    assert (row.verdict, row.title) == ("regressed", "Step time, middle steps")
+    assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.12))
+    assert row.effect == pytest.approx(0.2)
+    assert row.effect_low < row.effect < row.effect_high
+
+
+def test_a_difference_that_does_not_follow_from_its_cells_is_refused(make_run: MakeRun, arm_of: ArmOf) -> None:
+    arms, cells = (arm_of(make_run("a")), arm_of(make_run("b"))), (Cell(value=0.0796), Cell(value=0.0797))
+    with pytest.raises(ValueError, match=r"0\.0796 and 0\.0797 do not differ by \+24\.5 %"):
+        make_row(STEP_TIME, cells, arms, Decision(verdict="regressed", reason="", effect=0.245))
+
+
+# ---------------------------------------------------------------- a busy machine
+
+
+def test_what_other_work_takes_from_a_step_is_no_part_of_it(make_run: MakeRun, compare: Compare, row_of: RowOf) -> None:
+    """The machine was three times as slow while the candidate ran, and its threads waited two thirds of the time."""
+
+    def run(arm: str, busy: float, repeat: int, *, measured: bool = True) -> RunRecord:
+        table: dict[str, Any] = {"step": range(41), "loss": LOSSES, "step_time_s": [3.0] + [0.1 * busy] * 40}
+        if measured:
+            table["step_wait_s"] = [0.0] + [0.1 * (busy - 1)] * 40
+        return make_run(
+            arm,
+            seconds=table["step_time_s"],
+            losses=LOSSES,
+            repeat=repeat,
+            record={"metrics": pl.DataFrame(table)},
+            **HERE,
+        )
+
+    base, innocent = ([run(arm, busy, n) for n in range(3)] for arm, busy in (("linen", 1.0), ("nnx", 3.0)))
+    row = row_of(compare(base, innocent), "step_time_s")
+    assert row.verdict != "regressed"
+    assert (row.baseline, row.candidate) == (pytest.approx(0.1), pytest.approx(0.1))
+    # where one arm did not measure it, both are compared by the wall
+    older = [run("linen", 1.0, n, measured=False) for n in range(3)]
+    assert row_of(compare(older, innocent), "step_time_s").candidate == pytest.approx(0.3)
