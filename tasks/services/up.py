@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
@@ -181,8 +180,3 @@ def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) 
     by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
     say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
     return True
-
-
-def default_state(caller: Mapping[str, Any]) -> Path:
-    """The folder of the server's database and logs."""
-    return Path(caller.get("MAXVIEW_STATE") or Path.home() / ".local" / "state" / "maxview")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tasks.store.documents import (
 )
 from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
+from tasks.store.seals import find_changed, write_seal
 
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
 
@@ -148,11 +150,27 @@ class RunDirectory:
         """
         text = run_record_to_json(record)
         if self.mirror is None:
-            return write_atomically(self.record, text)
+            written = write_atomically(self.record, text)
+            write_seal(self.path, (self.record, self.log, self.metrics, self.program))
+            return written
         self.mirror.record(self._name, text.encode())
         written = write_atomically(self.record, text)
         self.mirror.claims.give_back(self._name)
         return written
+
+    def find_changed(self) -> list[str]:
+        """The files that were sealed with the record and hold something else by now, as after another run's hand."""
+        return [] if self.mirror is not None else find_changed(self.path)
+
+    def put_aside(self) -> Path:
+        """Move everything in the folder but locks below it, into `changed-1` or the next such name, which is returned:
+        the run begins anew."""
+        aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
+        aside.mkdir()
+        for path in self.path.iterdir():
+            if not path.name.startswith((".", "changed-")):
+                path.rename(aside / path.name)
+        return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
         """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.

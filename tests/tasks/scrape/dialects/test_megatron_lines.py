@@ -465,7 +465,7 @@ def test_a_row_without_a_last_bar_that_is_cut_is_told(left: int) -> None:
     """A field without a bar counts only where its text shows that it is whole."""
     cut = primus(13)[:left].rstrip()
     run = read(primus(11), primus(12), cut, primus(14))
-    whole = cut.endswith("%") or "nan iterations:   0" == cut[-len("nan iterations:   0") :]
+    whole = cut.endswith(("%", "nan iterations:   0"))
     assert run.steps["step"].to_list() == ([11, 12, 13, 14] if whole else [11, 12, 14])
     assert whole or "iteration" not in cut.rpartition("]")[2] or len(run.coverage.unread) == 1 or run.coverage.gaps
 
