@@ -59,7 +59,8 @@ def launch(
     `keep` is called with the handle before the command starts: a run that nobody could find again never begins.
     Raises LaunchError if another run holds the log or no process can be started.
     """
-    argv = [sys.executable, "-I", "-S", supervise.__file__, str(plan.time_limit_s), str(grace_s)]
+    limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
+    argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
     if not has_devices() or environment.get("JAX_PLATFORMS") == "cpu":
         argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment), "--"]

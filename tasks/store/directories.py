@@ -23,6 +23,7 @@ from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 from tasks.store.seals import find_changed, write_seal
 
+MOST_BYTES = 1_000_000_000  # of a run's metrics; a step has 300 bytes
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
 
 
@@ -157,6 +158,18 @@ class RunDirectory:
         written = write_atomically(self.record, text)
         self.mirror.claims.give_back(self._name)
         return written
+
+    def check_files(self) -> None:
+        """Raises StoreError for what a run may leave that cannot be read to its end: a pipe, a device, or a file that
+        describes the run and is far too large for one."""
+        for path in (self.log, self.metrics, self.program):
+            if path.exists() and not path.is_file():
+                raise StoreError(f"{path}: is no regular file, which the run's trainer put there; remove {self.path}")
+        for path in (self.metrics, self.program):
+            if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
+                raise StoreError(
+                    f"{path}: {size / 1e9:,.1f} GB, at most {MOST_BYTES / 1e9:g} GB are read; remove {self.path}"
+                )
 
     def find_changed(self) -> list[str]:
         """The files that were sealed with the record and hold something else by now, as after another run's hand."""
