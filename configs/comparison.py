@@ -174,6 +174,7 @@ class Target(Frozen):
     dollars_per_chip_hour: Size | None = None  # what more runs would cost is computed from it
     model: Name
     time_limit_s: Count
+    log_limit_mb: Count = 10_000  # a run on this machine whose log becomes larger is ended
     environment: dict[str, str] = {}
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()

@@ -19,6 +19,7 @@ from configs.errors import ConfigError
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
 from tasks.launch.job import find_checkpoint
+from tasks.launch.one_flow_per_run import find_finished
 from tasks.preflight.lanes import count_lanes, order_compiles
 from tasks.preflight.read import find_missing_compilers
 from tasks.publish.comment import comparison_comment
@@ -264,8 +265,8 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
     holding = False
     with ExitStack() as held:
         for plan in plans:
-            finished = store.run(plan.run_name).read_record()
-            if finished is not None and finished.is_finished:
+            finished = find_finished(store.run(plan.run_name))
+            if finished is not None:
                 EVENTS.put(Reused(plan))
                 yield finished
                 continue

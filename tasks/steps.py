@@ -204,6 +204,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
     """The run's record, written to its folder: from here on the run counts as done."""
     directory = run.directory
+    directory.check_files()
     rejoin_attempts(directory.log)
     record = build_record(run.plan, directory, scrape_run(directory.log), proofs)
     directory.write_record(record)

@@ -57,10 +57,14 @@ def call(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         from tasks.store.disk import explain_full
 
-        full = explain_full(error.filename or ".", error)
-        if full is None:
+        message = explain_full(error.filename or ".", error)
+        if message is None and error.filename is not None and error.strerror:
+            message = f"{error.filename}: cannot be used ({error.strerror}); check the path and your rights"
+        if message is None:
             raise
-        errors.print(f"maxview: {full}")
+        from tasks.publish.text import visible_lines
+
+        errors.print(f"maxview: {visible_lines(message)}")
         return 2
     except KeyboardInterrupt:
         say_interrupted()

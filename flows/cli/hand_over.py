@@ -8,6 +8,8 @@ does to that one.
 import json
 import os
 import socket
+import stat
+import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -75,10 +77,15 @@ def connect(path: Path, patience_s: float) -> socket.socket | None:
     """The line to a spare process that has taken the command of this one; None if there is none."""
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(patience_s)
+    if not is_private(path.parent):  # another user may have put a socket there, to be given this environment
+        line.close()
+        return None
     request = {"words": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
     packed = json.dumps(request).encode()
     try:
         line.connect(str(path))
+        if peer_of(line) != os.getuid():
+            raise PermissionError(f"{path}: another user listens there")
         socket.send_fds(line, [len(packed).to_bytes(LENGTH_BYTES)], [0, 1, 2])
         line.sendall(packed)
         taken = line.recv(1) == TAKEN
@@ -89,6 +96,24 @@ def connect(path: Path, patience_s: float) -> socket.socket | None:
         return None
     line.settimeout(None)
     return line
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is this user's, and nobody else may look into it or write there."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def peer_of(line: socket.socket) -> int:
+    """The user at the other end of a Unix socket, as the kernel says; -1 where it does not."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return -1
+    packed = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user: int = struct.unpack("3i", packed)[1]
+    return user
 
 
 def _pass_signals_on(line: socket.socket) -> None:

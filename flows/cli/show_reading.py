@@ -1,5 +1,6 @@
 """Prints a reading of a log on the terminal, or writes it to a file."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Literal
@@ -29,11 +30,16 @@ def show_reading(reading: LogReading, format_: Literal["table", "json", "parquet
         if output is None:
             raise ValueError("Parquet is binary: name a file with -o steps.parquet")
         frames = [run.steps.with_columns(pl.lit(run.name).alias("run")) for run in reading.runs]
-        pl.concat(frames, how="diagonal_relaxed").write_parquet(output)
+        packed = io.BytesIO()
+        pl.concat(frames, how="diagonal_relaxed").write_parquet(packed)
+        write_bytes_atomically(output, packed.getvalue())
         return
-    console = Console() if output is None else Console(file=output.open("w", encoding="utf-8"), width=120)
+    text = io.StringIO()
+    console = Console() if output is None else Console(file=text, width=120)
     for run in reading.runs:
         _show_run(console, run)
+    if output is not None:
+        write_atomically(output, text.getvalue())
 
 
 def write_schedule(reading: LogReading, path: Path) -> None:

@@ -17,7 +17,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from flows.cli.hand_over import GO, LENGTH_BYTES, TAKEN
+from flows.cli.hand_over import GO, LENGTH_BYTES, TAKEN, peer_of
 from flows.cli.start import INTERRUPTED, leave_at_interrupt, run, say_interrupted
 
 LOADED = (
@@ -63,6 +63,9 @@ def wait_for_command(path: Path, server: int, rest_s: float) -> socket.socket | 
                 return None
             if listener.fileno() in ready:
                 line, _ = listener.accept()
+                if peer_of(line) != os.getuid():
+                    line.close()
+                    continue
                 child = os.fork()
                 if child == 0:
                     listener.close()
@@ -73,10 +76,18 @@ def wait_for_command(path: Path, server: int, rest_s: float) -> socket.socket | 
 
 
 def listen(path: Path) -> socket.socket:
-    """The socket, before anything is loaded: who comes meanwhile waits for less than it would load itself."""
+    """The socket, before anything is loaded: a client that comes meanwhile waits for less than it would load itself.
+
+    Only this user may reach it: whoever does runs programs here.
+    """
+    path.parent.chmod(0o700)
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
     listener.listen()
     return listener
 

@@ -41,6 +41,7 @@ def run(call: "Callable[[], int]") -> None:
     """Call it and exit with what it returns; from its first Ctrl-C on there is never a second KeyboardInterrupt."""
     global _enough
     import atexit
+    import errno
     import signal
 
     code = INTERRUPTED
@@ -53,13 +54,26 @@ def run(call: "Callable[[], int]") -> None:
     except (BrokenPipeError, SystemExit):  # the second is rich's word for the first
         code = READER_GONE
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where the rest may go
-    except Exception:
-        sys.excepthook(*sys.exc_info())
+    except Exception as error:
+        if getattr(error, "errno", None) == errno.EIO:
+            _say_unwritable()
+        else:
+            sys.excepthook(*sys.exc_info())
         code = FAILED  # Python's own 1 would mean that something regressed
     finally:
         signal.signal(signal.SIGINT, _ignore)
         _enough = 1  # there is nothing more to undo
     sys.exit(code)
+
+
+def _say_unwritable() -> None:
+    """Report an I/O error: a terminal that was closed, or a disk that fails. What else is printed goes nowhere."""
+    from contextlib import suppress
+
+    with suppress(OSError):
+        os.write(2, b"maxview: input/output error: the terminal was closed, or a disk fails (dmesg shows it)\n")
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def watch_interrupts() -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 
 import psutil
@@ -16,13 +17,23 @@ import psutil
 from configs.environment import pass_on
 from configs.installed import COMMIT_VARIABLE
 from configs.read import CONFIG_ROOT
-from tasks.launch import supervise
+from tasks.launch import confine, supervise
 from tasks.launch.errors import LaunchError
 from tasks.launch.same_process import is_same, start_of
 from tasks.records import LocalHandle, RunPlan
+from tasks.store.seals import state_folder
 
 KILL_S = 5.0  # how long a killed process may take to be gone
 POLL_S = 0.02
+DEVICES = (
+    "/dev/nvidia[0-9]*",
+    "/dev/accel*",
+    "/dev/vfio/[0-9]*",
+    "/dev/kfd",
+    "/dev/dxg",
+    "/dev/neuron*",
+    "/dev/hl[0-9]*",
+)
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
@@ -48,13 +59,17 @@ def launch(
     `keep` is called with the handle before the command starts: a run that nobody could find again never begins.
     Raises LaunchError if another run holds the log or no process can be started.
     """
-    argv = [sys.executable, "-I", "-S", supervise.__file__, str(plan.time_limit_s), str(grace_s)]
+    limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
+    argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
+    environment = build_environment(plan, os.environ)
+    if not has_devices() or environment.get("JAX_PLATFORMS") == "cpu":
+        argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment), "--"]
     descriptor = open_locked(log)
     try:
         process = subprocess.Popen(
             [*argv, *plan.argv, *extra_argv],
             cwd=_start_folder(plan),
-            env=build_environment(plan, os.environ),
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=descriptor,
             stderr=descriptor,
@@ -86,6 +101,26 @@ def launch(
             raise LaunchError(f"{plan.run_name}: its supervisor ended at once; {log} may say why") from error
         raise
     return handle
+
+
+def has_devices() -> bool:
+    """Whether this machine has an accelerator: drivers ask for rights that a namespace may take away."""
+    return any(glob(pattern) for pattern in DEVICES)
+
+
+def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
+    """The folders that the trainer may write to, in the words of `confine.py`: caches, temporary files, the folder it
+    starts in if that is no checkout, and its own; other runs, checkouts and seals are closed wherever they lie."""
+    home = Path(environment.get("HOME") or "/nonexistent")
+    named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"), plan.start_folder)
+    caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
+    checkouts = Path(plan.checkout).parent if plan.checkout else None
+    closed = (Path(plan.directory).parent.parent, state_folder(), checkouts)
+    return [
+        *(f"+{folder}" for folder in ("/tmp", "/var/tmp", *caches)),
+        *(f"-{folder}" for folder in closed if folder),
+        f"+{plan.directory}",
+    ]
 
 
 def open_locked(log: Path) -> int:

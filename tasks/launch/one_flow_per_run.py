@@ -28,11 +28,13 @@ def turn_of(
     *,
     life_of: Callable[[str], Life],
     wait: Callable[[str], None],
+    tell: Callable[[str], None] = lambda _: None,
     take_over: bool = False,
 ) -> Iterator[RunRecord | None]:
-    """Hold a run while the block works on it; what it is given is the run's record if the run is finished.
+    """Hold a run exclusively. Yields its record if it has already finished, else None.
 
-    `wait` is called again and again with the reason, and may raise. In a bucket, the run of a machine whose flow run
+    `wait` is called again and again with the reason, and may raise; `tell` once, where a finished run was changed by
+    another hand: its files are put aside, and it begins anew. In a bucket, the run of a machine whose flow run
     is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
     which was put back into the queue.
     Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more
@@ -50,7 +52,11 @@ def turn_of(
         time.sleep(seconds)
 
     with hold(directory.create().path / LOCK, lambda who: pause(f"{who} works on it", LOOK_EVERY_S)):
-        while (finished := _finished(directory)) is None:
+        if changed := directory.find_changed():
+            aside = directory.put_aside()
+            why = f"{', '.join(changed)} changed after the run had ended"
+            tell(f"{plan.run_name}: {why}; it is run again ({aside} keeps what was there)")
+        while (finished := find_finished(directory)) is None:
             try:
                 directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
                 break
@@ -61,7 +67,10 @@ def turn_of(
         yield finished
 
 
-def _finished(directory: RunDirectory) -> RunRecord | None:
+def find_finished(directory: RunDirectory) -> RunRecord | None:
+    """The record of a run that has finished and that nothing has changed since; None if it is to be run."""
+    if directory.find_changed():
+        return None
     record = directory.read_record()
     return record if record is not None and record.is_finished else None
 

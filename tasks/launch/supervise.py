@@ -1,8 +1,8 @@
-"""Runs one command to its end whatever happens to the flow: `supervise.py SECONDS GRACE_SECONDS COMMAND…`.
+"""Runs one command to its end whatever happens to the flow: `supervise.py SECONDS GRACE_SECONDS LOG_MB COMMAND…`.
 
 Its standard output is the run's log, opened and locked by the launcher; its standard input is a pipe that brings one
 byte when the launcher has noted where the run lives, and ends without one if the launcher died before. It frames the
-log the way an XPK pod does (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), enforces the time limit on the process, passes
+log the way an XPK pod does (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits its time and the size of its log, passes
 SIGTERM on, and takes the command's whole process group with it when it ends. Standard library only, so that it starts
 in milliseconds and can run with `python -I -S`.
 """
@@ -15,12 +15,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 GUARD = b"maxview-guard"  # how `ps -e` calls the process that outlives a killed supervisor for a moment
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
 LEFTOVER_S = 2.0  # the same for what the command left running
 POLL_S = 0.2
 TIMED_OUT = 124  # as timeout(1) and xpk
+LOG_FULL = 128 + signal.SIGXFSZ  # as the kernel ends a process whose file exceeds its limit
 CANNOT_START = 127  # as a shell
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -49,8 +51,11 @@ def control(option: int, value: int | bytes) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run argv[2:] for at most argv[0] seconds, argv[1] more to stop by itself; return its exit code."""
-    limit_s, grace_s, command = float(argv[0]), float(argv[1]), argv[2:]
+    """Run argv[3:] for at most argv[0] seconds, argv[1] more to stop by itself, or until its log has argv[2] MB.
+
+    Returns its exit code.
+    """
+    limits, command = Limits(float(argv[0]), float(argv[1]), int(argv[2])), argv[3:]
     supervisor = os.getpid()
     ended = False
     process: subprocess.Popen[bytes] | None = None
@@ -81,7 +86,7 @@ def main(argv: list[str]) -> int:
         guard = Guard(process.pid)
         if ended:  # the signal came before there was a process to pass it on to
             process.terminate()
-        code = wait(process, limit_s, grace_s, lambda: ended)
+        code = wait(process, limits, lambda: ended)
         end_group(process.pid)  # its children may have outlived it and still write to the log
         guard.dismiss()
     say(f"XPK End: {stamp()}")
@@ -121,11 +126,19 @@ class Guard:
         os.waitpid(self._pid, 0)
 
 
-def wait(process: "subprocess.Popen[bytes]", limit_s: float, grace_s: float, ended: Callable[[], bool]) -> int:
-    """Wait for the end, the limit or a signal; returns a shell's exit code (128 + n for signal n)."""
-    limit = time.monotonic() + limit_s
+class Limits(NamedTuple):
+    """How long a command may run, how long it may take to stop after SIGTERM, and how large its log may become."""
+
+    seconds: float
+    grace_s: float
+    log_mb: int
+
+
+def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
+    """Wait for the end, a limit or a signal; returns a shell's exit code (128 + n for signal n)."""
+    limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
     patience: float | None = None  # when a process that was asked to end is killed
-    timed_out = False
+    broken: int | None = None  # the exit code of a limit
     while True:
         try:
             code = process.wait(timeout=POLL_S)
@@ -135,16 +148,21 @@ def wait(process: "subprocess.Popen[bytes]", limit_s: float, grace_s: float, end
         if patience is None and ended():
             patience = now + grace_s
         elif patience is None and now > limit:
-            timed_out = True
-            patience = now + grace_s
-            say(f"maxview: time limit of {limit_s:g} s reached, ending the run (time_limit_s of the target sets it)")
+            broken, patience = TIMED_OUT, now + grace_s
+            reached = f"time limit of {limits.seconds:g} s reached"
+            say(f"maxview: {reached}, ending the run (time_limit_s of the target sets it)")
+            process.terminate()
+        elif patience is None and os.fstat(1).st_size > limits.log_mb * 1_000_000:
+            grace_s = min(grace_s, LEFTOVER_S)  # it goes on writing meanwhile
+            broken, patience = LOG_FULL, now + grace_s
+            say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
             process.terminate()
         elif patience is not None and now > patience:
             say(f"maxview: still running {grace_s:g} s after SIGTERM, killing it")
             process.kill()
             patience = float("inf")
-    if timed_out:
-        return TIMED_OUT
+    if broken is not None:
+        return broken
     return 128 - code if code < 0 else code
 
 

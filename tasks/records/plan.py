@@ -45,6 +45,7 @@ class RunPlan(Frozen):
     passed_on: tuple[str, ...] = ()  # patterns of the caller's variables that the run gets besides, and no others
     argv: tuple[str, ...]
     time_limit_s: int
+    log_limit_mb: int = 10_000  # a run on this machine whose log becomes larger is ended
     run_name: str
     directory: str  # the run's folder in the store
     identity: str  # hex

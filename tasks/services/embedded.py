@@ -31,24 +31,20 @@ def main(place: Place, port: int, rest_s: float) -> None:
     lock = _take_turn()
     if place.find() is not None:  # another command has been faster
         return
-    port = port or _free_port()
+    listener = _listen_at(port)
+    port = listener.getsockname()[1]
     threading.Thread(target=_end_turn, args=(lock, place, port), daemon=True, name="starting").start()
     threading.Thread(target=_end_unused, args=(place, rest_s), daemon=True, name="users").start()
-    uvicorn.run(
-        "prefect.server.api.server:create_app",
-        factory=True,
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
-        lifespan="on",
-    )
+    factory = "prefect.server.api.server:create_app"
+    uvicorn.Server(uvicorn.Config(factory, factory=True, log_level="error", lifespan="on")).run(sockets=[listener])
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _listen_at(port: int) -> socket.socket:
+    """A socket bound to the port, 0: a free one. Nobody else can listen there then: what answers is this server."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    return listener
 
 
 def _take_turn() -> IO[str] | None:

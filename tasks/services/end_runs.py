@@ -1,5 +1,7 @@
 """Ends the flow runs that a worker has left running, with their processes and jobs, before their server goes too."""
 
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,7 +47,7 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
     """
     try:
         with get_client(sync_client=True) as client:
-            runs = [run for run in read_begun(client) if run.deployment_id is not None]
+            runs = [run for run in read_begun(client) if run.deployment_id is not None and is_ours(run)]
     except httpx.HTTPError as error:
         say(f"runs: the server does not say which ones still go ({error}); maxview up again ends what they left")
         return []
@@ -54,6 +56,17 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
         Begun(run=run, store=store, jobs=tuple(running_jobs(str(run.id), store)))
         for run, store in zip(runs, stores, strict=True)
     ]
+
+
+def is_ours(run: FlowRun) -> bool:
+    """Whether a process of this user on this machine has it: a database may be shared with other machines and users."""
+    host, _, pid = (run.infrastructure_pid or "").rpartition(":")
+    if not pid.isdigit():
+        return True  # no worker has noted a process
+    try:
+        return host == socket.gethostname() and psutil.Process(int(pid)).uids().real == os.getuid()
+    except psutil.NoSuchProcess:
+        return host == socket.gethostname()
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:

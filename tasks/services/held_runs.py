@@ -12,7 +12,7 @@ from tasks.launch.one_flow_per_run import find_heir, turn_of
 from tasks.launch.owners import own
 from tasks.records import RunHandle, RunPlan, RunRecord
 from tasks.services.cleanup import is_running
-from tasks.services.events import EVENTS, Launched, Reused, Stopping, Waits
+from tasks.services.events import EVENTS, Launched, Reused, Stopping, Troubled, Waits
 from tasks.services.flow_runs import goes_on, life_of
 from tasks.services.running_jobs import Jobs
 from tasks.store import Store
@@ -20,7 +20,7 @@ from tasks.store import Store
 
 @contextmanager
 def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Iterator[RunRecord | None]:
-    """While the block runs, no other flow works on the run; what it is given is the run's record if it is finished."""
+    """Hold a run exclusively. Yields its record if it has already finished, else None."""
     logger = get_run_logger()
     owners = jobs.owners(flow_run.id)
     reported: set[str] = set()
@@ -32,8 +32,12 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
             logger.info("%s", why)
             EVENTS.put(Waits(plan, why))
 
+    def tell(what: str) -> None:
+        logger.warning("%s", what)
+        EVENTS.put(Troubled(what))
+
     directory = store.run(plan.run_name)
-    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, take_over=take_over) as finished:
+    with turn_of(plan, directory, owners, life_of=life_of, wait=wait, tell=tell, take_over=take_over) as finished:
         if finished is not None:
             EVENTS.put(Reused(plan))
         yield finished

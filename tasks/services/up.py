@@ -1,13 +1,17 @@
 """Turns a folder into a running Prefect: server, work pool, limits, automations, deployments and a worker; and back."""
 
+import hashlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+import psutil
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
@@ -28,6 +32,7 @@ SERVER_PATIENCE_S = 20.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::")  # what a user may ask for; it needs a password
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
+DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
@@ -40,6 +45,8 @@ class Place(Frozen):
     port: int = 4200
     pool: str = "maxview"
     runs: int = 4  # flow runs at once
+    home: str | None = None  # PREFECT_HOME of its server
+    database: str | None = None  # the digest of the address of its database, if that is not in the home
 
     @property
     def url(self) -> str:
@@ -51,9 +58,10 @@ class Place(Frozen):
 def start(place: Place, say: Callable[[str], None]) -> None:
     """Bring up what is not up yet, and bring the rest up to date. Raises ConfigError, ServerError."""
     _check(place)
+    settings = settings_of(place, os.environ)
+    place = place.model_copy(update=owner_of(settings))
     place.state.mkdir(parents=True, exist_ok=True)
     write_atomically(place.state / PLACE_FILE, place.model_dump_json(indent=1) + "\n")
-    settings = settings_of(place, os.environ)
     server = processes.read_kept(SERVER, place.state)
     if server is None:
         _check_port(place)
@@ -99,6 +107,24 @@ def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
+    """The home and the database that a server with these settings works on."""
+    address = settings.get(DATABASE)
+    return {
+        "home": str(Path(settings["PREFECT_HOME"]).expanduser().absolute()),
+        "database": hashlib.sha256(address.encode()).hexdigest()[:16] if address else None,  # it holds a password
+    }
+
+
+def listens(server: Kept, port: int) -> bool:
+    """Whether it is this server, or a process of its session, that listens at a port."""
+    for process in processes.session_of(server):
+        with suppress(psutil.Error):
+            if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in process.net_connections()):
+                return True
+    return False
+
+
 def _check(place: Place) -> None:
     problems = []
     if place.host not in LOOPBACK and not os.environ.get(AUTH):
@@ -130,7 +156,8 @@ def wait_for_server(place: Place, server: Kept) -> None:
     while True:
         try:
             httpx.get(f"{place.url}/api/health", timeout=5).raise_for_status()
-            return
+            if listens(server, place.port):
+                return
         except httpx.HTTPError:
             pass
         if not processes.is_running(server):
@@ -159,12 +186,26 @@ def deploy(settings: Mapping[str, str]) -> None:
 
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
-    """End the worker, what its flow runs still have running, then the server; whether there was anything to end."""
+    """End the worker, what its flow runs still have running, then the server; whether there was anything to end.
+
+    Raises ConfigError where the server works on another home or database than this command.
+    """
     known = state / PLACE_FILE
-    if processes.read_kept(SERVER, state) is None or not known.is_file():
+    server = processes.read_kept(SERVER, state)
+    place = Place.model_validate_json(known.read_text()) if known.is_file() else None
+    if server is not None and place is not None and place.home is not None:
+        mine = owner_of(settings_of(place, os.environ))
+        if mine != {"home": place.home, "database": place.database}:
+            raise ConfigError(
+                [
+                    f"the server of {state} works on the home {place.home}, this command on {mine['home']}"
+                    + (" or on another database" if mine["home"] == place.home else "")
+                    + f": type PREFECT_HOME={shlex.quote(place.home)} maxview down, with the database that it has"
+                ]
+            )
+    if server is None or place is None or not listens(server, place.port):
         worker = _end(WORKER, state, WORKER_PATIENCE_S, say)
     else:
-        place = Place.model_validate_json(known.read_text())
         os.environ.update(settings_of(place, os.environ))  # for the client, which reads it when it is imported
         from tasks.services.end_runs import end_runs, find_begun
 
@@ -181,8 +222,3 @@ def _end(name: str, state: Path, patience_s: float, say: Callable[[str], None]) 
     by_itself = processes.end_kept(kept, state=state, patience_s=patience_s)
     say(f"{name}: ended" if by_itself else f"{name}: did not end within {patience_s:g} s, and was killed")
     return True
-
-
-def default_state(caller: Mapping[str, Any]) -> Path:
-    """The folder of the server's database and logs."""
-    return Path(caller.get("MAXVIEW_STATE") or Path.home() / ".local" / "state" / "maxview")

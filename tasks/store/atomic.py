@@ -30,8 +30,12 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
     """The same for bytes, or for pieces of them. With `create` an existing file is never replaced: of several writers
     one alone succeeds.
 
-    Raises StoreError naming the path, FileExistsError with `create`.
+    Raises StoreError naming the path, also for a folder, a pipe or a device, which is never replaced; FileExistsError
+    with `create`.
     """
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "a pipe or a device"
+        raise StoreError(f"{path}: is {kind}, not a file; name a file")
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

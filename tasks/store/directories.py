@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from tasks.store.documents import (
 )
 from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
+from tasks.store.seals import find_changed, write_seal
 
+MOST_BYTES = 1_000_000_000  # of a run's metrics; a step has 300 bytes
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
 
 
@@ -148,11 +151,39 @@ class RunDirectory:
         """
         text = run_record_to_json(record)
         if self.mirror is None:
-            return write_atomically(self.record, text)
+            written = write_atomically(self.record, text)
+            write_seal(self.path, (self.record, self.log, self.metrics, self.program))
+            return written
         self.mirror.record(self._name, text.encode())
         written = write_atomically(self.record, text)
         self.mirror.claims.give_back(self._name)
         return written
+
+    def check_files(self) -> None:
+        """Raises StoreError for what a run may leave that cannot be read to its end: a pipe, a device, or a file that
+        describes the run and is far too large for one."""
+        for path in (self.log, self.metrics, self.program):
+            if path.exists() and not path.is_file():
+                raise StoreError(f"{path}: is no regular file, which the run's trainer put there; remove {self.path}")
+        for path in (self.metrics, self.program):
+            if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
+                raise StoreError(
+                    f"{path}: {size / 1e9:,.1f} GB, at most {MOST_BYTES / 1e9:g} GB are read; remove {self.path}"
+                )
+
+    def find_changed(self) -> list[str]:
+        """The files that were sealed with the record and hold something else by now, as after another run's hand."""
+        return [] if self.mirror is not None else find_changed(self.path)
+
+    def put_aside(self) -> Path:
+        """Move everything in the folder but locks below it, into `changed-1` or the next such name, which is returned:
+        the run begins anew."""
+        aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
+        aside.mkdir()
+        for path in self.path.iterdir():
+            if not path.name.startswith((".", "changed-")):
+                path.rename(aside / path.name)
+        return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
         """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.

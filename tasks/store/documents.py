@@ -87,6 +87,8 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
 
 def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
     """What `parse(text, file name)` makes of a file, or None if there is none; StoreError if it cannot be read."""
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

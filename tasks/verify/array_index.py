@@ -71,7 +71,7 @@ class Index:
         """Takes the zarr metadata under `key`; what cannot be understood becomes a problem of the file `path`."""
         try:
             spec = parse_array(key, text)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self.whole = False
             message = (
                 f"holds metadata of the array at {key} that cannot be understood ({type(error).__name__}: {error})"
@@ -90,7 +90,8 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """The array that the zarr metadata `text` under `key` describes; ValueError, KeyError or TypeError for nonsense."""
+    """The array that the zarr metadata `text` under `key` describes. Raises ValueError, LookupError, TypeError,
+    AttributeError or OverflowError for nonsense."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
     name, zarr_format = key.removesuffix(suffix), _SUFFIXES[suffix]
     metadata: Mapping[str, Any] = json.loads(text)
@@ -132,12 +133,14 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
     return "none" if names == ["bytes"] else "zstd" if names == ["bytes", "zstd"] else "unknown"
 
 
-def _dtype_name(dtype: str) -> str:
-    """zarr v2's `<f4` and v3's `float32` are the same type."""
+def _dtype_name(dtype: object) -> str:
+    """zarr v2's `<f4` and v3's `float32` are the same type. Raises TypeError for what is no name."""
+    if not isinstance(dtype, str) or not dtype:
+        raise TypeError(f"the data type {dtype!r} is no name")
     try:
         return np.dtype(dtype).name
     except TypeError:
-        return str(dtype)  # a type that numpy alone does not know, such as float8_e4m3fn
+        return dtype  # a type that numpy alone does not know, such as float8_e4m3fn
 
 
 def name_some(names: Iterable[str]) -> str:

@@ -36,6 +36,7 @@ from tasks.verify.layout import (
 from tasks.verify.manifest import (
     check_manifest,
     checksum_files,
+    compare_sizes,
     find_gone,
     manifest_path,
     read_manifest,
@@ -337,7 +338,7 @@ class Verification:
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
                 return  # checksums of a damaged checkpoint would vouch for the damage
-            sums, unreadable = self._checksum(folder)
+            sums, unreadable = self._checksum(folder, self.files)
             self.problems += unreadable
             vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
             message = "vanished while the checksums were taken: something deletes files of this checkpoint"
@@ -347,11 +348,17 @@ class Verification:
             return
         assert recorded is not None
         self.recorded, self.recorded_before = self.manifest, True
-        self.problems += check_manifest(recorded, *self._checksum(folder))
+        misfits = compare_sizes(recorded, self.files)
+        wrong = {problem.path for problem in misfits}
+        alike = {name: size for name, size in self.files.items() if name not in wrong}
+        sums, unreadable = self._checksum(folder, alike)
+        self.problems += check_manifest(recorded, sums, [*misfits, *unreadable])
 
-    def _checksum(self, folder: epath.Path) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
+    def _checksum(
+        self, folder: epath.Path, files: Mapping[str, int]
+    ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
         self.checks.append("manifest")
-        return checksum_files(folder, self.files, self._counter("manifest", sum(self.files.values())))
+        return checksum_files(folder, files, self._counter("manifest", sum(files.values())))
 
     def _is_being_removed(self, folder: epath.Path) -> bool:
         """Whether the problems only come from a checkpoint manager that deletes the step, file by file, just now."""

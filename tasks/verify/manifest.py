@@ -129,10 +129,20 @@ def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
         raise DamagedFile(f"is no checkpoint manifest of version {VERSION}")
     try:
         for entry in manifest["files"].values():
-            int(entry["bytes"]), int(entry["crc32c"], 16)
+            if type(entry["bytes"]) is not int:
+                raise TypeError(f"{entry['bytes']!r} bytes")
+            int(entry["crc32c"], 16)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFile(f"is damaged: {type(error).__name__}: {error}") from error
     return manifest
+
+
+def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list[Problem]:
+    """One problem for every file that is missing, new or of another length, `sizes` being file → bytes: a file of
+    another length has changed, so it need not be read, however long it is."""
+    recorded = manifest["files"]
+    lengths = {name: (size, recorded.get(name, {}).get("crc32c", "")) for name, size in sizes.items()}
+    return check_manifest(manifest, lengths)
 
 
 def check_manifest(

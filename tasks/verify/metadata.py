@@ -67,11 +67,13 @@ class MetadataCheck:
             try:
                 for entry in [] if content is None else content["array_metadatas"]:
                     metadata = entry["array_metadata"]
+                    if not isinstance(metadata["param_name"], str):
+                        raise TypeError(f"the array name {metadata['param_name']!r} is no text")
                     described[metadata["param_name"]] = (
                         path,
                         {key: list(map(int, metadata[key])) for key in ("write_shape", "chunk_shape")},
                     )
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:  # OverflowError: an infinity
                 self._report(path, f"is damaged: {type(error).__name__}: {error}")
         return described
 

@@ -13,6 +13,7 @@ from tasks.verify.array_index import FileRange, Index, array_name
 from tasks.verify.chunk_files import check_chunk_files
 from tasks.verify.layout import MOST_BYTES, OCDBT_MANIFEST, DamagedFile, look_at_bucket, read_small
 
+NODES = "cache_pool#nodes"
 _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
 
@@ -23,10 +24,14 @@ def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
 
 
 def patient_context() -> ts.Context:
-    """Every chunk is wanted once, and a trainer may run beside us. A bucket is asked again for half a minute."""
+    """Every chunk is read once, and a trainer may run beside us. A bucket is asked again for half a minute.
+
+    NODES keeps the nodes of the B-tree: without it each array's open would decode the node that lists all of them.
+    """
     return ts.Context(
         {
             "cache_pool": {"total_bytes_limit": 0},
+            NODES: {"total_bytes_limit": MOST_BYTES},
             "data_copy_concurrency": {"limit": 2},
             "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # by itself it goes on for 15 minutes
         }
@@ -53,9 +58,15 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
             except DamagedFile as damage:
                 index.whole = False
                 index.problems.append(Problem(check="ranges", path=name, message=str(damage)))
-    for spec in index.arrays.values():
+    for spec in list(index.arrays.values()):
+        if spec.chunk_count() > len(files):  # each is a file of its own: to name all that are missing could take hours
+            del index.arrays[spec.name]
+            index.whole = False
+            message = f"has {spec.chunk_count():,} chunks by its metadata, but only {len(files):,} files are there"
+            index.problems.append(Problem(check="ranges", path=spec.name, message=message))
+            continue
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # how long it should be, it says itself
+            index.chunks[key] = FileRange(key, 0, 1)  # its own header tells its length
     index.problems += check_chunk_files(folder, index, files)
     return index
 
@@ -136,7 +147,13 @@ class _Walk:
             if self.files.get(place.file, -1) < place.offset + place.length:
                 self.index.whole = False
                 return
-            self.index.add_metadata(key, ts.ocdbt.dump(self.store, entry["indirect_value"]).result(), place.file)
+            try:
+                text = ts.ocdbt.dump(self.store, entry["indirect_value"]).result()
+            except (ValueError, OSError) as error:
+                look_at_bucket(self.folder)
+                self._fail(place.file, f"is damaged: the value at byte {place.offset} cannot be read: {shorten(error)}")
+                return
+            self.index.add_metadata(key, text, place.file)
 
     def _fail(self, path: str, message: str) -> None:
         self.index.whole = False

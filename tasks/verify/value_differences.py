@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.records import ValueDifference
 from tasks.verify.array_index import ArraySpec
-from tasks.verify.values import array_spec, boxes, decoded_bytes, itemsize
+from tasks.verify.values import array_spec, boxes, chunk_bytes, decoded_bytes
 
 _BUDGET = 48 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
 _WORKERS = 4
@@ -75,8 +75,8 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="difference") as pool:
         for place, job in enumerate(jobs):
             with _naming(job):
+                size = max(map(chunk_bytes, (job.spec, *job.others))) + decoded_bytes(job.others[0])
                 left, rights = job.ours.open(job.spec), [job.theirs.open(other) for other in job.others]
-            size = math.prod(job.spec.read_shape) * itemsize(job.spec) + decoded_bytes(job.others[0])
             for box in boxes(job.spec):
                 while running and (held + size > _BUDGET or len(running) > 2 * _WORKERS):
                     held -= take()

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import psutil
 import tensorstore as ts
 from etils import epath
 
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, Index
 from tasks.verify.layout import OCDBT_MANIFEST, look_at_bucket
-from tasks.verify.ocdbt import kvstore_spec, patient_context, shorten
+from tasks.verify.ocdbt import NODES, kvstore_spec, patient_context, shorten
 
 _BUDGET = 512 << 20  # bytes of decoded chunks held at once; a single larger chunk is decoded alone
 _WORKERS = 2  # a trainer runs beside us
@@ -43,6 +44,14 @@ def itemsize(spec: ArraySpec) -> int:
         return 4
 
 
+def chunk_bytes(spec: ArraySpec) -> int:
+    """The size of one decoded chunk in memory. Raises ValueError if it does not fit: TensorStore would abort."""
+    size = math.prod(spec.read_shape) * itemsize(spec)
+    if size > _BUDGET and size > (free := psutil.virtual_memory().available):
+        raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
+    return size
+
+
 def _check_array(
     folder: epath.Path, index: Index, spec: ArraySpec, context: ts.Context, on_bytes: Callable[[int], None] | None
 ) -> Problem | None:
@@ -50,8 +59,8 @@ def _check_array(
     place = index.chunks[keys[0]] if keys else None
     path = place.file if place else OCDBT_MANIFEST
     try:
+        chunk = chunk_bytes(spec)
         store = ts.open(array_spec(folder, spec), open=True, context=context).result()
-        chunk = math.prod(spec.read_shape) * itemsize(spec)
         workers = max(1, min(_WORKERS, _BUDGET // max(chunk, 1)))
         bad = 0
         first: tuple[int, ...] | None = None
@@ -77,7 +86,7 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
     base = kvstore_spec(folder)
     kvstore: Any
     if (folder / OCDBT_MANIFEST).exists():
-        kvstore = {"driver": "ocdbt", "base": base, "path": f"{spec.name}/"}
+        kvstore = {"driver": "ocdbt", "base": base, "path": f"{spec.name}/", "cache_pool": NODES}
     elif isinstance(base, str):
         kvstore = f"{base}{spec.name}/"
     else:

@@ -1,6 +1,8 @@
 """The spare process: what is done to a command that it took is done to the process that does it."""
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from flows.cli import hand_over
 
 ROOT = Path(__file__).parent.parent.parent
 # a spare process that has loaded nothing but what the test says; only its own program is another
@@ -139,3 +143,30 @@ def test_a_process_in_other_circumstances_does_its_own_commands(standby: Standby
     assert place(COLUMNS="77") == str(standby.path)
     others = [place("nice"), place(JAX_PLATFORMS="cpu"), place("sh", "-c", 'umask 7; exec "$@"', "sh")]
     assert len({str(standby.path), *others}) == 4
+
+
+def test_only_its_user_reaches_it(standby: Standby) -> None:
+    """Whoever reaches it runs programs here, with the environment that he sends."""
+    path = standby.path
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_may_write_is_not_trusted(tmp_path: Path) -> None:
+    """Somebody else's socket there would be sent the whole environment."""
+    path = tmp_path / "spare.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(60)
+        tmp_path.chmod(0o777)
+        assert hand_over.connect(path, 0.1) is None
+        tmp_path.chmod(0o700)
+        assert hand_over.connect(path, 0.1) is None  # nobody answers
+        line, _ = listener.accept()  # the first one has not come this far
+        with line:
+            assert hand_over.peer_of(line) == os.getuid()
+            assert line.recv(1 << 20) != b""
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()

@@ -1,6 +1,5 @@
 """`maxview up`, `down` and `doctor`: what runs on this machine, and what is missing on it."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +33,9 @@ def up(
         The work pool; a pool that exists is used as it is.
     """
     from tasks.services import up as services
+    from tasks.store.seals import state_folder
 
-    where = state or services.default_state(os.environ)
+    where = state or state_folder()
     place = services.Place(state=where.absolute(), out=absolute_place(out), host=host, port=port, pool=pool, runs=runs)
     check_out(out)
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -53,9 +53,10 @@ def down(*, state: State = None) -> int:
     """
     from tasks.services import up as services
     from tasks.services.resting import end_resting
+    from tasks.store.seals import state_folder
 
     errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    ended = services.stop(state or services.default_state(os.environ), errors.print)
+    ended = services.stop(state or state_folder(), errors.print)
     if not end_resting(errors.print) and not ended:
         errors.print("nothing is up")
     return 0

@@ -136,6 +136,10 @@ CAUSES: tuple[Cause, ...] = (
         r"RepositoryNotFoundError|GatedRepoError|SafetensorError)\b|PytorchStreamReader failed",
         "https://github.com/tensorflow/tensorflow/issues/37132"),
     Cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
+    # a disk that fills while PyTorch, NumPy or Python's own stream writes: none of them names the system's error
+    Cause("storage", r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+|"
+        r"\d+ requested and \d+ written|\biostream error|Not enough free space to write",
+        "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc"),
     Cause("timeout", r"DEADLINE_EXCEEDED|Deadline Exceeded|[Bb]arrier timed out",
         "https://github.com/AI-Hypercomputer/gpu-recipes/issues/2"),
     Cause("timeout", r"(?i:heartbeat timeout)|stopped sending heartbeats", f"{JAX}/issues/23599"),

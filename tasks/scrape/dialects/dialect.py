@@ -122,6 +122,7 @@ class Dialect:
     known: frozenset[str] = frozenset()  # the columns that some version prints
     unfinished: frozenset[str] = frozenset()  # the columns behind which every version prints more
     body: re.Pattern[bytes] | None = None  # stands in every row behind its head: alone, it is a row that lost it
+    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row that has the body of a step's row
     record: re.Pattern[bytes] | None = None  # begins a record, wherever on a line it stands
     rank: re.Pattern[bytes] | None = None  # whose row it is, in what stands before it
     glued: Callable[[bytes], bool] | None = None  # whether a row behind this text shares its line with another record

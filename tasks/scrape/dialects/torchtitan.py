@@ -18,6 +18,7 @@ from tasks.scrape.window import Window, text_of
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
 # what stands in every row: without a step before it, it is a row that lost one
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
+VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
 # fields stand two spaces apart, so that one that lost its end is not followed by two
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
@@ -95,7 +96,7 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
 
 ANCHORS = patterns(
     {
-        "validate": rb"validate step: +\d{1,15}(?=  [a-z])",
+        "validate": VALIDATE,
         "parameters": rb"Model [^\n]{1,120}?size: ([\d,]+) total parameters",
         "capacity": rb"(?:CUDA|GPU|XPU|HPU|NPU|ROCM|\b\w{1,20}) capacity: ([^\n]{1,120}?) with [\d.]+GiB memory",
         "mesh": rb"Building \d+-D device mesh with \[([^\]\n]{0,500})\], \[([\d, ]{0,200})\]",
@@ -208,6 +209,6 @@ DIALECT = Dialect(
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
     head=HEAD, parse=parse, patterns=ANCHORS, other_lines=TorchtitanOtherLines, time=TIME, known=KNOWN,
-    unfinished=UNFINISHED, body=BODY, rank=RANK, glued=is_glued,
+    unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
     afresh=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

@@ -205,8 +205,11 @@ class StepTable:
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
         """Count the rows that lost their head, one a line."""
+        evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
-            self._refuse(window, found.start())
+            before = _line_begin(window.data, found.start())
+            if evaluation is None or not evaluation.search(window.data, before, found.end()):
+                self._refuse(window, found.start())
             begin = window.data.find(b"\n", found.start(), end)
             if begin < 0:
                 return

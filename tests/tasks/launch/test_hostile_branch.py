@@ -35,11 +35,16 @@ def run(plan: RunPlan, directory: RunDirectory) -> str:
 
 
 def test_a_branch_cannot_change_what_the_next_one_runs(
-    make_plan: MakePlan, repository: Path, run_git: Callable[..., str], tmp_path: Path
+    make_plan: MakePlan,
+    repository: Path,
+    run_git: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(local, "has_devices", lambda: True)  # a machine whose trainers are not confined
     shas = [run_git("rev-parse", name) for name in ("main", "feat/x")]
     main, branch = (make_checkout(str(repository), sha, tmp_path / "cache") for sha in shas)
-    hostile = make_plan(HOSTILE, str(main), checkout=str(branch), commit=shas[1])
+    hostile = make_plan(HOSTILE, str(main), checkout=str(branch), commit=shas[1], environment={})
     honest = make_plan("", argv=TRAINER, checkout=str(main), commit=shas[0])
     store = Store(tmp_path / "out")
     assert run(honest, store.run("first")).splitlines()[1:2] == ["one"]

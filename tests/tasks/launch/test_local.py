@@ -20,7 +20,7 @@ from configs.read import CONFIG_ROOT
 from tasks.launch import local, supervise
 from tasks.launch.errors import LaunchError
 from tasks.records import LocalHandle, RunPlan
-from tasks.store import RunDirectory
+from tasks.store import RunDirectory, StoreError
 
 type Start = Callable[..., LocalHandle]
 type MakePlan = Callable[..., RunPlan]
@@ -422,3 +422,38 @@ def test_a_run_that_has_ended_leaves_no_zombie(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
     assert not psutil.pid_exists(handle.pid)
+
+
+# ---------------------------------------------------------------- what a run leaves that would hang or fill
+
+
+def test_a_log_that_grows_without_end_is_ended(start: Start) -> None:
+    handle = start("import os\nwhile True: os.write(1, b'x' * 65536 + b'\\n')", log_limit_mb=3)
+    log = end_of(handle)
+    assert "\nmaxview: the log exceeds 3 MB, ending the run (log_limit_mb of the target sets it)\n" in log
+    assert log.endswith(f"\nEXIT_CODE={128 + signal.SIGXFSZ}\n")
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "program.json", "log.txt"])
+def test_a_pipe_that_a_run_leaves_is_refused_by_name(name: str, directory: RunDirectory) -> None:
+    directory.create()
+    os.mkfifo(directory.path / name)
+    with pytest.raises(StoreError, match=rf"{name}: is no regular file.*remove"):
+        directory.check_files()
+    (directory.path / name).unlink()
+    (directory.path / name).symlink_to("/dev/zero")
+    with pytest.raises(StoreError, match=rf"{name}: is no regular file"):
+        directory.check_files()
+
+
+def test_metrics_without_end_are_refused(directory: RunDirectory) -> None:
+    directory.create().metrics.touch()
+    os.truncate(directory.metrics, 1 << 40)
+    with pytest.raises(StoreError, match=r"metrics\.jsonl: 1,099\.5 GB, at most 1 GB are read"):
+        directory.check_files()
+
+
+def test_a_pipe_in_the_place_of_a_record_is_refused(directory: RunDirectory) -> None:
+    os.mkfifo(directory.create().record)
+    with pytest.raises(StoreError, match="is a pipe"):
+        directory.read_record()

@@ -16,7 +16,6 @@ from tasks.scrape.window import Window, text_of
 _NUMBER = rb"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _DATE = rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
 _MEMORY_ROW = rb"((?: \| [a-z][a-z -]{0,60}: {0,20}\d{1,15}(?:\.\d{1,20})?)+)(?: \|)?(?=\s|\Z)"
-# ` validation loss at iteration 50 | lm loss value: 8.9E+00 | lm loss PPL: … |`; gpt-neox: ` validation results at …
 # | lm_loss value: … | lm_loss_ppl value: … |`, and `test results`
 _WHERE = rb" at (?:iteration {1,40}(\d{1,15})(?!\d)|(?!iteration)([^|\n]{1,120}?))((?: on| \[)[^|\n]{1,80}?)? {0,40}\|"
 _VALIDATION = rb"(?:validation loss|\b(?:validation|valid|(test)) results)" + _WHERE
@@ -84,6 +83,7 @@ class MegatronOtherLines(OtherLines):
         self.sources: dict[str, Source] = {}  # of config and environment, as in RunReading
         self.mesh: dict[str, int] = {}
         self.step_times: list[tuple[int, float, float]] = []  # offset, seconds, TFLOP/s per GPU
+        self.resumes: list[tuple[int, int]] = []  # offset, step that was restored
         self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}
         self.ended: str | None = None
         self.memory_ranks: set[int] = set()  # those with memory rows
@@ -118,6 +118,8 @@ class MegatronOtherLines(OtherLines):
                 printed = match[1].decode()
                 count = round(float(printed) * 1e9) or None  # printed with three decimals: 0.000 may be any
                 self.parameters = Parameters(count=count, printed=f"{printed} billion", source=source)
+            case "loaded":
+                self.resumes.append((source.offset, int(match[2])))
             case "memory":
                 self._remember(int(match[1]), match[2], match[3], match[4], place)
             case "memory_of_first":
@@ -182,7 +184,8 @@ class MegatronOtherLines(OtherLines):
             world = int(self.config["world_size"])
         mesh = {name: size for name, size in self.mesh.items() if size > 1}  # axes of size 1 are left out
         self.environment = Environment(num_devices=world, mesh=mesh or None)
-        found, summaries = super().records(_with_step_times(steps, self.step_times), table), self.schedule.by_rank()
+        steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
+        found, summaries = super().records(steps, table), self.schedule.by_rank()
         if found["is_ended"]:  # a save that was not said to have succeeded did not: one process prints both lines
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
@@ -239,6 +242,48 @@ def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]
     # both are the same number, rounded to two decimals here and to less than a millisecond there
     agree = (found["seconds"] - found["printed"]).abs() < 0.0051
     return steps.with_columns(pl.when(agree).then(found["tflops"]).alias("tflops_per_device"))
+
+
+def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
+    """The rows without those that repeat the one before in every value: on one node Primus prints each row twice."""
+    if not (steps["step"].diff() == 0).any():
+        return steps
+    values = [pl.col(name) for name in steps.columns if name not in ("time", "line", "offset")]
+    return steps.filter(~pl.all_horizontal(one.eq_missing(one.shift()) for one in values))
+
+
+def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.DataFrame:
+    """The rows with the means that stand second behind a resume moved out of the columns of single steps.
+
+    Core 0.17 of Megatron prints the first step that it resumes at and does not reset its timer, so that the next row
+    is the mean from that step on (NVIDIA/Megatron-LM issue 6237). Older versions print the same rows without it: where
+    every step is printed, the mean is known by its arithmetic.
+    """
+    places = [int(place) for offset, step in resumes if (place := _mean_behind(steps, offset, step)) is not None]
+    if not places:
+        return steps
+    is_mean = pl.int_range(pl.len()).is_in(places)
+    names = ("seconds", "tflops_per_device", "tokens_per_s_per_device")
+    for name in (name for name in names if steps[name].null_count() < steps.height):
+        kept = pl.col(average) if (average := f"{name} (average)") in steps.columns else pl.lit(None, pl.Float64)
+        steps = steps.with_columns(
+            pl.when(is_mean).then(None).otherwise(name).alias(name),
+            pl.when(is_mean).then(name).otherwise(kept).alias(average),
+        )
+    return steps
+
+
+def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
+    """The place of the second row behind a resume if it is a mean from the first row's step on, else None."""
+    begin = int(steps["offset"].search_sorted(offset))
+    numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
+    if len(numbers) < 2 or numbers[0] != restored + 1 or numbers[1] <= numbers[0] or None in seconds[:2].to_list():
+        return None
+    first, second, usual = seconds[0], seconds[1], seconds[2:].median()
+    alone = 2 * second - first  # what its own step took if it is the mean of two
+    is_between = numbers[1] > numbers[0] + 1  # then the first row was printed out of turn
+    fits = alone > 0 and (not isinstance(usual, float) or abs(alone - usual) < abs(second - usual))
+    return begin + 1 if is_between or fits else None
 
 
 def _read_validation(match: re.Match[bytes], window: Window, step_before: int | None) -> dict[str, Any] | None:

@@ -9,10 +9,14 @@ from tasks.scrape.table.rows import Field, Row, Value, shape_of
 HEAD = re.compile(rb"(?<![A-Za-z0-9_-])iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")
 _HEAD = re.compile(rb"iteration[ =]( {0,40})(0|[1-9]\d{0,14}) {0,40}/ {0,40}(\d{1,15}|infinity) {0,40}\|")
 # `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a head is none
-_FIELD = re.compile(
+_OPEN_FIELD = (
     rb" {0,40}(?!iteration[ =] {0,40}\d+ {0,40}/)([A-Za-z\[][^|\n:=]{0,79}?)(?:: |=| )"
-    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}) {1,40}\|"
+    rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}(?: \(avg [\d.]{1,20}\)| m?s| days?, [\d:]{7,8})?)"
 )
+_FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
+# Primus joins its fields with bars, so that none stands behind the last: that one shows by itself that it is whole
+_LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
+_LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
 # what stands in every row behind its head: without a head, it is a row that lost one
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
@@ -41,8 +45,16 @@ _NAMED = {
     "tokens per gpu per second (tgs)": "tokens_per_s_per_device",
     "tokens_per_gpu_per_second_tgs": "tokens_per_s_per_device", "[LM]-TFLOPs": "tflops_per_device",
     "[LM]TFLOPs": "tflops_per_device",
+    "tokens/s/GPU inst/harmonic mean": "tokens_per_s_per_device", "tokens/sec/GPU": "tokens_per_s_per_device",
 }  # fmt: skip
-_ELAPSED = re.compile(r"elapsed[ _]time[ _]per[ _]iteration(?: \((ms|s)\)|_(ms))")
+_ELAPSED = re.compile(r"(?:elapsed[ _]time[ _]per[ _]iteration|iteration time)(?: \((m?s)\)|_(ms))?")
+_PARTS = re.compile(r"/| \(avg |\)$")  # between a number and the average
+# what is no number in a field that some fork prints
+_WORDS = {
+    "eta": re.compile(r"(?:\d+ days?, )?\d+:\d\d:\d\d"),
+    "consumed tokens": re.compile(r"\d+(?:\.\d+)?[KMBT]"),
+}
+_RANK = re.compile(r"rank-\d+ ")  # whose memory it is
 _COUNT = re.compile(r"number[ _]of[ _]")  # of iterations: digits alone
 # printed with as many decimals as the number happens to have
 _FREE = frozenset({"num zeros", "learning_rate"})
@@ -52,6 +64,8 @@ _KNOWN = frozenset(_NAMED) | {
     "num zeros", "params norm", "number of skipped iterations", "number of nan iterations", "samples per second",
     "load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss", "z_loss", "mtp_1 loss", "sop loss",
     "energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)", "hip mem usage/free/total/usage_ratio", "mem usages",
+    "rocm mem usage/free/total/usage_ratio", "rocm max mem usage/usage_ratio", "max mem usage/usage_ratio",
+    "eta", "iteration time", "iteration time (ms)", "iteration time (s)", "samples/sec",
     "actual seqlen", "curriculum seqlen", "seqlen", "[DS]-TFLOPs", "[DS]TFLOPs",
 }  # fmt: skip
 _KNOWN |= {key.replace(" ", "_") for key in _KNOWN}  # Argonne's
@@ -101,30 +115,40 @@ def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
             return [], position
         fields += read
         position = found.end()
+    last = _LAST_FIELD.match(data, position) or _LAST_COUNT.match(data, position)
+    if fields and last and (read := _read(last)):
+        fields += read
+        position = last.end()
     return fields, position
 
 
 def _read(found: re.Match[bytes]) -> list[Field] | None:
     """A match of `_FIELD` as one field, or as two: `instantaneous/average`; None if a number in it is damaged."""
-    key, text, at = found[1].decode("utf-8", "replace").strip(), found[3], found.start(3)
+    key, text, at = found[1].decode("utf-8", "replace").strip(), found[3].decode("utf-8", "replace"), found.start(3)
+    key = _RANK.sub("", key.lower() if key == "ETA" else key)
     elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
-    parts = text.decode("utf-8", "replace").split("/")
+    unit = elapsed and (elapsed[1] or elapsed[2])
+    if elapsed and unit is None:
+        text, _, unit = text.partition(" ")
+    parts = [part for part in _PARTS.split(text) if part]
     if not 1 <= len(parts) <= 2 or not all(_NUMBER.fullmatch(part) for part in parts):
         # of the known keys those hold words that name the parts: `hip mem usage/free/…: 154GB/38GB/…`
-        if name != key or (key in _KNOWN and not 1 < len(parts) == 1 + key.count("/")):
+        is_word = key in _WORDS and _WORDS[key].fullmatch(text)
+        if name != key or (key in _KNOWN and not (is_word or 1 < len(parts) == 1 + key.count("/"))):
             return None
-        return [Field(name, "/".join(parts), at, found.end(3), ("word", 0), key)]
-    if _COUNT.match(key) and not text.isdigit():
+        return [Field(name, text, at, found.end(3), ("word", 0), key)]
+    if (_COUNT.match(key) and not text.isdigit()) or (elapsed and unit not in ("s", "ms")):
         return None
     fields = []
     for part, column in zip(parts, (name, _AVERAGE.format(name)), strict=False):
+        at = found.start(3) + text.index(part, at - found.start(3))
         alone = len(parts) == 1
         shape = shape_of(part.encode(), len(part) + len(found[2]) if alone else 0)
         shape = ("free", 0) if key in _FREE and shape[0] != "whole" else shape
-        milli = elapsed is not None and elapsed[1] != "s"
+        milli = unit == "ms"
         value: Value = int(part) if shape[0] == "whole" and not elapsed and name == key else float(part)
         if milli:  # the digits as they are printed, with the point moved
             value = float(part + "e-3") if part.replace(".", "").isdigit() else float(part) / 1000
         fields.append(Field(column, value, at, at + len(part), shape, key, milli))
-        at += len(part) + 1
+        at += len(part)
     return fields

@@ -50,6 +50,12 @@ SAID: list[tuple[DeathKind, str]] = [
     ("killed", "subprocess.CalledProcessError: Command '['python3', 'a.py']' died with <Signals.SIGKILL: 9>."),
     ("nan", "AssertionError: Rank 11: found Inf in local grad norm in backward pass"),
     ("storage", "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"),
+    # a disk that fills during a save: caffe2/serialize/inline_container.cc, NumPy's tofile and save, torch.save's file
+    ("storage", "RuntimeError: [enforce fail at inline_container.cc:668] . unexpected pos 576 vs 470"),
+    ("storage", "RuntimeError: PytorchStreamWriter failed writing file data/12: file write failed"),
+    ("storage", "OSError: 1048576 requested and 524288 written"),
+    ("storage", "OSError: Not enough free space to write 1048576 bytes after offset 12"),
+    ("storage", "RuntimeError: basic_ios::clear: iostream error"),
     # DeepSpeed, runtime/fp16/loss_scaler.py
     ("nan", "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run."),
     # Orbax, and JAX's trees

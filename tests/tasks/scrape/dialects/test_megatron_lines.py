@@ -434,3 +434,91 @@ def test_an_event_with_a_number_that_nobody_prints() -> None:
     )
     assert [event["line"] for event in run.schedule] == [4]
     assert [line.line for line in run.coverage.unread] == [2, 3]
+
+
+# AMD-AGI/Primus of 2026, print_rank_last_patches.py: fields joined with bars, none behind the last, then a colour reset
+PRIMUS_2026 = "\x1b[34m[20260708 09:03:{step:02}][rank-7/8][DEBUG] [-----utils.py:{at}] : [2026-07-08 09:03:{step:02}] iteration {step:8}/     500 | consumed samples: {samples:12} | elapsed time per iteration (ms): 1891.8/1888.6 | compute per GPU (TFLOP/s/GPU): 654.2 (avg 655.3)  | tokens/s/GPU inst/harmonic mean: 692.9/694.0 | learning rate: 4.400000E-05 | global batch size:     8 | lm loss: 1.018988E+01 | loss scale: 1.0 | grad norm: 100.835 | number of skipped iterations:   0 | number of nan iterations:   0{memory}\x1b[0m"
+HIP = " | hip mem usage/free/total/usage_ratio: 63.94GB/224.04GB/287.98GB/22.20%"
+ROCM = "  | rocm mem usage/free/total/usage_ratio: 63.51GB/224.47GB/287.98GB/22.05% | rank-{rank} rocm max mem usage/usage_ratio: 79.55GB/27.62%"
+
+
+def primus(step: int, *, memory: str = HIP + ROCM, at: int = 429) -> str:
+    return PRIMUS_2026.format(step=step, samples=8 * step, at=at, memory=memory.format(rank=step % 8))
+
+
+@pytest.mark.parametrize("memory", ["", HIP, HIP + ROCM], ids=["no memory", "hip", "rocm"])
+def test_a_row_of_primus_ends_without_a_bar(memory: str) -> None:
+    run = read(*(primus(step, memory=memory) for step in range(11, 17)))
+    first = run.steps.row(0, named=True)
+    assert run.steps["step"].to_list() == [11, 12, 13, 14, 15, 16]
+    assert (run.coverage.unread, run.coverage.unknown_keys, run.coverage.gaps) == ((), (), ())
+    assert (first["seconds"], first["seconds (average)"], first["loss"]) == (1.8918, 1.8886, 10.18988)
+    assert (first["tflops_per_device"], first["tflops_per_device (average)"]) == (654.2, 655.3)
+    assert (first["tokens_per_s_per_device"], first["tokens_per_s_per_device (average)"]) == (692.9, 694.0)
+    assert first["number of nan iterations"] == 0
+    if memory == HIP + ROCM:
+        assert set(run.steps["rocm max mem usage/usage_ratio"]) == {"79.55GB/27.62%"}
+
+
+@pytest.mark.parametrize("left", range(40, 700, 23))
+def test_a_row_without_a_last_bar_that_is_cut_is_told(left: int) -> None:
+    """A field without a bar counts only where its text shows that it is whole."""
+    cut = primus(13)[:left].rstrip()
+    run = read(primus(11), primus(12), cut, primus(14))
+    whole = cut.endswith(("%", "nan iterations:   0"))
+    assert run.steps["step"].to_list() == ([11, 12, 13, 14] if whole else [11, 12, 14])
+    assert whole or "iteration" not in cut.rpartition("]")[2] or len(run.coverage.unread) == 1 or run.coverage.gaps
+
+
+def test_rows_that_primus_prints_twice_count_once() -> None:
+    """On one node its first and its last rank print each row: the values are the same, the place in the source differs."""
+    run = read(*(primus(step, at=at) for step in range(1, 6) for at in (425, 429)))
+    assert run.steps["step"].to_list() == [1, 2, 3, 4, 5]
+    assert run.coverage.rewinds == 0
+
+
+# a fork of 2026 on 128 nodes: words in `consumed tokens` and `eta`
+ETA = "3:  [2026-05-29 03:52:45] iteration {step:8}/     300 | consumed samples:       307200 | consumed tokens: 1.258B | elapsed time per iteration (ms): 131064.1 | eta: {eta} | tokens/sec/gpu: 8000.5 | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: 1.100000E-05 | global batch size:  1024 | lm loss: 1.504590E+00 | loss scale: 1.0 | grad norm: 0.623 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+ITERATION_TIME = " iteration {step:8}/     300 | eta: {eta} | samples/sec: 45.3 | lm loss: 1.504590E+00 | iteration time: {time} | grad norm: 0.623 |"
+
+
+def test_forks_are_read_by_the_names_of_their_columns() -> None:
+    run = read(ETA.format(step=298, eta="1 day, 0:02:10"), ETA.format(step=299, eta="0:02:11"))
+    assert run.steps["seconds"].to_list() == [131.0641] * 2
+    assert run.steps["tokens_per_s_per_device"].to_list() == [8000.5] * 2
+    assert run.steps["eta"].to_list() == ["1 day, 0:02:10", "0:02:11"]
+    for time, seconds in (("2.512 s", 2.512), ("2512.4 ms", 2.5124)):
+        run = read(*(ITERATION_TIME.format(step=step, eta="0:02:11", time=time) for step in (1, 2, 3)))
+        assert run.steps["seconds"].to_list() == [seconds] * 3
+        assert run.steps["samples/sec"].to_list() == [45.3] * 3
+    without_unit = ITERATION_TIME.format(step=1, eta="0:02:11", time="2.512")
+    assert len(read(without_unit, without_unit.replace("1/", "2/")).coverage.unread) == 2
+
+
+LOADED = "  successfully loaded checkpoint from /ckpt [ t 1/1, p 1/1 ] at iteration 50"
+RESUMED = " [2026-08-04 01:02:00] iteration {step:8}/      80 | consumed samples:         1600 | elapsed time per iteration (ms): {ms:.1f} | throughput per GPU (TFLOP/s/GPU): 4.5 | learning rate: 1.100000E-05 | global batch size:    32 | lm loss: 2.500000E+00 | loss scale: 1.0 | grad norm: 6.321 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+
+
+@pytest.mark.parametrize(
+    ("rows", "mean"),
+    [
+        # 52 took 1.0 s: (5.0 + 1.0) / 2 is printed
+        ({51: 5.0, 52: 3.0, 53: 1.0, 54: 1.01, 55: 0.99}, 3.0),
+        # an older version: 52 is a step like those behind it, and as a mean it would have taken less than no time
+        ({51: 5.0, 52: 1.02, 53: 1.0, 54: 1.01, 55: 0.99}, None),
+        # every tenth row, and the first out of turn
+        ({51: 5.0, 60: 1.4, 70: 1.0, 80: 1.01}, 1.4),
+        ({60: 1.4, 70: 1.0, 80: 1.01}, None),
+    ],
+)
+def test_the_second_row_behind_a_resume_is_no_step(rows: dict[int, float], mean: float | None) -> None:
+    """NVIDIA/Megatron-LM issue 6237: the timer is not reset behind the first row."""
+    run = read(LOADED, *(RESUMED.format(step=step, ms=1000 * seconds) for step, seconds in rows.items()))
+    assert run.steps["step"].to_list() == list(rows)
+    assert run.coverage.unknown_keys == ()
+    expected = [None if seconds == mean else seconds for seconds in rows.values()]
+    assert run.steps["seconds"].to_list() == expected
+    assert ("seconds (average)" in run.steps.columns) == (mean is not None)
+    if mean is not None:
+        assert run.steps["seconds (average)"].to_list()[1] == mean
+        assert run.steps["loss"].null_count() == 0

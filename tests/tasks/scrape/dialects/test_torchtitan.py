@@ -198,3 +198,19 @@ def test_a_row_in_the_middle_of_another() -> None:
     run = read(rows[0], rows[1][:at] + "  " + NEW.format(step=7, loss=8.5), rows[2])
     assert run.steps["step"].to_list() == [1, 7, 3]
     assert [unread.text.split("  loss")[0] for unread in run.coverage.unread] == ["step:  2"]
+
+
+def test_a_coloured_evaluation_is_no_row_that_lost_its_head() -> None:
+    """torchtitan/components/metrics.py of 2026, log_validation: yellow, green, turquoise, blue and a reset."""
+    validate = (
+        HEAD + "\x1b[33mvalidate step: {step:2}  \x1b[32mloss: {loss:7.4f}  \x1b[38;2;54;234;195mmemory: "
+        "37.10GiB(39.06%)  \x1b[34mtps: 15,970\x1b[39m"
+    )
+    lines = [line(step) for step in range(1, 6)] + [validate.format(step=5, loss=8.25)]
+    lines += [line(step) for step in range(6, 11)] + [validate.format(step=10, loss=12.5)]
+    run = read(*lines, HEAD + "Training completed")
+    assert run.coverage.complete
+    assert (run.coverage.step_lines_seen, run.coverage.step_lines_parsed, run.coverage.unread) == (10, 10, ())
+    assert [(one["step"], one["loss"]) for one in run.evals] == [(5, 8.25), (10, 12.5)]
+    headless = line(7).replace("step:  7", "")
+    assert len(read(*lines[:8], headless, *lines[8:]).coverage.unread) == 1

@@ -1,0 +1,72 @@
+"""Where `scrape` writes: every place that cannot be written is named with a remedy, and nothing else is replaced."""
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flows.cli.app import call
+
+LOG = Path(__file__).parent.parent / "samples" / "maxview" / "13_eval-nnx.txt"
+FORMATS = ("table", "json", "parquet")
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Run the block as a user who may not write everywhere, also where root runs the tests."""
+    user = os.getuid()
+    os.setresuid(*2 * (user or 65534,), user)
+    try:
+        yield
+    finally:
+        os.setresuid(user, user, user)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_place_that_is_no_file_is_refused_and_stays(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("as it was")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    reasons = {"folder": "is a folder", "pipe": "is a pipe", "link": "is a pipe", "file/below": "a file stands where"}
+    for place, reason in reasons.items():
+        assert call(["scrape", str(LOG), "--format", name, "-o", str(tmp_path / place)]) == 2
+        said = capsys.readouterr().err
+        assert f"{tmp_path / place}: {reason}" in said
+        assert "Traceback" not in said
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert (tmp_path / "file").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_missing_folder_is_made(name: str, tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b" / "steps"
+    assert call(["scrape", str(LOG), "--format", name, "-o", str(place)]) == 0
+    assert place.stat().st_size > 500
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_folder_without_rights_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        with without_rights():
+            assert call(["scrape", str(LOG), "--format", name, "-o", f"{folder}/steps"]) == 2
+        assert f"{folder}/steps: cannot be written (Permission denied)" in capsys.readouterr().err
+
+
+def test_a_terminal_that_was_closed_is_no_traceback() -> None:
+    master, terminal = os.openpty()
+    os.close(master)  # each write to the terminal fails with EIO from here on
+    argv = [sys.executable, "-m", "flows.cli", "scrape", str(LOG)]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE, text=True)
+    os.close(terminal)
+    assert done.returncode == 2
+    assert done.stderr == "maxview: input/output error: the terminal was closed, or a disk fails (dmesg shows it)\n"

@@ -1,0 +1,158 @@
+"""A trainer writes in its own folder, and nothing that it does to others counts: real processes, real namespaces."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.launch import confine, local
+from tasks.launch.one_flow_per_run import find_finished, turn_of
+from tasks.records import RunPlan, RunReading, RunRecord
+from tasks.store import RunDirectory, Store, open_store
+
+type MakePlan = Callable[..., RunPlan]
+
+OFFERED = confine.can_confine([])
+needs_namespaces = pytest.mark.skipif(not OFFERED, reason="this system offers no namespace of mounts")
+# what a branch may try: the other arm's record, a new file beside it, the seals, the whole disk made writable again
+ATTACK = """
+import os, pathlib, subprocess, sys
+other, state, own = map(pathlib.Path, sys.argv[1:])
+for what, act in {
+    "rewrite": lambda: (other / "record.json").write_text("{}"),
+    "delete": lambda: (other / "record.json").unlink(),
+    "rename": lambda: other.rename(other.with_name("gone")),
+    "state": lambda: (state / "x").write_text(""),
+    "remount": lambda: subprocess.run(["mount", "-o", "remount,rw,bind", "/"], check=True, stderr=subprocess.DEVNULL),
+}.items():
+    try:
+        act()
+        print(what, "worked")
+    except (OSError, subprocess.CalledProcessError):
+        print(what, "refused")
+(own / "mine").write_text("x")
+pathlib.Path("/dev/null").write_text("x")
+print("cwd", os.getcwd())
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("MAXVIEW_STATE", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir()
+    return open_store(tmp_path / "out")
+
+
+def finish(directory: RunDirectory) -> None:
+    directory.create().log.write_text("XPK Start: …\nEXIT_CODE=0\n")
+    directory.metrics.write_text('{"step": 0, "loss": 2.5}\n')
+    reading = RunReading(name=directory.run_name, format="maxview", exit_code=0)
+    directory.write_record(
+        RunRecord(plan=None, arm="a", label="a", commit=None, log=str(directory.log), reading=reading)
+    )
+
+
+def log_of(plan: RunPlan, directory: RunDirectory) -> str:
+    handle = local.launch(plan, directory.create().log)
+    deadline = time.monotonic() + 120
+    while local.is_alive(handle):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return directory.log.read_text()
+
+
+@needs_namespaces
+def test_an_arm_cannot_touch_the_other_one(store: Store, make_plan: MakePlan, tmp_path: Path) -> None:
+    baseline, candidate = store.run("baseline"), store.run("candidate").create()
+    finish(baseline)
+    words = (str(baseline.path), str(tmp_path / "state"), str(candidate.path))
+    log = log_of(make_plan(ATTACK, *words, directory=str(candidate.path)), candidate)
+    refused = [line.split()[0] for line in log.splitlines() if line.endswith("refused")]
+    assert refused == ["rewrite", "delete", "rename", "state", "remount"], log
+    assert (candidate.path / "mine").read_text() == "x"
+    assert log.endswith("EXIT_CODE=0\n")
+    assert find_finished(baseline) is not None
+
+
+@needs_namespaces
+def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
+    """SIGTERM reaches the trainer itself, which then saves."""
+    run = store.run("r").create()
+    code = (
+        "import signal, sys, time; signal.signal(15, lambda *_: (print('saved'), sys.exit(7))); "
+        "print('up', flush=True); time.sleep(600)"
+    )
+    handle = local.launch(make_plan(code, directory=str(run.path)), run.log)
+    deadline = time.monotonic() + 120
+    while "up" not in run.log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    local.stop(handle)
+    assert "saved" in run.log.read_text()
+    assert run.log.read_text().endswith("EXIT_CODE=7\n")
+
+
+def test_where_no_namespace_is_offered_the_command_starts(tmp_path: Path) -> None:
+    """As under a container whose filter refuses unshare(2)."""
+    program = f"""
+import runpy, sys
+sys.argv = ["confine.py", "--", {sys.executable!r}, "-c", "print('started')"]
+module = runpy.run_path({confine.__file__!r})
+def refuse(*_): raise OSError(1, "Operation not permitted")
+module["main"].__globals__["enter_namespace"] = refuse
+module["main"](sys.argv[1:])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "started\n"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_machine_with_devices_confines_only_what_runs_on_the_cpu(
+    there: bool, store: Store, make_plan: MakePlan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local, "has_devices", lambda: there)
+    beside = tmp_path / "out" / "beside"
+    code = f"open({str(beside)!r}, 'w')"
+    run = store.run("r").create()
+    log = log_of(make_plan(code, directory=str(run.path), environment={}), run)
+    assert beside.exists() == (there or not OFFERED), log
+    beside.unlink(missing_ok=True)
+    log_of(make_plan(code, directory=str(run.path), environment={"JAX_PLATFORMS": "cpu"}), run)
+    assert beside.exists() == (not OFFERED)
+
+
+@pytest.mark.parametrize("name", ["record.json", "log.txt", "metrics.jsonl"])
+def test_a_finished_run_that_was_changed_is_run_again(name: str, store: Store, make_plan: MakePlan) -> None:
+    directory = store.run("r")
+    finish(directory)
+    assert find_finished(directory) is not None
+    path = directory.path / name
+    path.write_text(path.read_text().replace("0", "1", 1))
+    assert find_finished(directory) is None
+    told: list[str] = []
+    with turn_of(
+        make_plan("pass"), directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=told.append
+    ) as finished:
+        assert finished is None
+        assert not directory.log.exists()  # nothing of it goes into the next one
+    assert name in told[0]
+    assert (directory.path / "changed-1" / name).exists()
+
+
+def test_an_output_of_another_machine_has_no_seal_and_counts(store: Store, tmp_path: Path) -> None:
+    finish(store.run("r"))
+    moved = shutil.copytree(tmp_path / "out", tmp_path / "moved")
+    assert find_finished(open_store(moved).run("r")) is not None
+
+
+def test_a_state_folder_that_cannot_be_written_seals_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MAXVIEW_STATE", str(tmp_path / "file" / "below"))
+    finish(store.run("r"))
+    assert find_finished(store.run("r")) is not None
