@@ -79,7 +79,7 @@ def start_cluster(folder: Path) -> "subprocess.Popen[bytes]":
         time.sleep(0.05)
     url = f"http://127.0.0.1:{port_file.read_text()}"
     httpx.get(f"{url}/version").raise_for_status()
-    user: dict[str, Any] = {"name": "me", "user": {}}
+    user: dict[str, Any] = {"name": "me", "user": {"token": "the-runners-token"}}  # of the stand-in's access.py
     context = {"name": "loopback", "context": {"cluster": "loopback", "user": "me", "namespace": "default"}}
     clusters = [{"name": "loopback", "cluster": {"server": url}}]
     config.write_text(json.dumps({"clusters": clusters, "users": [user], "contexts": [context]}))

@@ -118,9 +118,8 @@ class OnCluster:
                 patiently(partial(api.delete_jobset, name))
             wait_until_gone(api, names, handle.grace_s)
         except LaunchError as error:
-            raise LaunchError(
-                f"{error}; the job may still run, `kubectl delete jobset -n {handle.namespace} {handle.job_name}` ends it"
-            ) from error
+            remedy = f"`kubectl delete jobset -n {handle.namespace} {handle.job_name}` ends it"
+            raise LaunchError(f"{error}; the job may still run, {remedy}") from error
 
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle, *, poll_s: float

@@ -56,7 +56,7 @@ class LogCursor:
         return None
 
     def take(self, line: bytes) -> bytes | None:
-        """The text of a line with a time before it; None if it was taken before. Raises ValueError if it has no time."""
+        """The text of a line with a time before it; None if it was taken before. Raises ValueError without a time."""
         moment, text = _split(line)
         last = self._seen[0].replace(microsecond=0) if self._seen else None
         unmet = self._seen[self._met :]

@@ -23,6 +23,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+ADMIN = "the-admins-token"  # of the stand-in for a cluster: a worker makes jobs and secrets
 HELD = ROOT / "tests" / "standins" / "held"
 
 PASSWORD = "maxview:a-secret-of-the-test"
@@ -274,7 +275,9 @@ class Cluster:
     def items(self, path: str) -> list[Any]:
         """What the API server lists, for example of `api/v1` and `pods`."""
         group, _, plural = path.rpartition("/")
-        return list(httpx.get(f"{self.url}/{group}/namespaces/default/{plural}", timeout=60).json()["items"])
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        url = f"{self.url}/{group}/namespaces/default/{plural}"
+        return list(httpx.get(url, headers=headers, timeout=60).json()["items"])
 
     def order(self, *faults: dict[str, Any]) -> None:
         """What shall go wrong from now on."""
@@ -385,7 +388,7 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
             "current-context": name,
             "clusters": [{"name": name, "cluster": {"server": url}}],
         }
-        config |= {"users": [{"name": name, "user": {"token": "x"}}], "contexts": [{"name": name, "context": context}]}
+        config |= {"users": [{"name": name, "user": {"token": ADMIN}}], "contexts": [{"name": name, "context": context}]}
         stack.kubeconfig.write_text(json.dumps(config))
         yield Cluster(url, folder, python)
     finally:

@@ -24,6 +24,7 @@ from tasks.store import RunDirectory, Store
 
 ROOT = CONFIG_ROOT.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+ADMIN, RUNNER = "the-admins-token", "the-runners-token"  # of the stand-in's access.py
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 cluster = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 kube = pytest.importorskip("tasks.launch.kube")
@@ -39,9 +40,14 @@ class StandIn:
         """What shall go wrong from now on."""
         httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
 
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """A request with every right."""
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+
     def names(self, kind: str) -> list[str]:
         group = "/apis/jobset.x-k8s.io/v1alpha2" if kind == "jobsets" else "/api/v1"
-        items = httpx.get(f"{self.url}{group}/namespaces/default/{kind}", timeout=60).json()["items"]
+        items = self.request("GET", f"{group}/namespaces/default/{kind}").json()["items"]
         return [item["metadata"]["name"] for item in items]
 
     def requests(self) -> list[str]:
@@ -59,7 +65,7 @@ class StandIn:
 
     def delete_all(self) -> None:
         for name in self.names("jobsets"):
-            httpx.delete(f"{self.url}/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{name}", timeout=60)
+            self.request("DELETE", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{name}")
 
 
 def start_server(folder: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
@@ -77,11 +83,12 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def write_kubeconfig(path: Path, url: str) -> None:
+def write_kubeconfig(path: Path, url: str, **user: Any) -> None:
+    """A kubeconfig for a user; by default with the token of the documented role."""
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "loopback",
         "clusters": [{"name": "loopback", "cluster": {"server": url}}],
-        "users": [{"name": "me", "user": {"token": "nothing-secret"}}],
+        "users": [{"name": "me", "user": user or {"token": RUNNER}}],
         "contexts": [{"name": "loopback", "context": {"cluster": "loopback", "user": "me", "namespace": "default"}}],
     }  # fmt: skip
     path.write_text(json.dumps(config))
@@ -134,7 +141,7 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         api.close()
     server.order()
     server.delete_all()
-    wait_for(lambda: not server.names("pods") and not server.processes())
+    wait_for(lambda: not server.names("jobsets") and not server.names("pods") and not server.processes())
 
 
 @pytest.fixture

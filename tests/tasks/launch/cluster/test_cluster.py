@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 
 from configs.environment import PASSED_ON
@@ -329,7 +328,7 @@ def test_a_log_that_may_not_be_read_is_told(standin: Any, make_plan: MakePlan, d
     standin.order({"kind": "error", "path": "/log?", "code": 403, "times": 1000})
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
-    with pytest.raises(LaunchError, match=r"refuses: 403 .*ask for the rights to use JobSets, pods and their logs"):
+    with pytest.raises(LaunchError, match=r"refuses to get pods/log in .*: 403 .*the role of docs/launching"):
         list(job.follow(launched, poll_s=0.05))
     standin.order()
     job.stop(launched.handle)
@@ -432,7 +431,7 @@ def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
         assert time.monotonic() < deadline
         time.sleep(0.1)
     for name in standin.names("pods"):
-        httpx.delete(f"{standin.url}/api/v1/namespaces/default/pods/{name}", timeout=60)
+        standin.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
     assert exit_codes(run(plan, directory)) == [0]
     assert steps_in(directory.log) == [0, 1, 2]
 
