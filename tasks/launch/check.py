@@ -10,6 +10,7 @@ from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
 
 XPK = "xpk==1.16.0"
+WITHOUT = "; without it "  # runs go on
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
@@ -38,7 +39,7 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
         return
     for right in denied:
         place = "in the cluster" if right.cluster_wide else f"in the namespace {settings.namespace}"
-        without = f"; without it {right.without}" if right.without else ""
+        without = WITHOUT + right.without if right.without else ""
         yield f"this account may not {right} {place}{without}: docs/launching.md has the role"
 
 

@@ -388,7 +388,10 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
             "current-context": name,
             "clusters": [{"name": name, "cluster": {"server": url}}],
         }
-        config |= {"users": [{"name": name, "user": {"token": ADMIN}}], "contexts": [{"name": name, "context": context}]}
+        config |= {
+            "users": [{"name": name, "user": {"token": ADMIN}}],
+            "contexts": [{"name": name, "context": context}],
+        }
         stack.kubeconfig.write_text(json.dumps(config))
         yield Cluster(url, folder, python)
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 LAUNCHING = Path(__file__).parent.parent.parent.parent / "docs" / "launching.md"
-ADMIN, RUNNER = "the-admins-token", "the-runners-token"
+ADMIN, RUNNER, SECOND = "the-admins-token", "the-runners-token", "the-runners-second-token"
 
 type Rules = list[dict[str, Any]]
 
@@ -29,7 +29,7 @@ class Accounts:
     """Tokens with their rules; None: everything."""
 
     def __init__(self) -> None:
-        self.rules: dict[str, Rules | None] = {ADMIN: None, RUNNER: documented_rules()}
+        self.rules: dict[str, Rules | None] = {ADMIN: None, RUNNER: documented_rules(), SECOND: documented_rules()}
 
     def find(self, authorization: str) -> str | None:
         """The token of a request; None if it has none that is known."""

@@ -150,8 +150,8 @@ def verb_of(request: web.Request) -> tuple[str, str, str]:
 class Pod:
     """One pod's process, its log with the time of each line, and how it ended."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, entries: Path) -> None:
+        self.name, self.entries = name, entries  # what Cloud Logging has
         self.process: asyncio.subprocess.Process | None = None
         self.lines: list[tuple[str, bytes]] = []
         self.dropped = 0  # lines that the kubelet has rotated away
@@ -160,7 +160,9 @@ class Pod:
 
     async def add(self, line: bytes) -> None:
         async with self.grew:
-            self.lines.append((now(fine=True), line))
+            self.lines.append((time := now(fine=True), line))
+            with self.entries.open("a") as file:
+                file.write(json.dumps({"timestamp": time, "textPayload": line.decode("utf-8", "replace")}) + "\n")
             self.grew.notify_all()
 
     def end(self, number: int) -> None:
@@ -210,6 +212,10 @@ class Cluster:
         if plural == "jobs":
             self.start(self.run_job(item))
         return item
+
+    def make_pod(self, prefix: str) -> Pod:
+        name = f"{prefix}-" + "".join(random.choices(string.ascii_lowercase, k=5))
+        return Pod(name, self.folder / f"{name}.jsonl")
 
     def start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -282,7 +288,7 @@ class Cluster:
     ) -> int:  # fmt: skip
         namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
         index, worker = place
-        pod = Pod(f"{name}-{job}-{index}-{worker}-" + "".join(random.choices(string.ascii_lowercase, k=5)))
+        pod = self.make_pod(f"{name}-{job}-{index}-{worker}")
         node = f"node-{index}-{worker}"
         if ("", "nodes", "", node) not in self.objects:
             self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
@@ -337,8 +343,6 @@ class Cluster:
         terminated = {"exitCode": code, "startedAt": started, "finishedAt": now()}
         why, more = tell_end(fault if happened else None, code)
         show("Failed" if code else "Succeeded", {"terminated": terminated | {"reason": why}}, **more)
-        entries = [{"timestamp": time, "textPayload": line.decode("utf-8", "replace")} for time, line in pod.lines]
-        (self.folder / f"{pod.name}.json").write_text(json.dumps(entries))  # what Cloud Logging would have
         pod.over.set()
         async with pod.grew:
             pod.grew.notify_all()
@@ -357,7 +361,7 @@ class Cluster:
             if self.objects.get(key) is job:
                 self.put(key, job, "MODIFIED")
 
-        pod, node = Pod(f"{name}-" + "".join(random.choices(string.ascii_lowercase, k=5))), f"node-of-{name}"
+        pod, node = self.make_pod(name), f"node-of-{name}"
         self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
         labels = template["metadata"].get("labels", {}) | {"batch.kubernetes.io/job-name": name, "job-name": name}
         spec = template["spec"] | {"nodeName": node}
@@ -541,7 +545,9 @@ class Cluster:
         if denied or (resource and not self.accounts.allows(token, verb, group, resource)):
             name = "runner" if token == RUNNER else "somebody"
             loading = ": RBAC: roles are not loaded" if denied else ""
-            message = f'{resource}{"." * bool(group)}{group} is forbidden: User "{name}" cannot {verb} resource{loading}'
+            message = (
+                f'{resource}{"." * bool(group)}{group} is forbidden: User "{name}" cannot {verb} resource{loading}'
+            )
             return failure(403, "Forbidden", message)
         if self.is_still("log_away") and resource == "pods/log":
             return failure(502, "BadGateway", "dial tcp 10.0.0.7:10250: connect: connection refused")
