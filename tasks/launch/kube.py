@@ -1,6 +1,7 @@
 """Speaks to a cluster's API server: JSON objects in and out, log streams as bytes, and errors that say what to type."""
 
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
@@ -21,6 +22,7 @@ TIMEOUT_S = 20.0
 # a stream that is silent for as long is opened again: a connection that broke without a word looks the same
 SILENCE_S = 60.0
 LONGEST_WAIT_S = 60.0  # of those that a server asks for
+STARTING_S = 60.0  # after an outage, in which a server may still deny what it will grant
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -53,6 +55,7 @@ class KubeApi:
         self._replaced: list[httpx.Client] = []
         self._granted: set[Right] = set()
         self._granted_path: str | None = None  # of a request that was granted
+        self._away_at = -STARTING_S  # when the server was last away
         self._kueue: str | None = None  # the version of Kueue's API that the cluster serves
 
     def close(self) -> None:
@@ -210,21 +213,29 @@ class KubeApi:
             raise NotAnswering(f"{self._configuration.host}: its answer is no JSON ({error})") from error
 
     def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
-        with _translated(self._configuration.host):
-            return self._http.request(method, path, headers=self._headers(), **more)
+        try:
+            with _translated(self._configuration.host):
+                response = self._http.request(method, path, headers=self._headers(), **more)
+        except NotAnswering:
+            self._away_at = time.monotonic()
+            raise
+        if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            self._away_at = time.monotonic()
+        return response
 
     def _check_rights(self, right: Right, response: httpx.Response) -> None:
         """Raise Refused if a right is denied, and NotAnswering if the server denies what it had granted before.
 
-        A server denies everything while it loads its roles, and once a token has expired.
+        A server denies everything while it loads its roles after a start, and once a token has expired.
         """
         if response.status_code not in DENIALS:
             return
         host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
         known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
-        if known and not right.without:
+        starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
+        if (known or starts) and not right.without:
             self._renew()
-            raise NotAnswering(f"{host} denies what it had granted ({right}{place}): {_reason(response)}")
+            raise NotAnswering(f"{host} does not grant for now to {right}{place}: {_reason(response)}")
         cure = (
             f"ask for the role of docs/launching.md{place}, or log in with `gcloud auth login`"
             if self._headers() or self._configuration.cert_file

@@ -3,6 +3,7 @@
 The binaries are the caller's. The definitions of JobSet and Kueue are the least that their objects pass through.
 """
 
+import json
 import os
 import socket
 import ssl
@@ -59,6 +60,8 @@ class RealServer:
              f"--advertise-client-urls={self._etcd_url}", f"--listen-peer-urls={own}",
              f"--initial-advertise-peer-urls={own}", f"--initial-cluster=one={own}"],
         )  # fmt: skip
+        rule = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+        (folder / "audit.json").write_text(json.dumps(rule))
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
         self.process = self._run()
         headers = {"Authorization": f"Bearer {ADMIN}"}
@@ -82,12 +85,20 @@ class RealServer:
              "--service-account-issuer=https://loopback", f"--service-account-key-file={folder / 'accounts.key'}",
              f"--service-account-signing-key-file={folder / 'accounts.key'}", "--authorization-mode=RBAC",
              f"--token-auth-file={folder / 'tokens.csv'}", "--service-cluster-ip-range=10.0.0.0/24",
+             f"--audit-policy-file={folder / 'audit.json'}", f"--audit-log-path={folder / 'audit.log'}",
              "--disable-admission-plugins=ServiceAccount", "--kubelet-preferred-address-types=InternalIP"],
         )  # fmt: skip
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
         """A request with every right."""
         return self.http.request(method, path, **more)
+
+    def requests(self) -> list[str]:
+        """METHOD PATH of every request that was answered."""
+        methods = {"create": "POST", "delete": "DELETE", "patch": "PATCH", "update": "PUT"}
+        entries = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
+        done = [entry for entry in entries if entry["stage"] == "ResponseComplete"]
+        return [f"{methods.get(entry['verb'], 'GET')} {entry['requestURI']}" for entry in done]
 
     def stop(self) -> None:
         """End the API server; etcd goes on."""

@@ -24,6 +24,7 @@ pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, 
 | rotate_log | at once: of the logs only what comes from now on is left, but for streams that are open |
 | expired | at once: a `token` is not valid any more |
 | rules | at once: a `token` has these `rules` |
+| pods | JobSets get this `number` of pods |
 | no_v1beta1 | Kueue's v1beta1 is not served |
 | sticky | JobSets that are deleted stay, after their pods, for `seconds` |
 """
@@ -176,7 +177,7 @@ class Cluster:
     """The objects, the processes and the faults."""
 
     def __init__(self, folder: Path, pods: int, python: str) -> None:
-        self.folder, self.most_pods, self.python = folder, pods, python
+        self.folder, self.most_pods, self.usual_pods, self.python = folder, pods, pods, python
         self.objects: dict[Key, Object] = {}
         self.version = 1
         self.watches: list[tuple[asyncio.Queue[Object], Callable[[Key, Object], bool]]] = []
@@ -212,6 +213,9 @@ class Cluster:
         if plural == "jobs":
             self.start(self.run_job(item))
         return item
+
+    def find_secret(self, namespace: str, name: str) -> Object:
+        return self.objects["", "secrets", namespace, name]
 
     def make_pod(self, prefix: str) -> Pod:
         name = f"{prefix}-" + "".join(random.choices(string.ascii_lowercase, k=5))
@@ -372,7 +376,7 @@ class Cluster:
         for entry in container.get("env") or []:
             if "valueFrom" in entry:
                 wanted = entry["valueFrom"]["secretKeyRef"]
-                secret = self.objects["", "secrets", namespace, wanted["name"]]
+                secret = self.find_secret(namespace, wanted["name"])
                 values[entry["name"]] = base64.b64decode(secret["data"][wanted["key"]]).decode()
         process = pod.process = await asyncio.create_subprocess_exec(
             *(container.get("command") or []), *(container.get("args") or []),
@@ -504,7 +508,7 @@ class Cluster:
     def order(self, faults: list[Object]) -> None:
         """Take the faults of tests; some happen at once."""
         clock = asyncio.get_running_loop().time()
-        self.faults, self.until, self.sticky_s = [], {}, 0.0
+        self.faults, self.until, self.sticky_s, self.most_pods = [], {}, 0.0, self.usual_pods
         if not faults:
             self.accounts = Accounts()
         for fault in faults:
@@ -520,6 +524,8 @@ class Cluster:
                 self.accounts.rules.pop(fault["token"], None)
             elif kind == "rules":
                 self.accounts.rules[fault["token"]] = fault["rules"]
+            elif kind == "pods":
+                self.most_pods = fault["number"]
             elif kind == "sticky":
                 self.sticky_s = fault["seconds"]
             else:

@@ -197,13 +197,13 @@ def write_kubeconfig(path: Path, cluster: dict[str, str], user: dict[str, Any]) 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     folder = tmp_path_factory.mktemp("cluster")
+    log = folder / "log.txt"
+    log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
+    scrape_run(log)  # its threads keep descriptors open, which the fixture that counts them is not about
     if all(REAL):
         yield from start_real_server(folder)
         return
     process, url = start_server(folder, "--pods", "2")
-    log = folder / "log.txt"
-    log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
-    scrape_run(log)  # its threads keep descriptors open, which the fixture that counts them is not about
     yield StandIn(url, folder)
     process.send_signal(signal.SIGTERM)
     process.wait(60)
