@@ -202,18 +202,27 @@ class Attempt:
             yield from self._fill(log, Gap(copy(self._cursor), None), why)
 
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
-        """The lines of a gap from Cloud Logging, else from what an earlier flow has read; what is missing is noted."""
+        """The lines of a gap from Cloud Logging, else from what an earlier flow has read; what is missing is noted.
+
+        The end of a run that did not end well is not missed: the next attempt trains those steps again.
+        """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
+            reason = "Cloud Logging has none of them"
         except LaunchError as error:
-            if gap.after is None and log.empty and self._before:  # it holds the start
-                yield from log.add(self._before)
-            after, before = gap.after or "the start", gap.before or "the end"
-            message = " ".join(f"{why}, and {error}".split())
-            yield from log.add(LOST_LINE.format(after=after, before=before, why=message).encode() + b"\n")
-            return
+            lines, reason = [], " ".join(str(error).split())
         for line in lines:
             yield from log.add(line)
+        if lines:
+            return
+        if gap.after is None and log.empty and self._before:  # it holds the start
+            yield from log.add(self._before)
+        if gap.before is None and self._view.exit_code != 0:
+            note = f"maxview: the log ends here: {why}, and {reason}"
+        else:
+            after, before = gap.after or "the start", gap.before or "the end"
+            note = LOST_LINE.format(after=after, before=before, why=f"{why}, and {reason}")
+        yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
         """The last lines of the pod that failed, where that is not the first, which can only say that it waited.

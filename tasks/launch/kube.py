@@ -232,6 +232,8 @@ class KubeApi:
             return
         host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
         known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
+        if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
+            known = self.allows(right)  # its roles were loaded a moment ago
         starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
         if (known or starts) and not right.without:
             self._renew()

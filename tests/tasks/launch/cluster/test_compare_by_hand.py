@@ -1,4 +1,4 @@
-"""`maxview compare` with a real API server, by the token of an account that has the documented roles and nothing else."""
+"""`maxview compare` with a real API server, by the token of an account that has only the documented roles."""
 
 import json
 import os
@@ -25,7 +25,9 @@ devices: 1
 model: tiny
 time_limit_s: 900
 environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
-xpk: {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true, context: loopback, grace_s: 20}}
+xpk:
+  {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
+    context: loopback, grace_s: 20}}
 set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
 """
 

@@ -1,4 +1,4 @@
-"""The roles of the documentation grant each right that a run needs, and no other; `maxview doctor` names those missing."""
+"""The documented roles grant each right that a run needs, and no other; `maxview doctor` names the missing ones."""
 
 from typing import Any
 
