@@ -230,12 +230,14 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("tasks.launch.attempt.BLOCKED_S", 1.0)
     monkeypatch.setattr("tasks.launch.podlog.AGAIN_S", 0.1)
     opened: dict[tuple[str | None, str], Any] = {}
+    open_new = kube.connect.__wrapped__
 
     def connect(context: str | None, namespace: str) -> Any:
         if (context, namespace) not in opened:
-            opened[context, namespace] = kube.connect.__wrapped__(context, namespace)
+            opened[context, namespace] = open_new(context, namespace)
         return opened[context, namespace]
 
+    monkeypatch.setattr(kube, "connect", connect)
     monkeypatch.setattr(cluster, "connect", connect)
     monkeypatch.setattr("tasks.launch.attempt.connect", connect)
     server.order()

