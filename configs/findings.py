@@ -14,7 +14,8 @@ from configs.schema import Frozen
 
 Effect = Literal["blocks", "qualifies", "note", "ignore"]
 FindingKind = Literal[
-    "died", "incomplete-log", "no-exit-code", "unread-steps", "missing-steps", "restarted", "started-apart",
+    "died", "incomplete-log", "no-exit-code", "unread-steps", "missing-steps", "lost-lines",
+    "restarted", "started-apart",
     "mixed-runs",
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
     "source-lines", "other-source", "log-format",

@@ -62,7 +62,7 @@ def call(argv: Sequence[str] | None = None) -> int:
             message = f"{error.filename}: cannot be used ({error.strerror}); check the path and your rights"
         if message is None:
             raise
-        from tasks.publish.text import visible_lines
+        from tasks.records.text import visible_lines
 
         errors.print(f"maxview: {visible_lines(message)}")
         return 2

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
-from tasks.launch.check import find_obstacles
+from tasks.launch.check import WITHOUT, find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.place import PYTHON_VARIABLE
 from tasks.services.resting import REST_S, find_resting
@@ -28,11 +28,12 @@ NEEDED = ("jax", "flax", "optax", "orbax-checkpoint", "prefect", "polars", "goog
 LEAST_FREE_GB = 2.0
 
 
-def examine(out: str) -> int:
-    """Print one line per check; 0 if everything that is needed is there, else 2."""
+def examine(out: str, target: str | None) -> int:
+    """Print one line per check; return 0 if everything that is needed is there, else 2. A target that is named is."""
     console = Console(highlight=False, soft_wrap=True)
     worst = 0
-    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *_targets(), *_optional()]:
+    targets = _targets() if target is None else _target(target)
+    for state, text in [*_packages(), *_machine(out), *_prefect(), *_configs(), *targets, *_optional()]:
         console.print(f"{SIGNS[state]} {escape(text)}")
         worst = 2 if state == "missing" else worst
     console.print("\nNext: maxview compare linen-vs-nnx" if not worst else "\nMend what is marked ✗ first.")
@@ -105,6 +106,17 @@ def _targets() -> Iterator[tuple[State, str]]:
             yield "optional", f"target {name}: {obstacle}"
         if not obstacles and not target.trains_here:
             yield "ok", f"target {name}: can be used"
+
+
+def _target(name: str) -> Iterator[tuple[State, str]]:
+    try:
+        obstacles = list(find_obstacles(load_target(name), os.environ))
+    except ConfigError as error:
+        obstacles = [str(error)]
+    for obstacle in obstacles:
+        yield ("optional" if WITHOUT in obstacle else "missing"), f"target {name}: {obstacle}"
+    if not obstacles:
+        yield "ok", f"target {name}: can be used"
 
 
 def _optional() -> Iterator[tuple[State, str]]:

@@ -92,6 +92,9 @@ def _gaps_of_run(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
         message = f"steps are missing in the log of {name}, first {first}–{last}"
         place = place_of(steps.filter(pl.col("step") > last), run=number)
         yield notice("missing-steps", message, (arm, f"gaps: {len(coverage.gaps)}", place))
+    if coverage.lost:
+        message = f"{coverage.lost[0]} (in the log of {name})"
+        yield notice("lost-lines", message, (arm, f"{len(coverage.lost)} ×", place_of(steps, -1, run=number)))
     if coverage.rewinds:
         again = f"went back to an earlier step {coverage.rewinds} ×: of steps that were done again, the last counts"
         place = place_of(steps.filter(pl.col("step") <= pl.col("step").shift(1)), run=number)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.launch.backend import CAUSE_PATTERN
+from tasks.launch.backend import CAUSE_PATTERN, LOST_PATTERN
 from tasks.launch.jobset import CAUSE_KINDS
 from tasks.records import LogError, Source
 from tasks.scrape.death.causes import classify
@@ -57,6 +57,14 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
         del last  # it holds the file
     death = CAUSE_KINDS.get(kind) or classify(f"{kind}: {message}")
     return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
+
+
+def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
+    """What the launcher noted in a log about lines that it could not read: from when to when, and why."""
+    with mapped(log) as data:
+        begin, end = span if span[1] else (0, len(data))
+        notes = [found.group().decode("utf-8", "replace") for found in LOST_PATTERN.finditer(data, begin, end)]
+    return tuple(note.removeprefix("maxview: ") for note in notes)
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:

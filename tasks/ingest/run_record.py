@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
+from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
@@ -27,7 +27,9 @@ def build_record(
     commit = (
         program.get("trainer", {}).get("commit") or plan.commit or reading.commit
     )  # what the run itself says goes first
-    named = {"name": plan.run_name} | ({"branch": plan.ref} if plan.ref else {})
+    lost = find_lost_lines(directory.log, reading.span)
+    named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
+    named |= {"branch": plan.ref} if plan.ref else {}
     return RunRecord(
         plan=plan,
         arm=plan.arm,

@@ -2,20 +2,22 @@
 
 import time
 from collections.abc import Generator, Iterator
+from copy import copy
 from datetime import datetime
 from pathlib import Path
 from queue import Empty
 
 from configs.launch import Xpk
 from tasks.launch import poll_job as looking
+from tasks.launch.backend import LOST_LINE
 from tasks.launch.bucket_paths import fetch_own_files
 from tasks.launch.errors import LaunchError
 from tasks.launch.gather import GatheredLog
 from tasks.launch.jobset import JobView
 from tasks.launch.kube import NotAnswering, connect
 from tasks.launch.logs import read_exit_code
-from tasks.launch.podlog import LogCursor, PodLog, fetch_from_cloud
-from tasks.launch.poll_job import look, look_patiently, wait_until_gone
+from tasks.launch.podlog import Gap, LogCursor, PodLog, fetch_from_cloud
+from tasks.launch.poll_job import given_up, look, patiently, wait_until_gone
 from tasks.launch.supervise import TIMED_OUT
 from tasks.launch.supervised import READ_BYTES
 from tasks.records import JobCause, RunPlan, XpkHandle
@@ -41,21 +43,24 @@ class Attempt:
         self._pump: PodLog | None = None
         self._node: str | None = None
         self._silent_since: float | None = None
+        self._not_before = 0.0  # what an overloaded API server asked for
+        self._before = b""  # what an earlier flow has gathered of the log
         self._epoch_s = time.time() - time.monotonic()  # read once: the clock may be set while a job runs
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
         """The log as it comes; returns why the platform ended the job, None if it did not."""
-        if not look_patiently(self._api, self._handle.job_name).exists and read_exit_code(self._log_path) is not None:
+        view = patiently(lambda: look(self._api, self._handle.job_name))
+        if not view.exists and read_exit_code(self._log_path) is not None:
             yield from _read_whole(self._log_path)  # it ended, and was deleted since
             fetch_own_files(self._plan, self._directory)
             return None
-        before = self._log_path.read_bytes() if self._log_path.exists() else b""
+        self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
         try:
             with GatheredLog(self._log_path) as log:
                 cause, exit_code = yield from self._until_end(log, poll_s)
                 others = self._lines_of_another()
                 if self._view.exists and self._view.terminal is None:
-                    self._api.delete_jobset(self._handle.job_name)  # what still runs of it waits in vain
+                    self._delete()  # the other pods wait in vain
                 yield from self._last_lines(log)
                 if log.empty and before:  # nothing of it is there any more: what an earlier flow has read stays
                     log.keep()
@@ -82,9 +87,11 @@ class Attempt:
                 continue
             self._look()
             looked = time.monotonic()
+            if self._passed_limit() is not None:
+                self._view = patiently(lambda: look(self._api, self._handle.job_name))  # the last one may be old
             limit = self._passed_limit()
             if limit is not None:
-                self._api.delete_jobset(self._handle.job_name)  # its pods save what they can
+                self._delete()  # its pods save what they can
                 return limit, TIMED_OUT
             if self._is_over():
                 settled = settled or time.monotonic()
@@ -111,21 +118,24 @@ class Attempt:
             return None
         if not view.exists:
             return JobCause(type="Deleted", message=f"somebody has deleted the workload {self._handle.job_name}")
-        if self._node is not None and not self._api.node_exists(self._node):
+        node = self._node
+        if node is not None and patiently(lambda: self._api.node_exists(node)) is False:
             return JobCause(type="NodeGone", message=f"the node {self._node} of the first pod has left the cluster")
         return JobCause(type="PodGone", message=f"the pods are gone and left no exit code: {view.message}")
 
     def _look(self) -> None:
-        """See how the job is doing. Raises LaunchError once the API server has not answered for too long."""
+        """See how the job is doing, without waiting. Raises LaunchError once the API server was away for too long."""
+        if time.monotonic() < self._not_before:
+            return
         try:
             self._view = look(self._api, self._handle.job_name)
             self._silent_since = None
         except NotAnswering as error:
-            self._silent_since = self._silent_since or time.monotonic()
-            if time.monotonic() - self._silent_since > looking.PATIENCE_S:
-                raise LaunchError(
-                    f"{error}, for {looking.PATIENCE_S:g} s now; the same command again goes on"
-                ) from error
+            now = time.monotonic()
+            self._silent_since = self._silent_since or now
+            self._not_before = now + error.wait_s
+            if now - self._silent_since > looking.PATIENCE_S:
+                raise given_up(error) from error
         if self._view.first is not None:
             self._node = self._view.first.node
 
@@ -139,57 +149,80 @@ class Attempt:
         first = self._view.first
         return first is not None and first.exit_code is not None
 
+    def _delete(self) -> None:
+        patiently(lambda: self._api.delete_jobset(self._handle.job_name))
+
     def _drain(self, log: GatheredLog, poll_s: float) -> Iterator[bytes]:
         if self._pump is None:
             time.sleep(poll_s)
             return
         try:
-            line = self._pump.pieces.get(timeout=poll_s)
-            while line is not None:
-                yield from log.add(line)
-                line = self._pump.pieces.get_nowait()
-            self._pump.pieces.put(None)  # for whoever looks next
+            piece = self._pump.pieces.get(timeout=poll_s)
+            while piece is not None:
+                yield from self._add(log, piece)
+                piece = self._pump.pieces.get_nowait()
+            self._pump.pieces.put(None)  # for the next call
             if self._pump.refused is not None:
                 raise self._pump.refused
             time.sleep(poll_s)
         except Empty:
             return
 
+    def _add(self, log: GatheredLog, piece: bytes | Gap) -> Iterator[bytes]:
+        if isinstance(piece, Gap):
+            yield from self._fill(log, piece, "the kubelet has rotated the log")
+        else:
+            yield from log.add(piece)
+
     def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
         """The rest of the first pod's log, from the pod or, where that is gone, from Cloud Logging."""
-        deadline = (
-            time.monotonic() + looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
-        )
+        left = looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
         self._open_log()
-        while self._pump is not None and time.monotonic() < deadline:
+        ended, looked = self._pump is None, time.monotonic()
+        while self._pump is not None and not ended and left > 0:
             self._look()
+            now = time.monotonic()
+            left, looked = left - (now - looked if self._silent_since is None else 0.0), now  # an outage does not count
             if self._view.first is None:
                 self._pump.close()
             try:
-                line = self._pump.pieces.get(timeout=looking.LOOK_EVERY_S / 4)
-                while line is not None:
-                    yield from log.add(line)
-                    line = self._pump.pieces.get_nowait()
-                break
+                while (piece := self._pump.pieces.get(timeout=looking.LOOK_EVERY_S / 4)) is not None:
+                    yield from self._add(log, piece)
+                ended = True
             except Empty:
                 continue
         if self._pump is not None:
             self._pump.close()
         view = self._view  # a machine may be taken away between two looks
-        began = (
+        has_begun = (
             self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
         )
-        if self._view.first is None and began and not log.closed:
-            yield from self._from_cloud(log)
+        if (view.first is None and has_begun and not log.closed) or not ended:
+            why = "the pod is gone" if view.first is None else "the log of the pod could not be read"
+            yield from self._fill(log, Gap(copy(self._cursor), None), why)
 
-    def _from_cloud(self, log: GatheredLog) -> Iterator[bytes]:
+    def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
+        """The lines of a gap from Cloud Logging, else from what an earlier flow has read; what is missing is noted.
+
+        The end of a run that did not end well is not missed: the next attempt trains those steps again.
+        """
         try:
-            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", self._cursor)
+            lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
+            reason = "Cloud Logging has none of them"
         except LaunchError as error:
-            yield from log.add(f"maxview: the log ends here: {' '.join(str(error).split())}\n".encode())
-            return
+            lines, reason = [], " ".join(str(error).split())
         for line in lines:
             yield from log.add(line)
+        if lines:
+            return
+        if gap.after is None and log.empty and self._before:  # it holds the start
+            yield from log.add(self._before)
+        if gap.before is None and self._view.exit_code != 0:
+            note = f"maxview: the log ends here: {why}, and {reason}"
+        else:
+            after, before = gap.after or "the start", gap.before or "the end"
+            note = LOST_LINE.format(after=after, before=before, why=f"{why}, and {reason}")
+        yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
         """The last lines of the pod that failed, where that is not the first, which can only say that it waited.

@@ -13,6 +13,9 @@ from tasks.store import RunDirectory
 # what the log says of an end that the platform brought about, so that the run's record can lead back to it
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
+# where lines of a log are missing that could not be fetched from anywhere
+LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
+LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
 
 
 class Restarted(Frozen):

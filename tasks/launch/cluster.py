@@ -3,23 +3,23 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from etils import epath
 
 from configs.launch import Xpk
 from tasks.launch import local
-from tasks.launch import poll_job as looking
 from tasks.launch.attempt import Attempt
 from tasks.launch.backend import Restarted
 from tasks.launch.bucket_paths import as_pods_see, find_uploaded
 from tasks.launch.config import config_text
 from tasks.launch.create import create_workload
 from tasks.launch.errors import LaunchError
-from tasks.launch.jobset import TAKEN_AWAY
-from tasks.launch.kube import NotAnswering, choose_context, connect
+from tasks.launch.jobset import TAKEN_AWAY, is_there
+from tasks.launch.kube import choose_context, connect
 from tasks.launch.logs import read_exit_code, set_aside
-from tasks.launch.poll_job import attempts_of, look, wait_until_gone
+from tasks.launch.poll_job import attempts_of, look, patiently, wait_until_gone
 from tasks.launch.workload import attempt_of, create_argv, family_of, name_attempt, shell_line
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
 from tasks.store import RunDirectory
@@ -59,7 +59,7 @@ class OnCluster:
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
         # never a name that was taken before: logs of the past are found by it
-        attempt = 1 + max([before or 0, *(number for number, _ in attempts_of(api, family))])
+        attempt = 1 + max([before or 0, *(number for number, _ in patiently(lambda: attempts_of(api, family)))])
         handle = XpkHandle(
             backend="xpk",
             job_name=name_attempt(family, attempt),
@@ -77,7 +77,7 @@ class OnCluster:
         command = shell_line(seen, config_text(seen), words)
         try:
             create_workload(
-                create_argv(plan, settings, handle.job_name, command), lambda: api.jobset(handle.job_name) is not None
+                create_argv(plan, settings, handle.job_name, command), lambda: is_there(api.jobset(handle.job_name))
             )
         except BaseException:  # a workload may be there all the same
             self.stop(handle)
@@ -88,7 +88,8 @@ class OnCluster:
         """See Backend."""
         if handle is None:
             return None
-        view = look(connect(handle.context, handle.namespace), handle.job_name)
+        api = connect(handle.context, handle.namespace)
+        view = patiently(lambda: look(api, handle.job_name))
         if view.exists and view.terminal != "Failed" and view.failed is None:
             return handle
         if not view.exists and read_exit_code(directory.log) == 0:
@@ -111,21 +112,14 @@ class OnCluster:
     def stop(self, handle: XpkHandle) -> None:
         """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be told."""
         api = connect(handle.context, handle.namespace)
-        deadline = time.monotonic() + looking.PATIENCE_S
-        while True:
-            try:
-                names = [name for _, name in attempts_of(api, handle.family)]
-                for name in names:
-                    api.delete_jobset(name)
-                break
-            except NotAnswering as error:
-                if time.monotonic() > deadline:
-                    raise LaunchError(
-                        f"{error}; the job may still run, `kubectl delete jobset -n {handle.namespace} "
-                        f"{handle.job_name}` ends it"
-                    ) from error
-                time.sleep(looking.LOOK_EVERY_S)
-        wait_until_gone(api, names, handle.grace_s)
+        try:
+            names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
+            for name in names:
+                patiently(partial(api.delete_jobset, name))
+            wait_until_gone(api, names, handle.grace_s)
+        except LaunchError as error:
+            remedy = f"`kubectl delete jobset -n {handle.namespace} {handle.job_name}` ends it"
+            raise LaunchError(f"{error}; the job may still run, {remedy}") from error
 
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: XpkHandle, *, poll_s: float

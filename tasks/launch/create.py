@@ -1,43 +1,62 @@
 """Runs `xpk workload create`, and says what is missing where it cannot."""
 
 import os
-import shutil
+import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 
+from tasks.launch import poll_job
+from tasks.launch.check import missing_tools
 from tasks.launch.errors import LaunchError
 from tasks.launch.workload import xpk_environment
 
 TIMEOUT_S = 900.0  # it may install things in the cluster first
 TAIL_LINES = 12
-XPK = "xpk==1.16.0"
-# what tools print who have no credentials
+# what kubectl and xpk print when the API server is away: it is starting, overloaded, or loads its roles
+_OUTAGE = re.compile(
+    r"connection refused|connection to the server .{0,200} was refused|connection reset|no route to host|i/o timeout|"
+    r"TLS handshake timeout|unexpected EOF|Unable to connect to the server|ServiceUnavailable|InternalError|"
+    r"currently unable to handle the request|TooManyRequests|Too Many Requests|\(re\)initializing|etcdserver: |"
+    r"Timeout: request did not complete",
+    re.IGNORECASE,
+)
+_FORBIDDEN = re.compile(r"\(Forbidden\)|is forbidden: |system:anonymous")
+# what tools print that have no credentials
 _LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "Reauthentication", "must be logged in")
 
 
-def missing_tools(argv: Sequence[str]) -> Iterator[str]:
-    """What is not on the path of what a launch needs, each with what to type."""
-    if shutil.which(argv[0]) is None:
-        yield f"{argv[0]} is not installed: `uv tool install {XPK}`, or name it as `argv` of the target"
-    if shutil.which("kubectl") is None:
-        yield "kubectl is not installed: `gcloud components install kubectl`"
-    if shutil.which("gcloud") is None:
-        yield "gcloud is not installed: https://cloud.google.com/sdk/docs/install"
-
-
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
-    """Run xpk until the workload is there. Raises LaunchError with the end of what it said.
+    """Run xpk until the workload exists, again after an outage. Raises LaunchError with the end of xpk's output.
 
-    xpk goes on after it has created the workload, with links and dashboards: `exists` tells whether that was in vain.
+    xpk goes on after it has created the workload, with links and dashboards: `exists` tells whether it has failed.
     """
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
         raise LaunchError("; ".join(missing))
+    deadline = time.monotonic() + poll_job.PATIENCE_S
+    for attempt in count():
+        code, said = run_xpk(argv)
+        if poll_job.patiently(exists):
+            return
+        # a server denies everything while it loads its roles: one more attempt tells that from a missing right
+        again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
+        if not again or time.monotonic() > deadline:
+            break
+        time.sleep(poll_job.LOOK_EVERY_S)
+    tail = "\n".join(said.splitlines()[-TAIL_LINES:])
+    remedy = "log in with `gcloud auth login`" if any(word in said for word in _LOGIN) else "its last lines say why"
+    raise LaunchError(f"xpk ended with exit code {code} and there is no workload: {remedy}:\n{tail}")
+
+
+def run_xpk(argv: Sequence[str]) -> tuple[int, str]:
+    """The exit code of xpk and what it printed; it ends with an exception here. Raises LaunchError if it hangs."""
     process = subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,  # a question is answered with the end of the file, which xpk takes for no
+        stdin=subprocess.DEVNULL,  # xpk takes the end of the file for no
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=xpk_environment(dict(os.environ)),
@@ -52,9 +71,4 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
         if isinstance(error, subprocess.TimeoutExpired):
             raise LaunchError(f"xpk has not created the workload within {TIMEOUT_S:g} s") from error
         raise
-    if exists():
-        return
-    said = output.decode("utf-8", "replace")
-    tail = "\n".join(line for line in said.splitlines()[-TAIL_LINES:])
-    remedy = "log in with `gcloud auth login`" if any(word in said for word in _LOGIN) else "its last lines say why"
-    raise LaunchError(f"xpk ended with exit code {process.returncode} and there is no workload: {remedy}:\n{tail}")
+    return process.returncode, output.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 """Turns what a cluster says of a JobSet, its pods and its workload into a job's state and the cause of its end."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from configs.schema import Frozen
 from tasks.records import DeathKind, JobCause
@@ -108,15 +108,18 @@ class JobView(Frozen):
         return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
 
 
-def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object]) -> JobView:
-    """The job that these objects of the API describe."""
+def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object] | None) -> JobView:
+    """The job that these objects of the API describe; `workloads` is None if they are not known.
+
+    A JobSet that is being deleted does not exist: it only waits for the end of its pods.
+    """
     views = tuple(sorted((view_pod(pod) for pod in pods), key=lambda pod: pod.place))
-    if jobset is None:  # its pods are given some time to end
+    if not is_there(jobset):
         return JobView(exists=False, pods=views)
     conditions = _true_conditions(jobset)
     terminal = next((kind for kind in ("Completed", "Failed") if kind in conditions), None)
     message = str(conditions[terminal].get("message", "")) if terminal else _waiting(workloads)
-    evicted = next((found["Evicted"] for found in map(_true_conditions, workloads) if "Evicted" in found), None)
+    evicted = next((found["Evicted"] for found in map(_true_conditions, workloads or ()) if "Evicted" in found), None)
     return JobView(
         exists=True,
         terminal="Completed" if terminal == "Completed" else "Failed" if terminal else None,
@@ -125,6 +128,11 @@ def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[
         evicted=JobCause(type=f"Evicted ({evicted['reason']})", message=str(evicted["message"])) if evicted else None,
         pods=views,
     )
+
+
+def is_there(jobset: Object | None) -> TypeGuard[Object]:
+    """Whether a JobSet exists and is not being deleted."""
+    return jobset is not None and "deletionTimestamp" not in jobset["metadata"]
 
 
 def view_pod(pod: Object) -> PodView:
@@ -170,8 +178,10 @@ def _true_conditions(item: Object) -> dict[str, Any]:
     return {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}
 
 
-def _waiting(workloads: Sequence[Object]) -> str:
+def _waiting(workloads: Sequence[Object] | None) -> str:
     """Why Kueue has not admitted a job yet."""
+    if workloads is None:
+        return "not known, for this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
     for workload in workloads:
         for condition in workload.get("status", {}).get("conditions") or []:
             if condition["type"] == "QuotaReserved" and condition.get("status") == "False":

@@ -1,9 +1,10 @@
 """Speaks to a cluster's API server: JSON objects in and out, log streams as bytes, and errors that say what to type."""
 
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import httpx
@@ -13,80 +14,132 @@ from kubernetes.config import ConfigException, kube_config, load_incluster_confi
 from yaml import YAMLError  # type: ignore[import-untyped]  # the reader that kubernetes has
 
 from configs.launch import Xpk
+from tasks.launch import rights
 from tasks.launch.errors import LaunchError
+from tasks.launch.rights import Right
 
 TIMEOUT_S = 20.0
 # a stream that is silent for as long is opened again: a connection that broke without a word looks the same
 SILENCE_S = 60.0
+LONGEST_WAIT_S = 60.0  # of those that a server asks for
+STARTING_S = 60.0  # after an outage, in which a server may still deny what it will grant
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 type Object = dict[str, Any]
 
 
 class NotAnswering(LaunchError):
-    """The API server does not answer, or not with what it should: it may be well again in a moment."""
+    """The API server is away for the moment; `wait_s` is how long it asks its clients to wait."""
+
+    def __init__(self, message: str, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+class Refused(LaunchError):
+    """The API server denies a right."""
+
+
+class NotServed(LaunchError):
+    """The API server has no such kind of object."""
 
 
 class KubeApi:
-    """One namespace of one cluster."""
+    """One namespace of one cluster. `load` reads the credentials: when it connects, and when they were rejected."""
 
-    def __init__(self, configuration: Configuration, namespace: str) -> None:
-        self._configuration = configuration
-        self._namespace = namespace
-        self._http = httpx.Client(
-            base_url=configuration.host, verify=_tls(configuration), timeout=TIMEOUT_S, trust_env=False
-        )
+    def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
+        self._load, self._namespace = load, namespace
+        self._configuration = load()
+        self._http = self._open()
+        self._replaced: list[httpx.Client] = []
+        self._granted: set[Right] = set()
+        self._granted_path: str | None = None  # of a request that was granted
+        self._away_at = -STARTING_S  # when the server was last away
+        self._kueue: str | None = None  # the version of Kueue's API that the cluster serves
 
     def close(self) -> None:
         """Close its connections."""
-        self._http.close()
+        for http in (self._http, *self._replaced):
+            http.close()
 
     def jobset(self, name: str) -> Object | None:
         """A JobSet, or None if there is none of this name."""
-        return self._read(f"{self._jobsets}/{name}")
+        return self._read(rights.GET_JOBSETS, f"{self._jobsets}/{name}")
 
     def jobsets(self) -> list[Object]:
-        """All JobSets of the namespace."""
-        return list((self._read(self._jobsets) or {}).get("items", []))
+        """All JobSets of the namespace. Raises LaunchError if the cluster has no such kind of object."""
+        return list((self._read(rights.LIST_JOBSETS, self._jobsets) or {}).get("items", []))
 
     def pods(self, jobset: str) -> list[Object]:
         """The pods of a JobSet."""
-        found = self._read(self._pods, labelSelector=f"jobset.sigs.k8s.io/jobset-name={jobset}")
+        selector = f"jobset.sigs.k8s.io/jobset-name={jobset}"
+        found = self._read(rights.LIST_PODS, self._pods, labelSelector=selector)
         return list((found or {}).get("items", []))
 
-    def workloads(self, jobset: str) -> list[Object]:
-        """Kueue's workloads for a JobSet; none where there is no Kueue."""
-        found = self._read(f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{self._namespace}/workloads")
+    def workloads(self, jobset: str) -> list[Object] | None:
+        """Kueue's workloads for a JobSet: none without Kueue, None if this account may not list them."""
+        try:
+            found = self._read_workloads()
+        except Refused:
+            return None
         return [
             item
             for item in (found or {}).get("items", [])
             if any(owner.get("name") == jobset for owner in item["metadata"].get("ownerReferences", []))
         ]
 
-    def node_exists(self, name: str) -> bool:
-        """Whether a node is still part of the cluster."""
-        return self._read(f"/api/v1/nodes/{name}") is not None
+    def node_exists(self, name: str) -> bool | None:
+        """Whether a node is still part of the cluster; None if this account may not look at nodes."""
+        try:
+            return self._read(rights.GET_NODES, f"/api/v1/nodes/{name}") is not None
+        except Refused:
+            return None
 
     def delete_jobset(self, name: str) -> None:
         """Delete a JobSet with all that belongs to it; its pods get their grace. Nothing if there is none."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
-        self._request("DELETE", f"{self._jobsets}/{name}", json=body)
+        self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
+
+    def allows(self, right: Right) -> bool:
+        """Whether this account has a right; the API server's own answer."""
+        namespace = {} if right.cluster_wide else {"namespace": self._namespace}
+        attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes | namespace | {"subresource": right.subresource}},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        found = self._request(rights.REVIEW_RIGHTS, "POST", path, json=body) or {}
+        return bool(found.get("status", {}).get("allowed"))
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
         """A pod's log in pieces. Raises LaunchError, and NotAnswering, also in the middle of it."""
-        timeout = httpx.Timeout(TIMEOUT_S, read=SILENCE_S)
-        params = {"container": container, **query}
-        with (
-            _translated(self._configuration.host),
-            self._http.stream(
-                "GET", f"{self._pods}/{pod}/log", params=params, headers=self._headers(), timeout=timeout
-            ) as response,
-        ):
+        with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
-                self._check_rights(response)
-                raise NotAnswering(f"the log of {pod}: {_reason(response)}")
+                self._check_rights(rights.GET_LOGS, response)
+                raise NotAnswering(f"the log of {pod}: {_reason(response)}", _wait_s(response))
+            self._granted.add(rights.GET_LOGS)
             yield response.iter_bytes()
+
+    @contextmanager
+    def _open_log(self, pod: str, container: str, query: dict[str, str]) -> Iterator[httpx.Response]:
+        """The answer to a request for a log, asked for again if the token has expired."""
+        for again in (True, False):
+            with self._http.stream(
+                "GET",
+                f"{self._pods}/{pod}/log",
+                params={"container": container, **query},
+                headers=self._headers(),
+                timeout=httpx.Timeout(TIMEOUT_S, read=SILENCE_S),
+            ) as response:
+                if response.status_code != httpx.codes.UNAUTHORIZED or not again:
+                    yield response
+                    return
+            self._renew()
 
     @property
     def _jobsets(self) -> str:
@@ -96,33 +149,105 @@ class KubeApi:
     def _pods(self) -> str:
         return f"/api/v1/namespaces/{self._namespace}/pods"
 
+    def _open(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self._configuration.host, verify=_tls(self._configuration), timeout=TIMEOUT_S, trust_env=False
+        )
+
+    def _renew(self) -> None:
+        """Read the credentials again: the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
+        try:
+            self._configuration = self._load()
+        except LaunchError as error:
+            raise NotAnswering(str(error)) from error
+        if self._configuration.cert_file:  # open connections have the old certificate, and may be in use
+            self._replaced.append(self._http)
+            self._http = self._open()
+
     def _headers(self) -> dict[str, str]:
-        token = self._configuration.get_api_key_with_prefix("authorization")  # renewed when it has run out
-        return {"Authorization": token} if token else {}
+        """What authenticates a request; the client renews a token that has expired. Raises NotAnswering."""
+        try:
+            found: dict[str, Any] = dict(self._configuration.auth_settings())
+        except (ConfigException, OSError) as error:
+            raise NotAnswering(f"the credentials for {self._configuration.host} cannot be renewed: {error}") from error
+        return {item["key"]: item["value"] for item in found.values() if item["in"] == "header" and item["value"]}
 
-    def _read(self, path: str, **query: str) -> Object | None:
-        return self._request("GET", path, params=query)
+    def _read_workloads(self) -> Object | None:
+        """The list of Kueue's workloads; None without Kueue. Raises Refused."""
+        for version in (self._kueue,) if self._kueue else KUEUE_VERSIONS:
+            path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{self._namespace}/workloads"
+            try:
+                found = self._read(rights.LIST_WORKLOADS, path)
+            except NotServed:
+                self._kueue = None  # an upgrade may remove a version
+                continue
+            self._kueue = version
+            return found
+        return None
 
-    def _request(self, method: str, path: str, **more: Any) -> Object | None:
+    def _read(self, right: Right, path: str, **query: str) -> Object | None:
+        return self._request(right, "GET", path, params=query)
+
+    def _request(self, right: Right, method: str, path: str, **more: Any) -> Object | None:
         """The object in the answer; None if there is none. Raises LaunchError, NotAnswering."""
-        with _translated(self._configuration.host):
-            response = self._http.request(method, path, headers=self._headers(), **more)
+        response = self._send(method, path, **more)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            self._renew()
+            response = self._send(method, path, **more)
+        self._check_rights(right, response)
+        if response.status_code == httpx.codes.NOT_FOUND and not _names_object(response):
+            why = (
+                f"{self._configuration.host} serves no {right.kind}: has `xpk cluster create` or `adapt` made it ready?"
+            )
+            raise NotAnswering(why) if right in self._granted and not right.without else NotServed(why)
+        if response.is_success or response.status_code == httpx.codes.NOT_FOUND:
+            self._granted.add(right)
+            self._granted_path = path if method == "GET" else self._granted_path
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        self._check_rights(response)
         if not response.is_success:
-            raise NotAnswering(f"{self._configuration.host}: {_reason(response)}")
+            raise NotAnswering(f"{self._configuration.host}: {_reason(response)}", _wait_s(response))
         try:
             return dict(response.json())
         except ValueError as error:
             raise NotAnswering(f"{self._configuration.host}: its answer is no JSON ({error})") from error
 
-    def _check_rights(self, response: httpx.Response) -> None:
-        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            raise LaunchError(
-                f"{self._configuration.host} refuses: {_reason(response)}; log in with `gcloud auth login`, and ask "
-                f"for the rights to use JobSets, pods and their logs in the namespace {self._namespace}"
-            )
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            with _translated(self._configuration.host):
+                response = self._http.request(method, path, headers=self._headers(), **more)
+        except NotAnswering:
+            self._away_at = time.monotonic()
+            raise
+        if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            self._away_at = time.monotonic()
+        return response
+
+    def _check_rights(self, right: Right, response: httpx.Response) -> None:
+        """Raise Refused if a right is denied, and NotAnswering if the server denies what it had granted before.
+
+        A server denies everything while it loads its roles after a start, and once a token has expired.
+        """
+        if response.status_code not in DENIALS:
+            return
+        host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
+        known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
+        if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
+            known = self.allows(right)  # its roles were loaded a moment ago
+        starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
+        if (known or starts) and not right.without:
+            self._renew()
+            raise NotAnswering(f"{host} does not grant for now to {right}{place}: {_reason(response)}")
+        cure = (
+            f"ask for the role of docs/launching.md{place}, or log in with `gcloud auth login`"
+            if self._headers() or self._configuration.cert_file
+            else "the kubeconfig has no credentials for it: log in with `gcloud auth login`, and see whether "
+            "gke-gcloud-auth-plugin is installed"
+        )
+        raise Refused(f"{host} refuses to {right}{place}: {_reason(response)}; {cure}")
+
+    def _denies(self, path: str) -> bool:
+        return self._send("GET", path, params={"limit": "1"}).status_code in DENIALS
 
 
 @contextmanager
@@ -139,6 +264,20 @@ def _reason(response: httpx.Response) -> str:
     except (ValueError, KeyError, TypeError):
         message = response.text[:200]
     return f"{response.status_code} {message}"
+
+
+def _names_object(response: httpx.Response) -> bool:
+    """Whether a 404 says that an object is missing, not that the whole API is."""
+    try:
+        return bool(response.json()["details"]["name"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _wait_s(response: httpx.Response) -> float:
+    """How long the server asks its clients to wait, in seconds."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
@@ -193,6 +332,11 @@ def _contexts() -> list[str]:
 @lru_cache(maxsize=16)
 def connect(context: str | None, namespace: str) -> KubeApi:
     """The API server of a context, or of the cluster that this process runs in. Raises LaunchError."""
+    return KubeApi(partial(_load, context), namespace)
+
+
+def _load(context: str | None) -> Configuration:
+    """The address and the credentials of a context, or of the pod that this process runs in. Raises LaunchError."""
     configuration = Configuration()
     try:
         if context is None:
@@ -204,4 +348,4 @@ def connect(context: str | None, namespace: str) -> KubeApi:
             f"the kubeconfig cannot be used for {context or 'this pod'}: {error}; `kubectl config get-contexts` shows "
             "what it holds, `gcloud container clusters get-credentials` adds a cluster"
         ) from error
-    return KubeApi(configuration, namespace)
+    return configuration

@@ -4,6 +4,9 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from queue import Queue
 
 from configs.launch import Xpk
@@ -12,44 +15,81 @@ from tasks.launch.kube import KubeApi, NotAnswering
 
 AGAIN_S = 1.0  # until a broken stream is opened again
 CLOUD_TIMEOUT_S = 120.0
-SECOND = len("2026-11-21T05:00:00")
+FRAME_START = b"XPK Start:"  # what xpk's wrapper prints first
 
 
 class LogCursor:
     """How far a log was read.
 
-    The API can only be asked for what came since a whole second, so the lines of the last one are counted: that many
-    are skipped when they come again.
+    The API returns a log from a whole second on, so the lines of the last second come again and are skipped. If the
+    last of them does not come again, the kubelet has rotated the log, and lines may be missing: that is a gap.
     """
 
     def __init__(self) -> None:
-        self._second = ""
-        self._taken = 0  # lines of that second
-        self._skip = 0
+        self._seen: list[datetime] = []  # the times of the lines of the last second
+        self._met = 0  # how many of them came again
+        self._last: str | None = None  # as the kubelet writes it
+        self._is_empty = True
+
+    @property
+    def last(self) -> str | None:
+        """The time of the last line, as RFC 3339."""
+        return self._last
 
     @property
     def since(self) -> str | None:
         """Where to go on, as RFC 3339; None: from the start."""
-        return f"{self._second}Z" if self._second else None
+        return f"{self._seen[0]:%Y-%m-%dT%H:%M:%SZ}" if self._seen else None
 
     def open_again(self) -> None:
         """What comes next begins with the lines of the last second."""
-        self._skip = self._taken
+        self._met = 0
+
+    def find_gap(self, line: bytes) -> "Gap | None":
+        """The gap before a line with a time before it, which is about to be taken. Raises ValueError as `take` does."""
+        moment, text = _split(line)
+        unmet = self._seen[self._met :]
+        if self._is_empty and not text.startswith(FRAME_START):
+            return Gap(copy(self), _word(line))
+        if unmet and moment not in unmet and moment >= self._seen[0].replace(microsecond=0):
+            return Gap(copy(self), _word(line))
+        return None
 
     def take(self, line: bytes) -> bytes | None:
-        """The text of a line that has its time before it; None if it was taken before."""
-        time, _, text = line.partition(b" ")
-        second = time[:SECOND].decode("ascii", "replace")
-        if second == self._second:
-            if self._skip:
-                self._skip -= 1
-                return None
-            self._taken += 1
-        elif second > self._second:
-            self._second, self._taken, self._skip = second, 1, 0
-        elif self._skip:  # clocks may be set back; lines of a second that is over were all taken
+        """The text of a line with a time before it; None if it was taken before. Raises ValueError without a time."""
+        moment, text = _split(line)
+        last = self._seen[0].replace(microsecond=0) if self._seen else None
+        unmet = self._seen[self._met :]
+        if moment in unmet:
+            self._met += unmet.index(moment) + 1
             return None
+        if last is not None and moment < last:  # the clock was set back
+            return None if unmet else text
+        same = last == moment.replace(microsecond=0)
+        self._seen = [*self._seen, moment] if same else [moment]
+        self._met, self._is_empty, self._last = len(self._seen), False, _word(line)
         return text
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Lines that a log lacks: those from a cursor to a time, or to the end."""
+
+    cursor: LogCursor
+    before: str | None  # as RFC 3339
+
+    @property
+    def after(self) -> str | None:
+        """The time of the last line before it; None: the log lacks its start."""
+        return self.cursor.last
+
+
+def _split(line: bytes) -> tuple[datetime, bytes]:
+    return datetime.fromisoformat(_word(line)).astimezone(UTC), line.partition(b" ")[2]
+
+
+def _word(line: bytes) -> str:
+    return line.partition(b" ")[0].decode("ascii", "replace")
 
 
 def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -67,15 +107,15 @@ def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 class PodLog(threading.Thread):
-    """Reads a pod's log in the background, into a queue of pieces that ends with None."""
+    """Reads a pod's log in the background, into a queue of lines and gaps that ends with None."""
 
     def __init__(self, api: KubeApi, pod: str, container: str, cursor: LogCursor, is_over: Callable[[], bool]) -> None:
         super().__init__(name=f"log of {pod}", daemon=True)
         self._api, self._pod, self._container = api, pod, container
         self._cursor, self._is_over = cursor, is_over
         self._give_up = threading.Event()
-        self.pieces: Queue[bytes | None] = Queue()
-        self.refused: LaunchError | None = None  # why there is no log, where that does not get well by itself
+        self.pieces: Queue[bytes | Gap | None] = Queue()
+        self.refused: LaunchError | None = None  # why there is no log, for good
 
     def run(self) -> None:
         try:
@@ -83,7 +123,7 @@ class PodLog(threading.Thread):
                 over = self._is_over()  # before the read: what a dying trainer wrote last is then read after it
                 if self._read(follow=not over) and over:
                     return
-                self._give_up.wait(0.0 if over else AGAIN_S)
+                self._give_up.wait(AGAIN_S)
         except RuntimeError:
             if not self._give_up.is_set():  # else its flow is ending and has closed the connection
                 raise
@@ -105,22 +145,28 @@ class PodLog(threading.Thread):
                 for line, whole in read_lines(pieces):
                     if not whole and follow:  # cut off in a line: it comes again
                         return False
-                    text = self._cursor.take(line)
-                    if text is not None:
-                        self.pieces.put(text)
+                    self._take(line)
             return True
-        except NotAnswering:
+        except (NotAnswering, ValueError):  # a line without a time is an error message of the kubelet
             return False
         except LaunchError as error:
             self.refused = error
             self._give_up.set()
             return False
 
+    def _take(self, line: bytes) -> None:
+        gap = self._cursor.find_gap(line)
+        if gap is not None:
+            self.pieces.put(gap)
+        text = self._cursor.take(line)
+        if text is not None:
+            self.pieces.put(text)
 
-def fetch_from_cloud(settings: Xpk, pod: str, cursor: LogCursor) -> list[bytes]:
-    """The lines of a pod that is gone which the cursor has not taken, out of Cloud Logging. Raises LaunchError.
 
-    `pod` is the beginning of its name: whoever comes after the pod cannot know the random letters at its end.
+def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
+    """The lines of a gap in a pod's log, out of Cloud Logging. Raises LaunchError.
+
+    `pod` is the beginning of the pod's name: the random letters at its end are not known once the pod is gone.
     """
     wanted = [
         'resource.type="k8s_container"',
@@ -128,8 +174,10 @@ def fetch_from_cloud(settings: Xpk, pod: str, cursor: LogCursor) -> list[bytes]:
         f'resource.labels.namespace_name="{settings.namespace}"',
         f'resource.labels.pod_name:"{pod}"',
     ]
-    if cursor.since:
-        wanted.append(f'timestamp>="{cursor.since}"')
+    if gap.cursor.since:
+        wanted.append(f'timestamp>="{gap.cursor.since}"')
+    if gap.before:
+        wanted.append(f'timestamp<"{gap.before}"')
     argv = [
         "gcloud", "logging", "read", " AND ".join(wanted), f"--project={settings.project}", "--format=json",
         "--order=asc", "--freshness=30d",
@@ -140,22 +188,20 @@ def fetch_from_cloud(settings: Xpk, pod: str, cursor: LogCursor) -> list[bytes]:
         )
         entries = json.loads(found.stdout or "[]")
     except FileNotFoundError as error:
-        raise LaunchError(f"the pod {pod} is gone, and gcloud is not there to fetch its log: install it") from error
+        raise LaunchError("gcloud is not installed, which fetches them from Cloud Logging") from error
     except subprocess.CalledProcessError as error:
-        tail = error.stderr.strip()[-500:]
-        raise LaunchError(f"the pod {pod} is gone, and Cloud Logging does not give its log: {tail}") from error
+        raise LaunchError(f"Cloud Logging does not return them: {error.stderr.strip()[-500:]}") from error
     except (subprocess.TimeoutExpired, ValueError) as error:
-        raise LaunchError(f"the pod {pod} is gone, and Cloud Logging does not give its log: {error}") from error
-    return list(take_entries(entries, cursor))
+        raise LaunchError(f"Cloud Logging does not return them: {error}") from error
+    return list(take_entries(entries, copy(gap.cursor)))
 
 
 def take_entries(entries: Sequence[dict[str, object]], cursor: LogCursor) -> Iterator[bytes]:
-    """The lines of Cloud Logging's entries that the cursor has not taken; their time is the kubelet's."""
+    """The lines of Cloud Logging's entries that the cursor has not taken; their times are the kubelet's."""
     cursor.open_again()
     for entry in entries:
         payload = entry.get("jsonPayload")
         text = entry.get("textPayload") or (payload.get("message") if isinstance(payload, dict) else None) or ""
-        line = f"{entry.get('timestamp', '')} {str(text).rstrip(chr(10))}\n".encode()
-        taken = cursor.take(line)
+        taken = cursor.take(f"{entry.get('timestamp', '')} {str(text).rstrip(chr(10))}\n".encode())
         if taken is not None:
             yield taken

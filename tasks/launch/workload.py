@@ -10,10 +10,12 @@ from configs.launch import Xpk
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD
 
-NAME_LENGTH = 40  # xpk refuses more
+# Kubernetes allows names of 63 characters, and JobSet makes those of pods out of ours:
+# NAME-slice-job-255-9999-abcde; xpk itself refuses more than 40
+NAME_LENGTH = 63 - len("-slice-job-255-9999-abcde")
 _OTHER = re.compile(r"[^a-z0-9]+")
 _ATTEMPT = re.compile(r"-a(\d+)\Z")
-_FAMILY_LENGTH = NAME_LENGTH - len("-a99")
+_FAMILY_LENGTH = NAME_LENGTH - len("-a9999")
 
 
 def family_of(plan: RunPlan) -> str:
@@ -29,7 +31,7 @@ def family_of(plan: RunPlan) -> str:
 
 
 def name_attempt(family: str, attempt: int) -> str:
-    """The workload's name of one attempt; matches `[a-z]([-a-z0-9]*[a-z0-9])?` and has at most 40 characters."""
+    """The workload's name of one attempt: `[a-z]([-a-z0-9]*[a-z0-9])?`, at most NAME_LENGTH characters."""
     return family if attempt == 1 else f"{family}-a{attempt}"
 
 

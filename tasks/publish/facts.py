@@ -14,7 +14,8 @@ FACTS = {
     "jax-version": "JAX", "jaxlib-version": "jaxlib", "libtpu-version": "libtpu",
     "device-kind": "devices", "device-count": "devices", "mesh": "mesh", "host-process": "host process",
     "started-apart": "started", "died": "exit code",
-    "incomplete-log": "log", "no-exit-code": "log", "unread-steps": "log", "missing-steps": "log", "restarted": "log",
+    "incomplete-log": "log", "no-exit-code": "log", "unread-steps": "log", "missing-steps": "log", "lost-lines": "log",
+    "restarted": "log",
 }  # fmt: skip
 
 

@@ -38,6 +38,7 @@ class Coverage(Frozen):
     step_lines_seen: int = 0
     step_lines_parsed: int = 0
     gaps: tuple[tuple[int, int], ...] = ()  # (first, last) missing step
+    lost: tuple[str, ...] = ()  # what our launcher noted about lines that it could not read
     rewinds: int = 0
     glued_lines: int = 0
     truncated: bool = False

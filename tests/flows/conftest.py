@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +24,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+sys.path.insert(0, str(STANDINS))
+from access import ADMIN  # noqa: E402
+
+REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))  # a real API server, by hand
 HELD = ROOT / "tests" / "standins" / "held"
 
 PASSWORD = "maxview:a-secret-of-the-test"
@@ -270,15 +275,24 @@ class Cluster:
     url: str
     folder: Path
     python: Path  # what its JobSets' pods run
+    orders: str  # the address that takes faults
+    verify: ssl.SSLContext | bool = True
+    server: Any = None  # a real one
 
     def items(self, path: str) -> list[Any]:
         """What the API server lists, for example of `api/v1` and `pods`."""
         group, _, plural = path.rpartition("/")
-        return list(httpx.get(f"{self.url}/{group}/namespaces/default/{plural}", timeout=60).json()["items"])
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        url = f"{self.url}/{group}/namespaces/default/{plural}"
+        return list(httpx.get(url, headers=headers, timeout=60, verify=self.verify).json()["items"])
+
+    def requests(self) -> list[str]:
+        """METHOD PATH of every request so far."""
+        return self.server.requests() if self.server else (self.folder / "requests.txt").read_text().splitlines()
 
     def order(self, *faults: dict[str, Any]) -> None:
         """What shall go wrong from now on."""
-        httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
+        httpx.post(f"{self.orders}/_faults", json=list(faults), timeout=60, verify=self.verify).raise_for_status()
 
     def look(self) -> Seen:
         """Its JobSets, and the processes of their pods."""
@@ -371,27 +385,45 @@ def cluster_of(stack: Stack, home: Path) -> Iterator[Cluster]:
     python.parent.mkdir()
     python.write_text(POD)
     python.chmod(0o755)
-    argv = [sys.executable, str(STANDINS / "server.py"), str(port), str(folder), "--python", str(python.parent)]
+    name = "gke_p_us-east5_loopback"  # as gcloud calls it
     path = {"PATH": f"{stack.environment['PATH']}:{Path(sys.executable).parent}"}  # the `prefect` of flows in pods
-    server = subprocess.Popen(argv, cwd=ROOT, env=stack.environment | path)
+    environment = stack.environment | path
+    real = make_real_server(folder) if all(REAL) else None
+    place = [real.url, str(real.certificate)] if real else []
+    program = STANDINS / ("kubelet.py" if real else "server.py")
+    argv = [sys.executable, str(program), str(port), str(folder), *place, "--python", str(python.parent)]
+    server = subprocess.Popen(argv, cwd=ROOT, env=environment)
     try:
         stack.wait(port.is_file)
-        url = f"http://127.0.0.1:{port.read_text()}"
-        name = "gke_p_us-east5_loopback"  # as gcloud calls it
+        orders = f"http{'s' if real else ''}://127.0.0.1:{port.read_text()}"
+        url = real.url if real else orders
+        authority = {"certificate-authority": str(real.certificate)} if real else {}
+        tls = ssl.create_default_context(cafile=real.certificate) if real else True
         context = {"cluster": name, "user": name, "namespace": "default"}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": name,
-            "clusters": [{"name": name, "cluster": {"server": url}}],
+            "clusters": [{"name": name, "cluster": {"server": url} | authority}],
         }
-        config |= {"users": [{"name": name, "user": {"token": "x"}}], "contexts": [{"name": name, "context": context}]}
+        config |= {
+            "users": [{"name": name, "user": {"token": ADMIN}}],
+            "contexts": [{"name": name, "context": context}],
+        }
         stack.kubeconfig.write_text(json.dumps(config))
-        yield Cluster(url, folder, python)
+        yield Cluster(url, folder, python, orders, tls, real)
     finally:
         server.terminate()
         server.wait(60)
+        if real:
+            real.close()
         stack.kubeconfig.unlink(missing_ok=True)
+
+
+def make_real_server(folder: Path) -> Any:
+    from real import RealServer
+
+    return RealServer(folder, *REAL)
 
 
 def make_repository(folder: Path) -> None:

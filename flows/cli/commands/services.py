@@ -62,8 +62,12 @@ def down(*, state: State = None) -> int:
     return 0
 
 
-def doctor(*, out: Out = DEFAULT_OUT) -> int:
-    """Show what works and what is missing on this machine."""
+def doctor(
+    *,
+    out: Out = DEFAULT_OUT,
+    target: Annotated[str | None, Parameter(help="Check this target, with every right in its cluster.")] = None,
+) -> int:
+    """Show what works and what is missing on this machine, and for a target that is named."""
     from flows.cli.doctor import examine
 
-    return examine(out)
+    return examine(out, target)

@@ -3,7 +3,9 @@
     server.py PORT_FILE FOLDER [--pods N] [--python BIN_FOLDER]
 
 Serves what kubectl 1.32, xpk 1.16, Prefect's worker and the Python client need: discovery, create, read, list, patch,
-delete, watch, pod logs. A JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to; a Job one
+delete, watch, pod logs. As on a real one, a request needs a token (`access.py`; 401) whose roles grant it (403),
+JobSets are validated (`validation.py`), and one that is deleted in the foreground stays until its pods have ended. A
+JobSet gets a Kueue workload, its first N pods, and the end that its pods lead to; a Job one
 pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, each of which happens to one JobSet or Job
 (with `of`: to one whose manifest holds that text), or to some requests:
 
@@ -17,6 +19,14 @@ pod. What goes wrong is told by `POST /_faults` with a list of `{"kind", …}`, 
 | cut_log | log streams break after every `bytes` bytes, `times` times |
 | error | `times` requests whose path holds `path` are answered with `code` |
 | slow | the same, but `seconds` late |
+| restart | at once: connections break for `away_s`, then the server denies everything for `denied_s` |
+| log_away | at once: log streams break, and logs are answered with 502 for `seconds` |
+| rotate_log | at once: of the logs only what comes from now on is left, but for streams that are open |
+| expired | at once: a `token` is not valid any more |
+| rules | at once: a `token` has these `rules` |
+| pods | JobSets get this `number` of pods |
+| no_v1beta1 | Kueue's v1beta1 is not served |
+| sticky | JobSets that are deleted stay, after their pods, for `seconds` |
 """
 
 import argparse
@@ -35,7 +45,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from access import RUNNER, Accounts
 from aiohttp import web
+from validation import check_jobset, fill_in
 
 type Object = dict[str, Any]
 type Key = tuple[str, str, str, str]  # group, plural, namespace, name
@@ -47,10 +59,14 @@ KINDS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("batch", "v1"): {"jobs": "Job"},
     ("jobset.x-k8s.io", "v1alpha2"): {"jobsets": "JobSet"},
+    ("kueue.x-k8s.io", "v1beta2"): {"workloads": "Workload"},
     ("kueue.x-k8s.io", "v1beta1"): {"workloads": "Workload"},
+    ("authorization.k8s.io", "v1"): {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
     ("rbac.authorization.k8s.io", "v1"): {"roles": "Role", "rolebindings": "RoleBinding"},
 }  # fmt: skip
-CLUSTER_WIDE = ("namespaces", "nodes")
+CLUSTER_WIDE = ("namespaces", "nodes", "selfsubjectaccessreviews")
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+OPEN = ("/version", "/readyz", "/healthz", "/livez", "/api", "/apis", "/openapi")  # to every account
 ENDINGS = {
     # kind: (the pod's reason, the reason of its condition DisruptionTarget)
     "preempted": ("Preempted", "PreemptionByScheduler"),
@@ -69,9 +85,16 @@ def condition(kind: str, reason: str, message: str) -> Object:
     return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}
 
 
-def failure(code: int, reason: str, message: str) -> web.Response:
+def failure(code: int, reason: str, message: str, *, wait_s: int | None = None, **details: Any) -> web.Response:
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code}
-    return web.json_response(body | {"message": message, "reason": reason}, status=code)
+    headers = {} if wait_s is None else {"Retry-After": str(wait_s)}
+    return web.json_response(
+        body | {"message": message, "reason": reason, "details": details}, status=code, headers=headers
+    )
+
+
+def no_such_path() -> web.Response:
+    return web.Response(text="404 page not found\n", status=404)
 
 
 def merge(into: Object, patch: Object) -> None:
@@ -108,19 +131,39 @@ def selector(query: Any) -> Callable[[Object], bool]:
     return fits
 
 
+def verb_of(request: web.Request) -> tuple[str, str, str]:
+    """The verb, group and resource (with its subresource) that a request needs the right to; no resource: none."""
+    words = [word for word in request.path.split("/") if word]
+    if f"/{words[0]}" in OPEN and (words[0] not in ("api", "apis") or len(words) < (3 if words[0] == "api" else 4)):
+        return "get", "", ""
+    group, rest = ("", words[2:]) if words[0] == "api" else (words[1], words[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    if rest[0] == "selfsubjectaccessreviews":  # every account may
+        return "create", group, ""
+    verb = VERBS.get(request.method)
+    if verb is None:
+        watches = request.query.get("watch") in ("true", "1")
+        verb = "get" if len(rest) > 1 else "watch" if watches else "list"
+    return verb, group, "/".join([rest[0], *rest[2:3]])
+
+
 class Pod:
     """One pod's process, its log with the time of each line, and how it ended."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, entries: Path) -> None:
+        self.name, self.entries = name, entries  # what Cloud Logging has
         self.process: asyncio.subprocess.Process | None = None
         self.lines: list[tuple[str, bytes]] = []
+        self.dropped = 0  # lines that the kubelet has rotated away
         self.over = asyncio.Event()
         self.grew = asyncio.Condition()
 
     async def add(self, line: bytes) -> None:
         async with self.grew:
-            self.lines.append((now(fine=True), line))
+            self.lines.append((time := now(fine=True), line))
+            with self.entries.open("a") as file:
+                file.write(json.dumps({"timestamp": time, "textPayload": line.decode("utf-8", "replace")}) + "\n")
             self.grew.notify_all()
 
     def end(self, number: int) -> None:
@@ -134,12 +177,16 @@ class Cluster:
     """The objects, the processes and the faults."""
 
     def __init__(self, folder: Path, pods: int, python: str) -> None:
-        self.folder, self.most_pods, self.python = folder, pods, python
+        self.folder, self.most_pods, self.usual_pods, self.python = folder, pods, pods, python
         self.objects: dict[Key, Object] = {}
         self.version = 1
         self.watches: list[tuple[asyncio.Queue[Object], Callable[[Key, Object], bool]]] = []
         self.pods: dict[str, Pod] = {}
         self.faults: list[Object] = []
+        self.accounts = Accounts()
+        self.until: dict[str, float] = {}  # "away", "denied", "log_away": until when, on the loop's clock
+        self.open: set[tuple[asyncio.BaseTransport, bool]] = set()  # with whether it is a log
+        self.sticky_s = 0.0
         self.tasks: set[asyncio.Task[Any]] = set()
 
     def put(self, key: Key, item: Object, event: str) -> None:
@@ -167,6 +214,13 @@ class Cluster:
             self.start(self.run_job(item))
         return item
 
+    def find_secret(self, namespace: str, name: str) -> Object:
+        return self.objects["", "secrets", namespace, name]
+
+    def make_pod(self, prefix: str) -> Pod:
+        name = f"{prefix}-" + "".join(random.choices(string.ascii_lowercase, k=5))
+        return Pod(name, self.folder / f"{name}.jsonl")
+
     def start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
@@ -190,7 +244,7 @@ class Cluster:
         owner = {"apiVersion": jobset["apiVersion"], "kind": "JobSet", "name": name, "uid": jobset["metadata"]["uid"]}
         pods_spec = {"containers": [{"resources": container.get("resources", {})}]}
         workload = self.create(
-            "kueue.x-k8s.io", "v1beta1", "workloads", namespace,
+            "kueue.x-k8s.io", "v1beta2", "workloads", namespace,
             {
                 "metadata": {"name": f"jobset-{name}-{owner['uid'][:5]}", "ownerReferences": [owner]},
                 "spec": {
@@ -220,7 +274,8 @@ class Cluster:
             )
         )
         key: Key = ("jobset.x-k8s.io", "jobsets", namespace, name)
-        if self.objects.get(key) is not jobset or (fault and fault["kind"] == "kueue_evicted"):
+        gone = self.objects.get(key) is not jobset or "deletionTimestamp" in jobset["metadata"]
+        if gone or (fault and fault["kind"] == "kueue_evicted"):
             return
         done = not any(codes)
         end = (
@@ -237,7 +292,7 @@ class Cluster:
     ) -> int:  # fmt: skip
         namespace, name = jobset["metadata"]["namespace"], jobset["metadata"]["name"]
         index, worker = place
-        pod = Pod(f"{name}-{job}-{index}-{worker}-" + "".join(random.choices(string.ascii_lowercase, k=5)))
+        pod = self.make_pod(f"{name}-{job}-{index}-{worker}")
         node = f"node-{index}-{worker}"
         if ("", "nodes", "", node) not in self.objects:
             self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
@@ -292,8 +347,6 @@ class Cluster:
         terminated = {"exitCode": code, "startedAt": started, "finishedAt": now()}
         why, more = tell_end(fault if happened else None, code)
         show("Failed" if code else "Succeeded", {"terminated": terminated | {"reason": why}}, **more)
-        entries = [{"timestamp": time, "textPayload": line.decode("utf-8", "replace")} for time, line in pod.lines]
-        (self.folder / f"{pod.name}.json").write_text(json.dumps(entries))  # what Cloud Logging would have
         pod.over.set()
         async with pod.grew:
             pod.grew.notify_all()
@@ -312,7 +365,7 @@ class Cluster:
             if self.objects.get(key) is job:
                 self.put(key, job, "MODIFIED")
 
-        pod, node = Pod(f"{name}-" + "".join(random.choices(string.ascii_lowercase, k=5))), f"node-of-{name}"
+        pod, node = self.make_pod(name), f"node-of-{name}"
         self.create("", "v1", "nodes", "", {"metadata": {"name": node}})
         labels = template["metadata"].get("labels", {}) | {"batch.kubernetes.io/job-name": name, "job-name": name}
         spec = template["spec"] | {"nodeName": node}
@@ -323,7 +376,7 @@ class Cluster:
         for entry in container.get("env") or []:
             if "valueFrom" in entry:
                 wanted = entry["valueFrom"]["secretKeyRef"]
-                secret = self.objects["", "secrets", namespace, wanted["name"]]
+                secret = self.find_secret(namespace, wanted["name"])
                 values[entry["name"]] = base64.b64decode(secret["data"][wanted["key"]]).decode()
         process = pod.process = await asyncio.create_subprocess_exec(
             *(container.get("command") or []), *(container.get("args") or []),
@@ -421,6 +474,14 @@ class Cluster:
         for key, workload in self.of_jobset("workloads", name):
             self.put(key, workload, "DELETED")
         await asyncio.gather(*(self.end_pod(*of_it, grace_s) for of_it in self.of_jobset("pods", name)))
+        await asyncio.sleep(self.sticky_s)
+
+    async def delete_in_foreground(self, key: Key, item: Object, grace_s: float) -> None:
+        """Keep a JobSet until its pods are gone."""
+        item["metadata"] |= {"deletionTimestamp": now(), "finalizers": ["foregroundDeletion"]}
+        self.put(key, item, "MODIFIED")
+        await self.delete_jobset(key[3], grace_s)
+        self.put(key, item, "DELETED")
 
     # ------------------------------------------------------------ requests
 
@@ -428,15 +489,75 @@ class Cluster:
         with (self.folder / "requests.txt").open("a") as file:
             file.write(f"{request.method} {request.path_qs}\n")
         if request.path == "/_faults":
-            self.faults = await request.json()
+            self.order(await request.json())
             return web.json_response({})
+        transport = request.transport
+        assert transport is not None
+        if self.is_still("away"):
+            transport.abort()
+            return web.Response()
+        self.open.add(entry := (transport, request.path.endswith("/log")))
+        try:
+            return await self.refuse(request) or await self.serve(request)
+        finally:
+            self.open.discard(entry)
+
+    def is_still(self, what: str) -> bool:
+        return asyncio.get_running_loop().time() < self.until.get(what, 0.0)
+
+    def order(self, faults: list[Object]) -> None:
+        """Take the faults of tests; some happen at once."""
+        clock = asyncio.get_running_loop().time()
+        self.faults, self.until, self.sticky_s, self.most_pods = [], {}, 0.0, self.usual_pods
+        if not faults:
+            self.accounts = Accounts()
+        for fault in faults:
+            kind = fault["kind"]
+            if kind == "restart":
+                self.until = {"away": clock + fault["away_s"], "denied": clock + fault["away_s"] + fault["denied_s"]}
+            elif kind == "log_away":
+                self.until["log_away"] = clock + fault["seconds"]
+            elif kind == "rotate_log":
+                for pod in self.pods.values():
+                    pod.dropped = len(pod.lines)
+            elif kind == "expired":
+                self.accounts.rules.pop(fault["token"], None)
+            elif kind == "rules":
+                self.accounts.rules[fault["token"]] = fault["rules"]
+            elif kind == "pods":
+                self.most_pods = fault["number"]
+            elif kind == "sticky":
+                self.sticky_s = fault["seconds"]
+            else:
+                self.faults.append(fault)
+            for transport, is_log in list(self.open):
+                if kind == "restart" or (kind == "log_away" and is_log):
+                    transport.abort()
+
+    async def refuse(self, request: web.Request) -> web.Response | None:
+        """The answer to a request that the server does not serve now, or not to this account."""
         for fault in self.faults:
             if fault["kind"] in ("error", "slow") and fault["path"] in request.path_qs and fault["times"] > 0:
                 fault["times"] -= 1
                 if fault["kind"] == "error":
-                    return failure(fault["code"], "InternalError", "the stand-in was told to fail")
+                    message = fault.get("message", "the stand-in was told to fail")
+                    return failure(fault["code"], "InternalError", message, wait_s=fault.get("retry_after"))
                 await asyncio.sleep(fault["seconds"])
-        return await self.serve(request)
+        token = self.accounts.find(request.headers.get("Authorization", ""))
+        if token is None:
+            return failure(401, "Unauthorized", "Unauthorized")
+        verb, group, resource = verb_of(request)
+        denied = self.is_still("denied")
+        if denied or (resource and not self.accounts.allows(token, verb, group, resource)):
+            name = "runner" if token == RUNNER else "somebody"
+            loading = ": RBAC: roles are not loaded" if denied else ""
+            message = (
+                f'{resource}{"." * bool(group)}{group} is forbidden: User "{name}" cannot {verb} resource{loading}'
+            )
+            return failure(403, "Forbidden", message)
+        if self.is_still("log_away") and resource == "pods/log":
+            return failure(502, "BadGateway", "dial tcp 10.0.0.7:10250: connect: connection refused")
+        return None
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         words = [word for word in request.path.split("/") if word]
@@ -459,8 +580,8 @@ class Cluster:
             return web.Response(body=b"", headers={"Content-Type": kind})
         group, version, rest = ("", words[1], words[2:]) if words[0] == "api" else (words[1], words[2], words[3:])
         kinds = KINDS.get((group, version))
-        if kinds is None:
-            return failure(404, "NotFound", "the server could not find the requested resource")
+        if kinds is None or (version == "v1beta1" and any(fault["kind"] == "no_v1beta1" for fault in self.faults)):
+            return no_such_path()
         if not rest:
             verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
             return web.json_response({"kind": "APIResourceList", "apiVersion": "v1", "resources": [
@@ -472,17 +593,25 @@ class Cluster:
             namespace, rest = rest[1], rest[2:]
         plural, name, sub = rest[0], (rest[1] if len(rest) > 1 else ""), (rest[2] if len(rest) > 2 else "")
         if plural not in kinds:
-            return failure(404, "NotFound", "the server could not find the requested resource")
+            return no_such_path()
+        if plural == "selfsubjectaccessreviews":
+            return await self.review(request)
         key: Key = (group, plural, namespace, name)
         if request.method == "POST":
             item = await request.json()
+            refused = check_jobset(item) if plural == "jobsets" else None
+            if refused is not None:
+                return failure(refused[0], "Invalid", refused[1])
+            if plural == "jobsets":
+                fill_in(item)
             if (group, plural, namespace, item["metadata"].get("name", "")) in self.objects:
                 return failure(409, "AlreadyExists", f'{plural} "{item["metadata"]["name"]}" already exists')
             return web.json_response(self.create(group, version, plural, namespace, item), status=201)
         if not name:
             return await self.list(request, group, version, plural, namespace)
         if key not in self.objects:
-            return failure(404, "NotFound", f'{plural}{"." + group if group else ""} "{name}" not found')
+            told = f'{plural}{"." + group if group else ""} "{name}" not found'
+            return failure(404, "NotFound", told, name=name, group=group, kind=plural)
         if sub == "log":
             return await self.log(request, name)
         item = self.objects[key]
@@ -493,13 +622,29 @@ class Cluster:
             merge(item, json.loads(await request.text()))
             self.put(key, item, "MODIFIED")
         elif request.method == "DELETE":
-            self.put(key, item, "DELETED")
             if plural == "jobsets":
                 spec = item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-                self.start(self.delete_jobset(name, float(spec.get("terminationGracePeriodSeconds", 30))))
+                grace_s = float(spec.get("terminationGracePeriodSeconds", 30))
+                text = await request.text()
+                if text and json.loads(text).get("propagationPolicy") == "Foreground":
+                    if "deletionTimestamp" not in item["metadata"]:
+                        self.start(self.delete_in_foreground(key, item, grace_s))
+                        await asyncio.sleep(0)
+                    return web.json_response(item)
+                self.start(self.delete_jobset(name, grace_s))
+            self.put(key, item, "DELETED")
             details = {"name": name, "uid": item["metadata"]["uid"]}
             return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details})
         return web.json_response(item)
+
+    async def review(self, request: web.Request) -> web.Response:
+        """Whether an account has a right: SelfSubjectAccessReview."""
+        body = await request.json()
+        asked = body["spec"]["resourceAttributes"]
+        token = self.accounts.find(request.headers.get("Authorization", "")) or ""
+        resource = asked["resource"] + (f"/{asked['subresource']}" if asked.get("subresource") else "")
+        allowed = self.accounts.allows(token, asked["verb"], asked.get("group", ""), resource)
+        return web.json_response(body | {"status": {"allowed": allowed}}, status=201)
 
     async def list(
         self, request: web.Request, group: str, version: str, plural: str, namespace: str
@@ -511,7 +656,8 @@ class Cluster:
             return key[:2] == (group, plural) and namespace in ("", key[2]) and chosen(item)
 
         if query.get("watch") not in ("true", "1"):
-            items = [item for key, item in self.objects.items() if fits(key, item)]
+            shown = {"apiVersion": f"{group}/{version}" if group else version}
+            items = [item | shown for key, item in self.objects.items() if fits(key, item)]
             return web.json_response({
                 "kind": KINDS[group, version][plural] + "List", "items": items,
                 "apiVersion": f"{group}/{version}" if group else version,
@@ -555,6 +701,7 @@ class Cluster:
     async def lines(self, pod: Pod, query: Any) -> AsyncIterator[bytes]:
         since = query.get("sinceTime", "")[:19]  # whole seconds, as the API server reads it
         begin = next((n for n, (time, _) in enumerate(pod.lines) if time[:19] >= since), len(pod.lines))
+        begin = max(begin, pod.dropped)
         if "tailLines" in query:
             begin = max(begin, len(pod.lines) - int(query["tailLines"]))
         while True:

@@ -379,6 +379,7 @@ def test_any_repeat_may_die(make_run: MakeRun, arm_of: Callable[..., ArmRuns], d
         ({"complete": False, "truncated": True}, "incomplete-log", "qualifies", "is cut off"),
         ({"step_lines_parsed": 4}, "unread-steps", "qualifies", "2 of 6 step lines of nnx · c0ffee could not be read"),
         ({"gaps": ((3, 4), (7, 7))}, "missing-steps", "qualifies", "first 3–4"),
+        ({"lost": ("lines missing from a to b: c",)}, "lost-lines", "blocks", "lines missing from a to b: c"),
         ({"rewinds": 1}, "restarted", "note", "went back to an earlier step 1 ×"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
 
 from tasks.launch.gather import GatheredLog
-from tasks.launch.podlog import LogCursor, read_lines, take_entries
+from tasks.launch.podlog import Gap, LogCursor, read_lines, take_entries
 from tasks.records import JobCause
 
 
@@ -54,6 +54,50 @@ def test_cloud_logging_goes_on_where_the_pod_ended() -> None:
         {"timestamp": "2026-11-21T05:00:02Z"},
     ]
     assert list(take_entries(entries, cursor)) == [b"d\n", b"\n"]
+
+
+def opened_again(before: list[bytes], after: list[bytes]) -> tuple[list[bytes], list[Gap]]:
+    """What is taken of a log that is opened again, and the gaps that are found in it."""
+    cursor, taken, gaps = LogCursor(), list[bytes](), list[Gap]()
+    for part in (before, after):
+        cursor.open_again()
+        for line in part:
+            gaps += [gap] if (gap := cursor.find_gap(line)) else []
+            taken += [text] if (text := cursor.take(line)) is not None else []
+    return taken, gaps
+
+
+LINES = stamped([(0, "XPK Start: now"), (12, "b"), (13, "c"), (14, "d"), (31, "e"), (32, "f")])
+
+
+def test_a_log_that_goes_on_has_no_gap() -> None:
+    taken, gaps = opened_again(LINES[:3], LINES[1:])
+    assert (taken, gaps) == ([line.partition(b" ")[2] for line in LINES], [])
+
+
+@pytest.mark.parametrize("first", [3, 4])  # in the second of the last line, and after it
+def test_a_log_that_was_rotated_has_one_between_the_last_line_and_the_next(first: int) -> None:
+    taken, gaps = opened_again(LINES[:2], LINES[first:])
+    assert taken == [line.partition(b" ")[2] for line in (*LINES[:2], *LINES[first:])]
+    assert [(gap.after, gap.before) for gap in gaps] == [
+        ("2026-11-21T05:00:01.200000000Z", LINES[first].partition(b" ")[0].decode())
+    ]
+
+
+def test_a_log_whose_start_was_rotated_away_has_one_there() -> None:
+    _, gaps = opened_again([], LINES[2:])
+    assert [(gap.after, gap.before) for gap in gaps] == [(None, "2026-11-21T05:00:01.300000000Z")]
+
+
+def test_times_of_another_zone_are_the_same_times() -> None:
+    cursor = LogCursor()
+    cursor.take(b"2026-11-21T07:00:01.5+02:00 XPK Start: now\n")
+    assert cursor.since == "2026-11-21T05:00:01Z"
+
+
+def test_an_error_message_of_the_kubelet_is_no_line() -> None:
+    with pytest.raises(ValueError, match="unable"):
+        LogCursor().take(b"unable to retrieve container logs for containerd://4711\n")
 
 
 # ---------------------------------------------------------------- the file that they are gathered in

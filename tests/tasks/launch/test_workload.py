@@ -36,12 +36,13 @@ def plan_of(**changes: object) -> RunPlan:
 names = st.text(min_size=1, max_size=64)
 
 
-@given(case=names, arm=names, repeat=st.integers(0, 99), attempt=st.integers(1, 99))
+@given(case=names, arm=names, repeat=st.integers(0, 99), attempt=st.integers(1, 9999))
 def test_every_name_is_one_that_xpk_takes(case: str, arm: str, repeat: int, attempt: int) -> None:
     family = family_of(plan_of(case=case, arm=arm, repeat=repeat))
     name = name_attempt(family, attempt)
     assert NAME.fullmatch(name)
-    assert len(name) <= 40
+    assert len(name) <= 40  # of xpk's
+    assert len(f"{name}-slice-job-255-9999-abcde") <= 63  # of the longest pod that JobSet makes of it
     assert attempt_of(name, family) == attempt
 
 

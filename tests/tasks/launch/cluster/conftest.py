@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -24,24 +25,52 @@ from tasks.store import RunDirectory, Store
 
 ROOT = CONFIG_ROOT.parent
 STANDINS = ROOT / "tests" / "standins" / "kubernetes"
+sys.path.insert(0, str(STANDINS))
+from access import ADMIN, RUNNER, documented_objects  # noqa: E402
+
+REAL = (os.environ.get("MAXVIEW_APISERVER"), os.environ.get("MAXVIEW_ETCD"))
+HERE = Path(__file__).parent
 pytest.importorskip("aiohttp", reason="the stand-in for a cluster needs aiohttp: uv sync --group dev")
 cluster = pytest.importorskip("tasks.launch.cluster", reason="runs on clusters need kubernetes: uv sync --extra k8s")
 kube = pytest.importorskip("tasks.launch.kube")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With a real API server, the tests of faults are by hand, and meet that one."""
+    for item in items:
+        if all(REAL) and item.path.parent == HERE and item.path.name in ("test_cluster.py", "test_api_server.py"):
+            item.add_marker(pytest.mark.by_hand)
+
+
 class StandIn:
     """A running API server, and its faults."""
 
+    is_real = False
+
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
+
+    def token(self, name: str) -> str:
+        """The token of an account with the documented roles."""
+        return name
+
+    def write_kubeconfig(self, path: Path, **user: Any) -> None:
+        """A kubeconfig for a user; by default with the token of the documented roles."""
+        write_kubeconfig(path, {"server": self.url}, user or {"token": self.token(RUNNER)})
 
     def order(self, *faults: dict[str, Any]) -> None:
         """What shall go wrong from now on."""
         httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
 
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        """A request with every right."""
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=60, **more)
+
     def names(self, kind: str) -> list[str]:
         group = "/apis/jobset.x-k8s.io/v1alpha2" if kind == "jobsets" else "/api/v1"
-        items = httpx.get(f"{self.url}{group}/namespaces/default/{kind}", timeout=60).json()["items"]
+        items = self.request("GET", f"{group}/namespaces/default/{kind}").json()["items"]
         return [item["metadata"]["name"] for item in items]
 
     def requests(self) -> list[str]:
@@ -59,7 +88,7 @@ class StandIn:
 
     def delete_all(self) -> None:
         for name in self.names("jobsets"):
-            httpx.delete(f"{self.url}/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{name}", timeout=60)
+            self.request("DELETE", f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/{name}")
 
 
 def start_server(folder: Path, *arguments: str) -> tuple["subprocess.Popen[bytes]", str]:
@@ -77,11 +106,89 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def write_kubeconfig(path: Path, url: str) -> None:
+class RealStandIn(StandIn):
+    """A real API server, which has the faults of the stand-in that it can be given."""
+
+    is_real = True
+
+    def __init__(self, server: Any, kubelet: str, folder: Path) -> None:
+        super().__init__(server.url, folder)
+        self.server, self.kubelet, self.tokens = server, kubelet, dict[str, str]()
+
+    def token(self, name: str) -> str:
+        if name not in self.tokens:
+            self.tokens[name] = self.server.token(name)
+        return self.tokens[name]
+
+    def write_kubeconfig(self, path: Path, **user: Any) -> None:
+        cluster = {"server": self.url, "certificate-authority": str(self.server.certificate)}
+        write_kubeconfig(path, cluster, user or {"token": self.token(RUNNER)})
+
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        answer: httpx.Response = self.server.request(method, path, **more)
+        return answer
+
+    def order(self, *faults: dict[str, Any]) -> None:
+        own = [fault for fault in faults if fault["kind"] in ("restart", "rules", "expired", "no_v1beta1")]
+        others = [fault for fault in faults if fault not in own]
+        tls = ssl.create_default_context(cafile=self.server.certificate)
+        httpx.post(f"{self.kubelet}/_faults", json=others, timeout=60, verify=tls).raise_for_status()
+        if not faults:
+            self.server.wait()
+            self._grant([rule for item in documented_objects() for rule in item["rules"]])
+            self._serve_v1beta1(served=True)
+        for fault in own:
+            if fault["kind"] == "restart":
+                self.server.stop()
+                time.sleep(fault["away_s"])
+                self.server.start()
+            elif fault["kind"] == "rules":
+                self._grant(fault["rules"])
+            elif fault["kind"] == "expired":
+                self.server.revoke(fault["token"], self.tokens.pop(fault["token"]))
+            else:
+                self._serve_v1beta1(served=False)
+
+    def _grant(self, rules: list[dict[str, Any]]) -> None:
+        """Replace the rules of both roles."""
+        self.token(RUNNER)
+        for item in documented_objects():
+            kind, name = item["kind"], item["metadata"]["name"]
+            wide = [rule for rule in rules if (rule["resources"] == ["nodes"]) == (kind == "ClusterRole")]
+            place = "/namespaces/default" if kind == "Role" else ""
+            path = f"/apis/rbac.authorization.k8s.io/v1{place}/{kind.lower()}s/{name}"
+            self.request("PUT", path, json=item | {"rules": wide}).raise_for_status()
+        time.sleep(0.5)  # until the authorizer has seen it
+
+    def _serve_v1beta1(self, *, served: bool) -> None:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloads.kueue.x-k8s.io"
+        found = self.request("GET", path).json()
+        if found["spec"]["versions"][1]["served"] is served:
+            return
+        found["spec"]["versions"][1]["served"] = served
+        self.request("PUT", path, json=found).raise_for_status()
+        time.sleep(1.0)
+
+
+def start_real_server(folder: Path) -> Iterator[RealStandIn]:
+    import real
+
+    running = real.RealServer(folder, *REAL)
+    words = ("--pods", "2", "--python", str(Path(sys.executable).parent))
+    kubelet, address = real.start_kubelet(running, folder, *words)
+    try:
+        yield RealStandIn(running, address, folder)
+    finally:
+        kubelet.terminate()
+        kubelet.wait(60)
+        running.close()
+
+
+def write_kubeconfig(path: Path, cluster: dict[str, str], user: dict[str, Any]) -> None:
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "loopback",
-        "clusters": [{"name": "loopback", "cluster": {"server": url}}],
-        "users": [{"name": "me", "user": {"token": "nothing-secret"}}],
+        "clusters": [{"name": "loopback", "cluster": cluster}],
+        "users": [{"name": "me", "user": user}],
         "contexts": [{"name": "loopback", "context": {"cluster": "loopback", "user": "me", "namespace": "default"}}],
     }  # fmt: skip
     path.write_text(json.dumps(config))
@@ -90,10 +197,13 @@ def write_kubeconfig(path: Path, url: str) -> None:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     folder = tmp_path_factory.mktemp("cluster")
-    process, url = start_server(folder, "--pods", "2")
     log = folder / "log.txt"
     log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
     scrape_run(log)  # its threads keep descriptors open, which the fixture that counts them is not about
+    if all(REAL):
+        yield from start_real_server(folder)
+        return
+    process, url = start_server(folder, "--pods", "2")
     yield StandIn(url, folder)
     process.send_signal(signal.SIGTERM)
     process.wait(60)
@@ -102,7 +212,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 @pytest.fixture
 def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """The cluster as the tools find it, quick to look at, and empty again after the test."""
-    write_kubeconfig(tmp_path / "kubeconfig", server.url)
+    server.write_kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("GCLOUD_STANDIN_LOGS", str(server.folder))
     monkeypatch.setenv("PATH", f"{STANDINS / 'bin'}:{os.environ['PATH']}")
@@ -120,12 +230,14 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("tasks.launch.attempt.BLOCKED_S", 1.0)
     monkeypatch.setattr("tasks.launch.podlog.AGAIN_S", 0.1)
     opened: dict[tuple[str | None, str], Any] = {}
+    open_new = kube.connect.__wrapped__
 
     def connect(context: str | None, namespace: str) -> Any:
         if (context, namespace) not in opened:
-            opened[context, namespace] = kube.connect.__wrapped__(context, namespace)
+            opened[context, namespace] = open_new(context, namespace)
         return opened[context, namespace]
 
+    monkeypatch.setattr(kube, "connect", connect)
     monkeypatch.setattr(cluster, "connect", connect)
     monkeypatch.setattr("tasks.launch.attempt.connect", connect)
     server.order()
@@ -134,7 +246,14 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         api.close()
     server.order()
     server.delete_all()
-    wait_for(lambda: not server.names("pods") and not server.processes())
+    wait_for(lambda: not server.names("jobsets") and not server.names("pods") and not server.processes())
+
+
+@pytest.fixture
+def ordered_errors(server: StandIn) -> None:
+    """For tests in which the server's answers are faults: a real one gives those that it gives."""
+    if server.is_real:
+        pytest.skip("a real server cannot be told to fail so")
 
 
 @pytest.fixture

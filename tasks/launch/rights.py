@@ -1,0 +1,48 @@
+"""The rights in a cluster that launching needs, for us and for xpk: what its roles must grant."""
+
+from configs.schema import Frozen
+
+JOBSET, KUEUE, RBAC = "jobset.x-k8s.io", "kueue.x-k8s.io", "rbac.authorization.k8s.io"
+
+
+class Right(Frozen):
+    """A verb that an account may use on a kind of object; `without` tells how runs get by if it is denied."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    cluster_wide: bool = False
+    without: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of object, as kubectl names it."""
+        return f"{self.resource}{'/' * bool(self.subresource)}{self.subresource}{'.' * bool(self.group)}{self.group}"
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind}"
+
+
+GET_JOBSETS = Right(verb="get", resource="jobsets", group=JOBSET)
+LIST_JOBSETS = Right(verb="list", resource="jobsets", group=JOBSET)
+DELETE_JOBSETS = Right(verb="delete", resource="jobsets", group=JOBSET)
+LIST_PODS = Right(verb="list", resource="pods")
+GET_LOGS = Right(verb="get", resource="pods", subresource="log")
+LIST_WORKLOADS = Right(
+    verb="list", resource="workloads", group=KUEUE, without="the reason for which a run waits is not known"
+)
+GET_NODES = Right(verb="get", resource="nodes", cluster_wide=True, without="a lost node is not told from a lost pod")
+# every authenticated account has it: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
+REVIEW_RIGHTS = Right(
+    verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True
+)
+
+# in the order of the roles in docs/launching.md
+NEEDED = (
+    GET_JOBSETS, LIST_JOBSETS, Right(verb="create", resource="jobsets", group=JOBSET), DELETE_JOBSETS,
+    Right(verb="get", resource="pods"), LIST_PODS, GET_LOGS, LIST_WORKLOADS, GET_NODES,
+    *(Right(verb=verb, resource="serviceaccounts") for verb in ("get", "create")),
+    *(Right(verb=verb, resource=name, group=RBAC) for name in ("roles", "rolebindings") for verb in ("get", "create")),
+    Right(verb="get", resource="configmaps"),
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""Who may do what on the stand-in: tokens, and the rules of the roles that docs/launching.md tells users to make."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LAUNCHING = Path(__file__).parent.parent.parent.parent / "docs" / "launching.md"
+ADMIN, RUNNER, SECOND = "the-admins-token", "the-runners-token", "the-runners-second-token"
+
+type Rules = list[dict[str, Any]]
+
+
+def documented_objects() -> list[dict[str, Any]]:
+    """The objects of the roles in the documentation, as `kubectl apply` would make them."""
+    blocks = re.findall(r"(?s)```yaml\n(.*?)```", LAUNCHING.read_text())
+    found = [item for block in blocks if "rbac.authorization" in block for item in yaml.safe_load_all(block)]
+    assert found, f"{LAUNCHING} has no roles"
+    return found
+
+
+def documented_rules() -> Rules:
+    """The rules that those roles grant together."""
+    return [rule for item in documented_objects() for rule in item.get("rules", [])]
+
+
+class Accounts:
+    """Tokens with their rules; None: everything."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, Rules | None] = {ADMIN: None, RUNNER: documented_rules(), SECOND: documented_rules()}
+
+    def find(self, authorization: str) -> str | None:
+        """The token of a request; None if it has none that is known."""
+        kind, _, token = authorization.partition(" ")
+        return token if kind.lower() == "bearer" and token in self.rules else None
+
+    def allows(self, token: str, verb: str, group: str, resource: str) -> bool:
+        """Whether a token's rules grant a verb; `resource` holds the subresource too."""
+        rules = self.rules[token]
+        return rules is None or any(
+            group in rule["apiGroups"] and resource in rule["resources"] and verb in rule["verbs"] for rule in rules
+        )

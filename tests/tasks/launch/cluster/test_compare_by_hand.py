@@ -1,0 +1,89 @@
+"""`maxview compare` with a real API server, by the token of an account that has only the documented roles."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import REAL, ROOT
+
+pytestmark = [
+    pytest.mark.by_hand,
+    pytest.mark.long,
+    pytest.mark.skipif(not all(REAL), reason="needs $MAXVIEW_APISERVER and $MAXVIEW_ETCD: CONTRIBUTING.md"),
+]
+PACKAGES = ("configs", "tasks", "flows", "model", "pyproject.toml")
+TARGET = """\
+# A cluster on loopback whose pods train on the processor.
+backend: xpk
+devices: 1
+model: tiny
+time_limit_s: 900
+environment: {{JAX_PLATFORMS: cpu, PYTHONPATH: {tree}}}
+xpk:
+  {{cluster: loopback, project: p, zone: us-east5-b, image: "gcr.io/p/t:1", tpu_type: v6e-1, shared_out: true,
+    context: loopback, grace_s: 20}}
+set: {{hardware: cpu, per_device_batch_size: 2, max_target_length: 64}}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The packages with a target of the test's own."""
+    copied = tmp_path / "tree"
+    for name in PACKAGES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copied / name)
+    (copied / "configs" / "targets" / "loopback.yml").write_text(TARGET.format(tree=copied))
+    return copied
+
+
+def maxview(tree: Path, environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=tree, env=environment | {"PYTHONPATH": str(tree), "COLUMNS": "140"}, capture_output=True, text=True,
+        timeout=900,
+    )  # fmt: skip
+
+
+def test_compare_by_a_token_with_the_documented_role(
+    standin: Any, clean_environment: dict[str, str], tree: Path, tmp_path: Path
+) -> None:
+    standin.order({"kind": "pods", "number": 1})  # the trainer's only process
+    names = ("KUBECONFIG", "PATH", "GCLOUD_STANDIN_LOGS")
+    environment = clean_environment | {name: os.environ[name] for name in names}
+    environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "MAXVIEW_CACHE": str(tmp_path / "cache")}
+    doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
+    assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
+    words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
+    done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    (record,) = json.loads(done.stdout)
+    undecided = {row["metric"] for row in record["rows"] if row["verdict"] == "unknown"}
+    told = record["headline"] + done.stderr[-3000:]
+    assert all("time" in metric for metric in undecided), told  # beside other work times stay undecided
+    assert (done.returncode, record["verdict"]) == ((3, "unknown") if undecided else (0, "same")), told
+    assert {floor["name"]: floor["holds"] for floor in record["floors"]}["same checkpoint"] is True
+    assert list((tmp_path / "out").rglob("*.html"))
+    assert standin.names("pods") == []
+
+
+def test_doctor_names_the_rights_that_are_missing(
+    standin: Any, clean_environment: dict[str, str], tree: Path, tmp_path: Path
+) -> None:
+    standin.order({"kind": "rules", "token": "the-runners-token", "rules": []})
+    environment = clean_environment | {"KUBECONFIG": os.environ["KUBECONFIG"], "PATH": os.environ["PATH"]}
+    doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
+    assert doctor.returncode == 2
+    for told in (
+        "✗ target loopback: this account may not create jobsets.jobset.x-k8s.io in the namespace default",
+        "✗ target loopback: this account may not get pods/log in the namespace default",
+        "– target loopback: this account may not get nodes in the cluster; without it",
+    ):
+        assert told in doctor.stdout
