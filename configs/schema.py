@@ -84,6 +84,7 @@ class TrainConfig(Frozen):
     v_head_dim: Positive
     num_experts: Positive
     num_experts_per_tok: Positive
+    norm_topk_prob: bool
     shared_experts: Annotated[int, Field(ge=0)]
     base_moe_mlp_dim: Positive
     first_num_dense_layers: Annotated[int, Field(ge=0)]
