@@ -90,7 +90,7 @@ class TrainConfig(Frozen):
     first_num_dense_layers: Annotated[int, Field(ge=0)]
     capacity_factor: float
     load_balance_loss_weight: NotNegative
-    attention: Literal["dot_product", "flash"]
+    attention: Literal["autoselected", "dot_product", "flash"]
     enable_dropout: bool
     dropout_rate: Annotated[float, Field(ge=0.0, lt=1.0)]
 

@@ -1,0 +1,182 @@
+"""One device, a decoder of a few thousand numbers, and what our real step makes of given weights and batches."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from configs.load import CONFIG_ROOT, load_train_config
+from configs.schema import TrainConfig
+
+type Arrays = dict[str, NDArray[Any]]
+
+# sizes that differ from each other wherever they may, so that no two axes can be swapped unseen
+MINI = {
+    "base_emb_dim": 24,
+    "base_num_query_heads": 4,
+    "base_num_kv_heads": 2,
+    "head_dim": 8,
+    "base_mlp_dim": 40,
+    "base_moe_mlp_dim": 20,
+    "base_num_decoder_layers": 2,
+    "vocab_size": 72,
+    "max_target_length": 16,
+    "per_device_batch_size": 2,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 10,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 14,
+    "steps": 10,
+    "learning_rate": 0.01,
+    "warmup_steps_fraction": 0.0,
+    "dtype": "float32",
+    "matmul_precision": "highest",
+    "enable_checkpointing": False,
+    "log_config": False,
+    "run_name": "run",
+}
+
+
+def start_backend() -> None:
+    """A compiler that does not optimise: each program here runs a few times."""
+    before = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+    jax.config.update("jax_platforms", "cpu")
+    jax.jit(lambda x: x + 1)(0)
+    if before is None:
+        del os.environ["XLA_FLAGS"]
+    else:
+        os.environ["XLA_FLAGS"] = before
+
+
+start_backend()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one side makes of a batch, and of as many steps as there are batches."""
+
+    loss: float
+    logits: NDArray[Any]  # BLV
+    gradients: Arrays  # by our names
+    steps: list[dict[str, float]]  # the metrics of each
+    once: Arrays  # the parameters after the first step, by our names
+    params: Arrays  # and after the last one
+
+
+def mini(case: str = "01_base", **changes: Any) -> TrainConfig:
+    """A case at a size for tests, in float32."""
+    words = [f"{key}={value}" for key, value in (MINI | changes).items()]
+    return load_train_config(CONFIG_ROOT / "cases" / f"{case}.yml", words)
+
+
+def draw_weights(config: TrainConfig) -> Arrays:
+    """Weights by our names: none is 0 or 1, as those of a norm are at first."""
+    from model.dialect import make_dialect
+
+    rng = np.random.default_rng(0)
+    weights = {}
+    for path, one in sorted(make_dialect(config).declare().items()):
+        is_norm = path.endswith("scale")
+        noise = rng.standard_normal(one.shape)
+        weights[path.removeprefix("params/")] = (1 + 0.2 * noise if is_norm else 0.25 * noise).astype(np.float32)
+    return weights
+
+
+def make_batches(config: TrainConfig, count: int, *, packed: bool) -> list[Arrays]:
+    """Random batches by our names. Packed: texts of uneven lengths, and padding at the end of each sequence."""
+    rng = np.random.default_rng(1)
+    shape = (config.per_device_batch_size, config.max_target_length)
+    made = []
+    for _ in range(count):
+        tokens = rng.integers(0, config.vocab_size, size=(shape[0], shape[1] + 1), dtype=np.int32)
+        segments = np.ones(shape, np.int32)
+        positions = np.broadcast_to(np.arange(shape[1], dtype=np.int32), shape).copy()
+        if packed:
+            for row in range(shape[0]):
+                first, second = 5 + 2 * row, 12 + row
+                segments[row] = np.repeat([1, 2, 0], [first, second - first, shape[1] - second])
+                lengths = (first, second - first, shape[1] - second)
+                positions[row] = np.concatenate([np.arange(length) for length in lengths])
+        weights = (segments > 0).astype(np.int32)
+        made.append({"inputs": tokens[:, :-1] * weights, "targets": tokens[:, 1:] * weights, "positions": positions,
+                     "segment_ids": segments, "weights": weights})  # fmt: skip
+    return made
+
+
+def train_ours(config: TrainConfig, weights: Arrays, batches: Sequence[Arrays]) -> Found:
+    """Our real step, as `model.train` compiles it, from these weights on these batches.
+
+    The first gradient is read off the first moment, which is its share 1 - `adam_b1`, before anything is clipped.
+    """
+    from model.batch import Batch
+    from model.dialect import make_dialect, name_arrays
+    from model.sharding import make_mesh
+    from model.step import declare_state, lower_step, make_program, placements
+
+    packed = config.dataset_type == "grain"
+    mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
+    declared = declare_state(config, dialect, mesh)
+    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
+    first = dialect.first({f"params/{path}": np.asarray(value) for path, value in weights.items()})
+    state = jax.tree.map(jax.device_put, first, placements(declared))
+    logits = read_logits(config, dialect, state, Batch(**batches[0]), packed=packed)
+    gradients: Arrays = {}
+    steps = []
+    for arrays in batches:
+        state, metrics = program.run(state, Batch(**(arrays if packed else arrays | {"segment_ids": None})))
+        steps.append({name: float(value) for name, value in metrics.items()})
+        if not gradients:
+            scale = (1 - config.adam_b1) * steps[0]["grad_norm"] / steps[0]["raw_grad_norm"]
+            moments = params_of(name_arrays(dialect, state), "opt_state/0/mu/params/")
+            gradients = {name: value / scale for name, value in moments.items()}
+            once = params_of(name_arrays(dialect, state), "params/params/")
+    params = params_of(name_arrays(dialect, state), "params/params/")
+    return Found(steps[0]["loss"], logits, gradients, steps, once, params)
+
+
+def params_of(named: dict[str, Any], prefix: str) -> Arrays:
+    """The arrays below a prefix, under the names that are left."""
+    return {name.removeprefix(prefix): np.asarray(leaf) for name, leaf in named.items() if name.startswith(prefix)}
+
+
+def read_logits(config: TrainConfig, dialect: Any, state: Any, batch: Any, *, packed: bool) -> NDArray[Any]:
+    """The logits of a batch, nothing dropped."""
+    import jax.numpy as jnp
+    from flax import nnx
+
+    segments = batch.segment_ids if packed else None
+
+    def run(state: Any) -> jax.Array:
+        inputs = (jnp.asarray(batch.inputs), jnp.asarray(batch.positions), segments, None)
+        decode = nnx.merge(dialect.graphdef, state).model if config.pure_nnx else None
+        output = decode(*inputs) if decode else dialect.module.apply(state.params, *inputs)
+        return jnp.einsum("BLE,EV->BLV", output.x_BLE, output.kernel_EV)
+
+    with jax.default_matmul_precision(config.matmul_precision):
+        return np.asarray(jax.jit(run)(state))
+
+
+@pytest.fixture(params=[False, True], ids=["linen", "nnx"])
+def pure_nnx(request: pytest.FixtureRequest) -> bool:
+    """Each test runs in both dialects."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def worst() -> Callable[[Arrays, Arrays], tuple[float, str]]:
+    """The largest difference of any array, relative to that array's largest value, and the array's name."""
+
+    def compare(ours: Arrays, theirs: Arrays) -> tuple[float, str]:
+        assert ours.keys() == theirs.keys()
+        return max(
+            (float(np.max(np.abs(ours[name] - theirs[name])) / np.max(np.abs(theirs[name]))), name) for name in theirs
+        )
+
+    return compare
