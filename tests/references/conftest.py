@@ -1,8 +1,13 @@
 """One device, a decoder of a few thousand numbers, and what our real step makes of given weights and batches."""
 
+import importlib.util
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,6 +19,7 @@ from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
 
 type Arrays = dict[str, NDArray[Any]]
+FOLDER = Path(__file__).parent
 
 # sizes that differ from each other wherever they may, so that no two axes can be swapped unseen
 MINI = {
@@ -161,6 +167,42 @@ def read_logits(config: TrainConfig, dialect: Any, state: Any, batch: Any, *, pa
 
     with jax.default_matmul_precision(config.matmul_precision):
         return np.asarray(jax.jit(run)(state))
+
+
+def load(name: str) -> ModuleType:
+    """A module of this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"references_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_program(python: str, program: str, *folders: Path) -> None:
+    """Run a program of another library in its own Python. Fails with the end of what it printed."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE", "HF_HUB_OFFLINE": "1"}
+    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # MaxText compiles in a quarter of the time
+    argv = [python, str(FOLDER / "programs" / program), *map(str, folders)]
+    ended = subprocess.run(argv, env=environment, cwd=folders[0], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
+@pytest.fixture(scope="session")
+def references() -> SimpleNamespace:
+    """What the tests of this folder share."""
+    return SimpleNamespace(mini=mini, draw_weights=draw_weights, make_batches=make_batches, train=train_ours,
+                           run=run_program, **vars(load("names")))  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """A Python with torch and transformers: MAXVIEW_TORCH_PYTHON, or this one."""
+    python = os.environ.get("MAXVIEW_TORCH_PYTHON")
+    if python is None and importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch: install the group `references` in an environment, and name its Python in "
+                    "MAXVIEW_TORCH_PYTHON (CONTRIBUTING.md)")  # fmt: skip
+    return python or sys.executable
 
 
 @pytest.fixture(params=[False, True], ids=["linen", "nnx"])
