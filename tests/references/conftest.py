@@ -1,5 +1,6 @@
 """One device, a decoder of a few thousand numbers, and what our real step makes of given weights and batches."""
 
+import functools
 import importlib.util
 import os
 import subprocess
@@ -116,57 +117,72 @@ def make_batches(config: TrainConfig, count: int, *, packed: bool) -> list[Array
     return made
 
 
-def train_ours(config: TrainConfig, weights: Arrays, batches: Sequence[Arrays]) -> Found:
-    """Our real step, as `model.train` compiles it, from these weights on these batches.
+class Ours:
+    """Our real step, as `model.train` compiles it, for one config."""
 
-    The first gradient is read off the first moment, which is its share 1 - `adam_b1`, before anything is clipped.
-    """
-    from model.batch import Batch
-    from model.dialect import make_dialect, name_arrays
-    from model.sharding import make_mesh
-    from model.step import declare_state, lower_step, make_program, placements
+    def __init__(self, config: TrainConfig):
+        from model.dialect import make_dialect
+        from model.sharding import make_mesh
+        from model.step import declare_state, lower_step, make_program
 
-    packed = config.dataset_type == "grain"
-    mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
-    declared = declare_state(config, dialect, mesh)
-    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
-    first = dialect.first({f"params/{path}": np.asarray(value) for path, value in weights.items()})
-    state = jax.tree.map(jax.device_put, first, placements(declared))
-    logits = read_logits(config, dialect, state, Batch(**batches[0]), packed=packed)
-    gradients: Arrays = {}
-    steps = []
-    for arrays in batches:
-        state, metrics = program.run(state, Batch(**(arrays if packed else arrays | {"segment_ids": None})))
-        steps.append({name: float(value) for name, value in metrics.items()})
-        if not gradients:
-            scale = (1 - config.adam_b1) * steps[0]["grad_norm"] / steps[0]["raw_grad_norm"]
-            moments = params_of(name_arrays(dialect, state), "opt_state/0/mu/params/")
-            gradients = {name: value / scale for name, value in moments.items()}
-            once = params_of(name_arrays(dialect, state), "params/params/")
-    params = params_of(name_arrays(dialect, state), "params/params/")
-    return Found(steps[0]["loss"], logits, gradients, steps, once, params)
+        self.config, self.packed = config, config.dataset_type == "grain"
+        mesh, self.dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
+        self.declared = declare_state(config, self.dialect, mesh)
+        self.program = make_program(config, self.declared, lower_step(config, self.dialect, self.declared, mesh), mesh)
+        self.decode = jax.jit(self._decode)
+
+    def _decode(self, state: Any, batch: Any) -> jax.Array:
+        from flax import nnx
+
+        inputs = (batch.inputs, batch.positions, batch.segment_ids, None)
+        model = nnx.merge(self.dialect.graphdef, state).model if self.config.pure_nnx else None
+        output = model(*inputs) if model else self.dialect.module.apply(state.params, *inputs)
+        with jax.default_matmul_precision(self.config.matmul_precision):
+            return jax.numpy.einsum("BLE,EV->BLV", output.x_BLE, output.kernel_EV)
+
+    def batch_of(self, arrays: Arrays) -> Any:
+        """A batch of ours; where a sequence is one text, nothing tells texts apart."""
+        from model.batch import Batch
+
+        return Batch(**(arrays if self.packed else arrays | {"segment_ids": None}))
+
+    def start(self, weights: Arrays) -> Any:
+        """The state before the first step, with these weights."""
+        from model.step import placements
+
+        first = self.dialect.first({f"params/{path}": np.asarray(value) for path, value in weights.items()})
+        return jax.tree.map(jax.device_put, first, placements(self.declared))
+
+    def read_logits(self, weights: Arrays, arrays: Arrays) -> NDArray[Any]:
+        """The logits of a batch, nothing dropped."""
+        return np.asarray(self.decode(self.start(weights), self.batch_of(arrays)))
+
+    def train(self, weights: Arrays, batches: Sequence[Arrays]) -> Found:
+        """Steps from these weights on these batches.
+
+        The first gradient is read off the first moment, which is its share 1 - `adam_b1`, before anything is clipped.
+        """
+        from model.dialect import name_arrays
+
+        state, logits = self.start(weights), self.read_logits(weights, batches[0])
+        once: Arrays = {}
+        gradients: Arrays = {}
+        steps = []
+        for arrays in batches:
+            state, metrics = self.program.run(state, self.batch_of(arrays))
+            steps.append({name: float(value) for name, value in metrics.items()})
+            named = name_arrays(self.dialect, state)
+            if not once:
+                once = params_of(named, "params/params/")
+                scale = (1 - self.config.adam_b1) * steps[0]["grad_norm"] / steps[0]["raw_grad_norm"]
+                moments = params_of(named, "opt_state/0/mu/params/")
+                gradients = {name: value / scale for name, value in moments.items()}
+        return Found(steps[0]["loss"], logits, gradients, steps, once, params_of(named, "params/params/"))
 
 
 def params_of(named: dict[str, Any], prefix: str) -> Arrays:
     """The arrays below a prefix, under the names that are left."""
     return {name.removeprefix(prefix): np.asarray(leaf) for name, leaf in named.items() if name.startswith(prefix)}
-
-
-def read_logits(config: TrainConfig, dialect: Any, state: Any, batch: Any, *, packed: bool) -> NDArray[Any]:
-    """The logits of a batch, nothing dropped."""
-    import jax.numpy as jnp
-    from flax import nnx
-
-    segments = batch.segment_ids if packed else None
-
-    def run(state: Any) -> jax.Array:
-        inputs = (jnp.asarray(batch.inputs), jnp.asarray(batch.positions), segments, None)
-        decode = nnx.merge(dialect.graphdef, state).model if config.pure_nnx else None
-        output = decode(*inputs) if decode else dialect.module.apply(state.params, *inputs)
-        return jnp.einsum("BLE,EV->BLV", output.x_BLE, output.kernel_EV)
-
-    with jax.default_matmul_precision(config.matmul_precision):
-        return np.asarray(jax.jit(run)(state))
 
 
 def load(name: str) -> ModuleType:
@@ -191,8 +207,11 @@ def run_program(python: str, program: str, *folders: Path) -> None:
 @pytest.fixture(scope="session")
 def references() -> SimpleNamespace:
     """What the tests of this folder share."""
-    return SimpleNamespace(mini=mini, draw_weights=draw_weights, make_batches=make_batches, train=train_ours,
-                           run=run_program, **vars(load("names")))  # fmt: skip
+    shared = {}
+    for module in ("names", "decoders"):
+        shared |= {name: value for name, value in vars(load(module)).items() if not name.startswith("_")}
+    own = {"mini": mini, "draw_weights": draw_weights, "make_batches": make_batches, "run": run_program}
+    return SimpleNamespace(**shared, **own, ours=functools.cache(Ours), fresh=Ours)
 
 
 @pytest.fixture(scope="session")
@@ -203,6 +222,24 @@ def torch_python() -> str:
         pytest.skip("no torch: install the group `references` in an environment, and name its Python in "
                     "MAXVIEW_TORCH_PYTHON (CONTRIBUTING.md)")  # fmt: skip
     return python or sys.executable
+
+
+@pytest.fixture(scope="session")
+def transformers_found(
+    references: SimpleNamespace, torch_python: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, bool], Arrays]:
+    """(decoder, packed) -> what transformers computes, all of it in one process: loading torch takes seconds."""
+    names = references.DECODERS
+    folders = {
+        (name, packed): tmp_path_factory.mktemp("job")
+        for name in names
+        for packed in (False, True)
+        if not (packed and "balanced" in name)
+    }
+    for (name, packed), folder in folders.items():
+        references.write_job(references, folder, name, packed=packed)
+    run_program(torch_python, "hf_decoder.py", *folders.values())
+    return {job: dict(np.load(folder / "found.npz")) for job, folder in folders.items()}
 
 
 @pytest.fixture(params=[False, True], ids=["linen", "nnx"])

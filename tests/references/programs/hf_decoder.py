@@ -27,13 +27,15 @@ def run(folder: Path) -> None:
     assert all("rotary" in name for name in told.missing_keys), told.missing_keys
     batch = {name: torch.from_numpy(array) for name, array in np.load(folder / "batch.npz").items()}
 
-    # a token sees those of its own text that do not come later
+    # a token sees those of its own text that do not come later; their own mask does where each sequence is one text
     segments, length = batch["segment_ids"], batch["inputs"].shape[1]
     seen = torch.tril(torch.ones(length, length, dtype=torch.bool)) & (segments[:, :, None] == segments[:, None, :])
-    mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]
+    mask = None if bool((segments == 1).all()) else torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]
     made = model(batch["inputs"].long(), attention_mask=mask, position_ids=batch["positions"].long(), use_cache=False,
                  output_router_logits=job["balance"] > 0 or None)  # fmt: skip
-    each = torch.nn.functional.cross_entropy(made.logits.flatten(0, 1), batch["targets"].long().flatten(), reduction="none")
+    each = torch.nn.functional.cross_entropy(
+        made.logits.flatten(0, 1), batch["targets"].long().flatten(), reduction="none"
+    )
     counted = batch["weights"].flatten()
     loss = (each * counted).sum() / counted.sum()
     if job["balance"]:

@@ -1,10 +1,12 @@
 """Trains MaxText's model from given weights on given batches, by MaxText's own loss and training step.
 
-    python maxtext_steps.py FOLDER
+    python maxtext_steps.py FOLDER…
 
-reads `words.json` (its command line), `weights.npz` (by MaxText's names) and `batches.npz` (arrays with the axes S, B, L,
-by MaxText's names) in every folder named, and writes `found.npz` there: the first batch's loss and gradients, then what
-S steps log, and the parameters after the first and after the last of them. It runs in MaxText's environment and needs nothing else.
+reads from every folder `words.json` (its command line), `weights.npz` (MaxText's names) and `batches.npz` (MaxText's
+names, arrays with the axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, then what S steps log,
+and the parameters after the first and after the last of them. It runs in MaxText's environment.
+
+A folder with a file `to-nearest` rounds int8 gradients to the nearest step, where AQT does so at random.
 """
 
 import functools
@@ -14,9 +16,16 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from aqt.jax.v2 import config as aqt_config
 from flax import nnx
 from maxtext.trainers.pre_train import train as trainer
 from maxtext.utils import maxtext_utils, train_utils
+
+AT_RANDOM = aqt_config.set_stochastic_rounding
+
+
+def to_nearest(*arguments, **named):
+    """In its place: no random rounding."""
 
 
 def name_leaves(tree):
@@ -42,6 +51,7 @@ def fill(state, weights):
 
 def run(folder):
     """One job."""
+    aqt_config.set_stochastic_rounding = to_nearest if (folder / "to-nearest").exists() else AT_RANDOM
     words = json.loads((folder / "words.json").read_text())
     config, recorder = trainer.initialize(["", *words])
     made = train_utils.setup_train_loop(config, recorder)
