@@ -219,8 +219,7 @@ def torch_python() -> str:
     """A Python with torch and transformers: MAXVIEW_TORCH_PYTHON, or this one."""
     python = os.environ.get("MAXVIEW_TORCH_PYTHON")
     if python is None and importlib.util.find_spec("torch") is None:
-        pytest.skip("no torch: install the group `references` in an environment, and name its Python in "
-                    "MAXVIEW_TORCH_PYTHON (CONTRIBUTING.md)")  # fmt: skip
+        pytest.skip("MAXVIEW_TORCH_PYTHON does not name the Python of an environment with torch (CONTRIBUTING.md)")
     return python or sys.executable
 
 

@@ -3,7 +3,8 @@
     python maxtext_steps.py FOLDER…
 
 reads from every folder `words.json` (its command line), `weights.npz` (MaxText's names) and `batches.npz` (MaxText's
-names, arrays with the axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, what S steps log, and the parameters after the first and after the last of them. It runs in MaxText's environment.
+names, axes S, B, L), and writes `found.npz`: the first batch's loss and gradients, what S steps log, and
+the parameters after the first and after the last of them. It runs in MaxText's environment.
 
 A folder with a file `to-nearest` rounds int8 gradients to the nearest step, where AQT does so at random.
 """
