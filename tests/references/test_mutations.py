@@ -58,7 +58,7 @@ MUTATIONS: dict[str, tuple[str, tuple[str, ...], str, str]] = {
     "gradient of the loss": ("llama", ("loss",), "((softmax_BLW - ", "((0.99 * softmax_BLW - "),
     "first beta": ("llama", ("optimizer",), "b1=config.adam_b1", "b1=0.91"),
     "second beta": ("llama", ("optimizer",), "b2=config.adam_b2", "b2=0.96"),
-    "epsilon of AdamW": ("llama", ("optimizer",), "eps=config.adam_eps,", "eps=1e-6,"),
+    "epsilon of AdamW": ("llama", ("optimizer",), "eps=config.adam_eps,", "eps=2 * config.adam_eps,"),
     "decay": (
         "llama",
         ("optimizer",),
@@ -113,7 +113,9 @@ def plain_found(references: Any, torch_python: str, tmp_path_factory: pytest.Tem
 
 def config_of(references: Any, decoder: str, *, pure_nnx: bool) -> Any:
     config = references.config_of(references, decoder, packed=decoder == "llama", pure_nnx=pure_nnx)
-    return config.model_copy(update={"steps": STEPS, "warmup_steps_fraction": 0.34, "learning_rate": 1e-3})
+    # an epsilon of the size of some gradients, so that it counts
+    changes = {"steps": STEPS, "warmup_steps_fraction": 0.34, "learning_rate": 1e-3, "adam_eps": 1e-4}
+    return config.model_copy(update=changes)
 
 
 def differences(
@@ -135,6 +137,9 @@ def differences(
         params = {key.removeprefix("params/"): value for key, value in plain.items() if key.startswith("params/")}
         far = [np.linalg.norm(found.params[name] - params[name]) / np.linalg.norm(params[name]) for name in params]
         wrong["losses"] = np.max(np.abs(losses - plain["steps"][:, 0])) > 1e-5
+        clipped = np.minimum(plain["steps"][:, 1], config.gradient_clipping_threshold)
+        norms = np.asarray([step["grad_norm"] for step in found.steps])
+        wrong["norms"] = np.max(np.abs(norms / clipped - 1)) > 1e-5
         wrong["parameters"] = max(far) > 1e-5
     return [name for name, is_wrong in wrong.items() if is_wrong]
 
