@@ -34,7 +34,6 @@ COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")
 LARGEST_GIB = {"01_base": 1.20, "04_int8": 1.20, "03_dropout": 0.75}  # of a device of v6e-32
 CPU_SHARE = 0.6
-WORDS = ("attention=flash",)  # which is what MaxText takes by itself
 OURS = TrainerSource(commit=None, dirty=False, versions={})
 TIME_LIMIT_S = 3600
 
@@ -64,10 +63,9 @@ def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, fo
     return Compiled(program, work.cycles, work.collective_bytes)
 
 
-def config_of(case: str, arm: str, target: str, model: str | None, words: tuple[str, ...] = ()) -> TrainConfig:
+def config_of(case: str, arm: str, target: str, model: str | None) -> TrainConfig:
     """The config of an arm. Raises ConfigError."""
-    place = load_target(target)
-    return resolve_config(COMPARISON, place, case=case, arm=arm, overrides=words, model=model).config
+    return resolve_config(COMPARISON, load_target(target), case=case, arm=arm, model=model).config
 
 
 def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
@@ -80,7 +78,7 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
         found: dict[str, Compiled] = {}
         for name, checkout in (("ours", OURS), (maxtext.title, theirs)):
             for arm in ARMS:
-                config = config_of(case, arm, "v6e-32", None, WORDS)
+                config = config_of(case, arm, "v6e-32", None)
                 key = f"{name} {arm}"
                 found[key] = compile_step(config, checkout, topology, folder / case / key.replace(" ", "-"))
                 print(f"{case:12} {key:22} {show(found[key])}", flush=True)

@@ -159,7 +159,7 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 def place(arm: ArmRuns) -> ArmRuns:
     """The arm as our own launcher ran it."""
-    plan = RunPlan.model_construct(backend="local", target="bench", environment={})
+    plan = RunPlan.model_construct(backend="local", target="bench", environment={})  # type: ignore[call-arg]
     runs = tuple(run.model_copy(update={"plan": plan}) for run in arm.runs)
     return arm.model_copy(update={"runs": runs})
 

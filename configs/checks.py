@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from configs.errors import ConfigError
+from configs.kernels import choose_attention
 from configs.model_checks import device_problems, mesh_shape, pipeline_shape
 from configs.schema import Frozen, TrainConfig
 
@@ -60,7 +61,8 @@ def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -
     # weights with two moments, as far apart as they can be split
     weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
     saved = layers * tokens * emb * width  # the layers' inputs, which no remat recomputes
-    scores = 4 * tokens * length * config.base_num_query_heads if config.attention == "dot_product" else 0
+    whole = choose_attention(config).kernel == "dot_product"  # it holds the logits of all pairs of positions
+    scores = 4 * tokens * length * config.base_num_query_heads if whole else 0
     if shape["stage"] > 1:  # a stage works at one part of the batch at a time
         scores //= pipeline_shape(config).microbatches
     needed = weights / math.prod(shape.values()) + saved + max(tokens * config.vocab_size * width, scores) / tensor

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from configs.kernels import flash_problems
+
 if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
-LANES = 128  # of a TPU's vector unit
 # Axis of the mesh -> the key that says how many devices lie along it. Names and order are MaxText's.
 MESH_KEYS = {
     "data": "ici_data_parallelism",
@@ -42,13 +43,8 @@ def config_problems(config: TrainConfig) -> list[str]:
     if config.num_experts > 1 and config.first_num_dense_layers >= config.base_num_decoder_layers:
         problems.append("first_num_dense_layers must be less than base_num_decoder_layers (else no layer has experts)")
     problems += _pipeline_problems(config)
-    if config.attention == "flash" and config.hardware == "tpu":
-        if config.max_target_length % LANES:
-            problems.append(f"max_target_length must be a multiple of {LANES} for attention=flash (the kernel's lanes)")
-        if config.ici_context_parallelism != 1:
-            problems.append("ici_context_parallelism must be 1 for attention=flash (its kernel sees whole sequences)")
-    if config.attention == "flash" and config.hardware != "tpu" and config.attention_type == "mla":
-        problems.append("attention=flash needs attention_type=global but on a TPU (values have another width)")
+    if config.attention == "flash":
+        problems += flash_problems(config)
     if config.resume_after_step >= config.steps - 1:
         problems.append("resume_after_step must be less than steps - 1 (else nothing is left to do after it)")
     if config.resume_after_step >= 0 and not config.enable_checkpointing:

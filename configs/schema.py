@@ -84,12 +84,13 @@ class TrainConfig(Frozen):
     v_head_dim: Positive
     num_experts: Positive
     num_experts_per_tok: Positive
+    norm_topk_prob: bool
     shared_experts: Annotated[int, Field(ge=0)]
     base_moe_mlp_dim: Positive
     first_num_dense_layers: Annotated[int, Field(ge=0)]
     capacity_factor: float
     load_balance_loss_weight: NotNegative
-    attention: Literal["dot_product", "flash"]
+    attention: Literal["autoselected", "dot_product", "flash"]
     enable_dropout: bool
     dropout_rate: Annotated[float, Field(ge=0.0, lt=1.0)]
 

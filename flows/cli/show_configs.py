@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from configs.comparison import Target, find, first_comment, list_names, load_comparison, load_target
+from configs.kernels import describe_attention
 
 if TYPE_CHECKING:
     from tasks.resolve.plans import ResolvedConfig  # takes seconds to load, and the matrix needs nothing of it
@@ -18,6 +19,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
     values = resolved.config.model_dump()
     if as_json:
         shown: dict[str, Any] = {k: {"value": v, "origin": resolved.values[k].origin} for k, v in values.items()}
+        shown["attention"]["chosen"] = describe_attention(resolved.config)
         shown["environment"] = {"set": target.environment, "passed_on": target.passed_on}
         print(json.dumps(shown, indent=1))
         return
@@ -30,6 +32,7 @@ def show_config(resolved: "ResolvedConfig", target: Target, *, as_json: bool) ->
         table.add_row(key, escape(json.dumps(value)), origin.origin, style=style)
     console = Console()
     console.print(table)
+    console.print(f"\nAttention is computed by {describe_attention(resolved.config)}", highlight=False)
     beside = "and nothing else:" if target.trains_here else "beside what its image and cluster set:"
     console.print(f"\nThe trainer's environment on {target.name}, {beside}", highlight=False)
     for name, value in target.environment.items():

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from configs.kernels import choose_attention
 from configs.schema import TrainConfig
 from model.decoder.sharding import RULES
 
@@ -135,8 +136,8 @@ ATTENTION_KERNELS: dict[str, AttentionCore] = {"dot_product": dot_product, "flas
 
 def kernel_name(config: TrainConfig) -> str:
     """Which core computes `attention` on this kind of device."""
-    on_tpu = config.attention == "flash" and config.hardware == "tpu"
-    return "flash on tpu" if on_tpu else config.attention
+    kernel = choose_attention(config).kernel
+    return "flash on tpu" if (kernel, config.hardware) == ("flash", "tpu") else kernel
 
 
 def load_kernel(config: TrainConfig) -> None:

@@ -1,10 +1,15 @@
 """Turns activations and a kernel into their contraction, in the numbers asked for and with its gradients spelt out."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    import qwix
 
 type Product = Callable[[str, jax.Array, jax.Array], jax.Array]  # (equation, left, right)
 
@@ -46,16 +51,30 @@ def plain(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def int8(equation: str, left: jax.Array, right: jax.Array) -> jax.Array:
-    """The product of both operands rounded to int8, each scaled by its largest value along what is summed over."""
+    """The product of both operands rounded to int8, each scaled by its largest value along what is summed over.
+
+    Scales, rounding and range are those of AQT in MaxText, but for the gradients, which it rounds at random (decision
+    0055).
+    """
     import qwix  # only this needs it
 
     inputs, out = equation.split("->")
-    rounded = [
-        qwix.quantize(operand, jnp.int8, channelwise_axes=tuple(i for i, letter in enumerate(term) if letter in out))
-        for operand, term in zip((left, right), inputs.split(","), strict=True)
-    ]
-    product: jax.Array = qwix.einsum(equation, *rounded)
+
+    def rounded(operand: jax.Array, term: str) -> "qwix.QArray":
+        kept = tuple(axis for axis, letter in enumerate(term) if letter in out)
+        return within_127(qwix.quantize(operand, jnp.int8, channelwise_axes=kept))
+
+    product: jax.Array = qwix.einsum(equation, *map(rounded, (left, right), inputs.split(",")))
     return product.astype(left.dtype)
+
+
+def within_127(rounded: "qwix.QArray") -> "qwix.QArray":
+    """The same with -127 for -128.
+
+    The largest value of each scale lies at ±127.5, so that the last bit of a division, which is another one on a mesh,
+    decides whether it rounds to -127 or to -128.
+    """
+    return dataclasses.replace(rounded, qvalue=jnp.maximum(rounded.qvalue, -127))
 
 
 # By the value of `quantization`.

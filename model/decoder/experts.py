@@ -21,13 +21,17 @@ class Routed(NamedTuple):
 
 
 def route(config: TrainConfig, logits_BLN: jax.Array) -> tuple[Routed, jax.Array]:
-    """Each token's experts, and MaxText's load-balance loss: per sequence, mean(chosen · probability) · N².
+    """Each token's experts, and the load-balance loss: per sequence, mean(chosen · probability) · N².
 
-    It is least, its weight times k, where all experts are chosen equally often.
+    With `norm_topk_prob` a token's weights add up to 1 (Jiang et al. 2024, Mixtral); without, they are probabilities
+    (DeepSeek-V2). The loss is Switch Transformer's (Fedus et al. 2022) and MaxText's: it is least, its weight times k,
+    where all experts are chosen equally often.
     """
     count, chosen = config.num_experts, config.num_experts_per_tok
     probabilities_BLN = jax.nn.softmax(logits_BLN.astype(jnp.float32), axis=-1)
     weights_BLk, experts_BLk = jax.lax.top_k(probabilities_BLN, chosen)
+    if config.norm_topk_prob:
+        weights_BLk /= jnp.sum(weights_BLk, axis=-1, keepdims=True)
     density_BN = jnp.mean(jnp.sum(jax.nn.one_hot(experts_BLk, count), axis=2), axis=1)
     loss = jnp.mean(density_BN * jnp.mean(probabilities_BLN, axis=1)) * count**2 * config.load_balance_loss_weight
     return Routed(weights_BLk.reshape(-1, chosen), experts_BLk.reshape(-1, chosen)), loss
@@ -49,8 +53,10 @@ def run_own(x_TE: jax.Array, routed: Routed, kernels: Kernels, first: jax.Array 
     made = grouped_mlp(x_TE[order // chosen], kernels, jnp.bincount(local, length=own + 1)[:own])
     made_TkE = made[jnp.argsort(order)].reshape(*routed.experts_Tk.shape, -1)
     mine_Tk = (local < own).reshape(routed.experts_Tk.shape)
-    weights_Tk = jnp.where(mine_Tk, routed.weights_Tk, 0).astype(made.dtype)
-    return jnp.sum(jnp.where(mine_Tk[:, :, None], made_TkE, 0) * weights_Tk[:, :, None], axis=1)
+    weights_Tk = jnp.where(mine_Tk, routed.weights_Tk, 0)
+    # in float32, as MaxText by default (its float32_weight_sum)
+    mine_TkE = jnp.where(mine_Tk[:, :, None], made_TkE, 0).astype(jnp.float32)
+    return jnp.sum(mine_TkE * weights_Tk[:, :, None], axis=1).astype(made.dtype)
 
 
 def dropless(config: TrainConfig, x_TE: jax.Array, routed: Routed, kernels: Kernels) -> jax.Array:

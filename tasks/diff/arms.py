@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from configs.schema import Frozen
+from configs.kernels import describe_attention
+from configs.schema import Frozen, TrainConfig
 from tasks.ingest.merged_steps import step_table
 from tasks.records import (
     ArmSummary,
@@ -10,6 +11,7 @@ from tasks.records import (
     CheckpointProof,
     Curve,
     Restore,
+    RunPlan,
     RunReading,
     RunRecord,
     Source,
@@ -75,7 +77,15 @@ def summarise(arm: ArmRuns) -> ArmSummary:
         coverage=arm.reading.coverage,
         environment=arm.reading.environment,
         spans=tuple(run.reading.span for run in arm.runs),
+        attention=_attention_of(arm.first.plan),
     )
+
+
+def _attention_of(plan: RunPlan | None) -> str | None:
+    """Which kernel of attention a run of our own trainer was given; None of another's, or for a config of old."""
+    if plan is None or plan.trainer != "maxview" or plan.config.keys() != TrainConfig.model_fields.keys():
+        return None
+    return describe_attention(TrainConfig.model_validate(plan.config))
 
 
 def _went_on_from(reading: RunReading) -> tuple[Restore, ...]:

@@ -47,6 +47,7 @@ class ArmSummary(Frozen):
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
     environment: Environment = Environment()  # versions, devices and mesh of the first run
+    attention: str | None = None  # the kernel of attention and why it is this one, of our own trainer
     programs: tuple[str, ...] = ()  # texts of its compiled step, files in the first run's folder; sources count them on
 
     @property

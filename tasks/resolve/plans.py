@@ -41,7 +41,7 @@ from tasks.resolve.trainers.source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
-EXPERTS = ("num_experts", "num_experts_per_tok")
+EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
 
 
 class ResolvedConfig(Frozen):

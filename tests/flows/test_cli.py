@@ -1,5 +1,6 @@
 """Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
 
+import json
 import pwd
 import tomllib
 from pathlib import Path
@@ -130,6 +131,19 @@ def test_resolve_shows_where_a_value_was_set(capsys: pytest.CaptureFixture[str])
     assert lines["max_target_length"][:2] == ["128", "configs/cases/03_dropout.yml:4"]
     root = Path(__file__).parent.parent.parent
     assert "max_target_length" in (root / "configs/cases/03_dropout.yml").read_text().splitlines()[3]
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [("v6e-32", "flash (autoselected: on a TPU)"), ("cpu", "dot_product (autoselected: hardware is cpu)")],
+)
+def test_resolve_says_which_attention_was_selected_and_why(
+    target: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["resolve", "01_base", "--target", target]) == 0
+    assert f"Attention is computed by {told}" in capsys.readouterr().out
+    assert call(["resolve", "01_base", "--target", target, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["attention"]["chosen"] == told
 
 
 def test_cases_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from etils import epath
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.load import ConfigError
 from configs.schema import TrainConfig
@@ -65,6 +66,36 @@ def test_int8_is_wrong_by_no_more_than_half_a_step_of_each_operand() -> None:
     error = jnp.abs(contract(int8, "LE,EF->LF", x, kernel) - contract(plain, "LE,EF->LF", x, kernel))
     assert np.all(error < bound)
     assert np.any(error > bound / 10)
+
+
+def test_int8_rounds_to_127_steps_on_each_side_as_aqt_does() -> None:
+    """By AQT's formula: scale = largest value / 127.5, rounded to the nearest step, clipped to ±127. Both operands have
+    their largest values on the side on which int8 has one step more."""
+    x, kernel = (-np.abs(np.random.default_rng(seed).standard_normal((6, 6))).astype(np.float32) for seed in (0, 1))
+
+    def rounded(array: np.ndarray, axis: int) -> np.ndarray:
+        scale = np.abs(array).max(axis, keepdims=True) / np.float32(127.5)
+        return np.clip(np.rint(array / scale), -127, 127) * scale
+
+    found = contract(int8, "LE,EF->LF", jnp.asarray(x), jnp.asarray(kernel))
+    np.testing.assert_allclose(found, rounded(x, 1) @ rounded(kernel, 0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_int8_on_a_mesh_is_int8_on_one_device(axis: int) -> None:
+    """A scale is of whole rows and columns, on however many devices they lie: sums of integers have equal bits."""
+    arrays = [jax.random.normal(jax.random.key(seed), (16, 16)) for seed in range(3)]
+
+    def products(x: jax.Array, kernel: jax.Array, of_out: jax.Array) -> tuple[jax.Array, ...]:
+        out, backward = jax.vjp(lambda *operands: contract(int8, "LE,EF->LF", *operands), x, kernel)
+        return out, *backward(of_out)
+
+    alone = jax.jit(products)(*arrays)
+    mesh = Mesh(np.asarray(jax.devices()), ("fsdp",))
+    spec = PartitionSpec("fsdp") if axis == 0 else PartitionSpec(None, "fsdp")
+    split = [jax.device_put(array, NamedSharding(mesh, spec)) for array in arrays]
+    for found, expected in zip(jax.jit(products)(*split), alone, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.long

@@ -177,16 +177,26 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
     Raises ConfigError if there is none.
     """
     routed = config.num_experts > 1
+    has_no_block = f"{maxtext.title}: has no decoder_block with attention_type={config.attention_type} and "
     if config.attention_type == "mla":
+        if routed and config.norm_topk_prob:
+            raise ConfigError([f"{has_no_block}norm_topk_prob=true (take attention_type=global, or set it to false)"])
         dense = config.first_num_dense_layers if routed else config.base_num_decoder_layers
-        return {"decoder_block": "deepseek", "first_num_dense_layers": dense}
+        # beyond the original ones it scales logits as YaRN does; without a score its experts' weights are bare logits
+        return {
+            "decoder_block": "deepseek",
+            "first_num_dense_layers": dense,
+            "max_position_embeddings": config.max_target_length,
+            "original_max_position_embeddings": config.max_target_length,
+            "routed_score_func": "softmax",
+        }
     if not routed:
         return {}
     if config.shared_experts or config.first_num_dense_layers:
-        raise ConfigError(
-            [f"{maxtext.title}: has no decoder_block with attention_type={config.attention_type} and shared_experts or "
-             "first_num_dense_layers (take attention_type=mla, or set both to 0)"]
-        )  # fmt: skip
+        told = "shared_experts or first_num_dense_layers (take attention_type=mla, or set both to 0)"
+        raise ConfigError([has_no_block + told])
+    if not config.norm_topk_prob:
+        raise ConfigError([f"{has_no_block}norm_topk_prob=false (take attention_type=mla, or set it to true)"])
     # it asks that the width of an MLP, of which there is none, be that of an expert
     return {"decoder_block": "mixtral", "base_mlp_dim": config.base_moe_mlp_dim}
 

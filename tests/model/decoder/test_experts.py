@@ -26,10 +26,11 @@ def inputs() -> tuple[jax.Array, jax.Array, experts.Kernels]:
 
 
 def loop(x_BLE: jax.Array, logits_BLN: jax.Array, kernels: experts.Kernels, chosen: int) -> np.ndarray:
-    """Every expert on every token, weighted by the router where it is among the `chosen` best, else by 0."""
+    """Every expert on every token; the `chosen` best are weighted by the router, with 1 in all, the others by 0."""
     weights = np.asarray(jax.nn.softmax(logits_BLN, axis=-1))
     least = np.sort(weights, axis=-1)[..., -chosen][..., None]
     weights = np.where(weights >= least, weights, 0.0)
+    weights /= weights.sum(axis=-1, keepdims=True)
     total = np.zeros(x_BLE.shape)
     for expert in range(4):
         wi_0, wi_1, wo = (np.asarray(kernel[expert]) for kernel in kernels)
@@ -45,6 +46,15 @@ def test_experts_are_a_loop_over_experts(
     """With room for everything a capacity drops nothing."""
     made, _ = experts.run_experts(mini_config("06_moe", **MOE, capacity_factor=capacity_factor), *inputs)
     np.testing.assert_allclose(made, loop(*inputs, 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm_topk_prob", [True, False])
+def test_weights_are_mixtral_s_or_deepseek_s(norm_topk_prob: bool, mini_config: MiniConfig) -> None:
+    """Mixtral: softmax over the chosen logits alone. DeepSeek-V2: their share of the softmax over all."""
+    logits = jnp.log(jnp.asarray([[[0.1, 0.4, 0.2, 0.3]]]))
+    routed, _ = experts.route(mini_config("06_moe", **MOE, norm_topk_prob=norm_topk_prob), logits)
+    expected = [4 / 7, 3 / 7] if norm_topk_prob else [0.4, 0.3]
+    np.testing.assert_allclose(routed.weights_Tk[0], expected, rtol=1e-6)
 
 
 def test_experts_on_four_devices_are_those_on_one(

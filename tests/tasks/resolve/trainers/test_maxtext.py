@@ -42,9 +42,11 @@ def installed(keys: frozenset[str], *dialects: bool, version: str = "0.2.4") -> 
     )
 
 
+# what a block is told beside our keys
+BLOCK = {"decoder_block", "max_position_embeddings", "original_max_position_embeddings", "routed_score_func"}
 RELEASES = {
-    "0.2.4": installed(OURS | BOTH | {"decoder_block", "skip_jax_distributed_system"}, False, True),
-    "0.2.5": installed(OURS - {"pure_nnx"} | {"decoder_block", "skip_jax_distributed_system"}, True, version="0.2.5"),
+    "0.2.4": installed(OURS | BOTH | BLOCK | {"skip_jax_distributed_system"}, False, True),
+    "0.2.5": installed(OURS - {"pure_nnx"} | BLOCK | {"skip_jax_distributed_system"}, True, version="0.2.5"),
 }
 
 
@@ -94,11 +96,29 @@ def test_layers_are_made_of_the_block_that_has_their_parts(
     assert (words["decoder_block"], words["base_mlp_dim"], words["first_num_dense_layers"]) == (block, mlp, dense)
 
 
-def test_layers_that_no_block_has_are_refused(config: Callable[..., TrainConfig]) -> None:
+def test_latent_attention_is_told_that_no_position_is_scaled(config: Callable[..., TrainConfig]) -> None:
+    """Beyond `original_max_position_embeddings` MaxText's MLA multiplies the logits by YaRN's factor, and its defaults
+    (163840 and 4096) always are; without `routed_score_func` its experts are weighted by bare logits."""
+    words = words_of(plan_maxtext(config("nnx", case="07_mla"), RELEASES["0.2.4"], Path("/out/r")).argv)
+    assert words["max_position_embeddings"] == words["original_max_position_embeddings"] == words["max_target_length"]
+    assert words["routed_score_func"] == "softmax"
+
+
+@pytest.mark.parametrize(
+    ("case", "override", "kind", "lacks"),
+    [
+        ("06_moe", "shared_experts=1", "global", "shared_experts or first"),
+        ("06_moe", "norm_topk_prob=false", "global", "norm_topk_prob=false"),  # its mixtral normalises in any case
+        ("07_mla", "norm_topk_prob=true", "mla", "norm_topk_prob=true"),  # and its deepseek never with a softmax
+    ],
+)
+def test_layers_that_no_block_has_are_refused(
+    case: str, override: str, kind: str, lacks: str, config: Callable[..., TrainConfig]
+) -> None:
     with pytest.raises(
-        ConfigError, match=r"^MaxText 0\.2\.4: has no decoder_block with attention_type=global and shared"
+        ConfigError, match=rf"^MaxText 0\.2\.4: has no decoder_block with attention_type={kind} and {lacks}"
     ):
-        plan_maxtext(config("nnx", "shared_experts=1", case="06_moe"), RELEASES["0.2.4"], Path("/out/r"))
+        plan_maxtext(config("nnx", override, "num_experts=8", case=case), RELEASES["0.2.4"], Path("/out/r"))
 
 
 def test_the_release_without_linen_says_so(config: Callable[..., TrainConfig]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from model import clock
-from model.clock import StepClock, share_waited
+from model.train import clock
+from model.train.clock import StepClock, share_waited
 
 
 def test_the_share_of_waits_by_hand() -> None:

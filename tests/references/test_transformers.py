@@ -1,0 +1,50 @@
+"""Our decoders against Hugging Face's Llama, Mixtral and DeepSeek-V2, from the same weights on the same batches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+type Arrays = dict[str, Any]
+
+pytestmark = pytest.mark.long
+# float32 on both sides: the loss, logits and gradients by largest difference, the last relative to the largest gradient
+LOSS, LOGITS, GRADIENTS = 1e-6, 5e-5, 1e-4
+BALANCED = "mixtral, balanced"
+JOBS = [(name, packed) for name in ("llama", "llama with flash", "mixtral", "deepseek") for packed in (False, True)]
+
+
+@pytest.mark.parametrize(("name", "packed"), [*JOBS, (BALANCED, False)])
+def test_a_decoder_is_that_of_transformers(
+    name: str,
+    packed: bool,
+    pure_nnx: bool,
+    transformers_found: dict[Any, Arrays],
+    references: Any,
+    worst: Callable[..., Any],
+) -> None:
+    expected = transformers_found[name, packed]
+    config = references.config_of(references, name, packed=packed, pure_nnx=pure_nnx)
+    batches = references.make_batches(config, 1, packed=packed)
+    ours = references.ours(config).train(references.draw_weights(config), batches)
+    assert abs(ours.loss - float(expected["loss"])) <= LOSS
+    counted = batches[0]["weights"] > 0
+    np.testing.assert_allclose(ours.logits[counted], expected["logits"][counted], rtol=0, atol=LOGITS)
+    gradients = {key.removeprefix("gradients/"): value for key, value in expected.items() if key.startswith("grad")}
+    found = references.to_transformers(config, ours.gradients, gradients=True)
+    assert worst(found, gradients)[0] <= GRADIENTS, worst(found, gradients)
+
+
+@pytest.mark.parametrize("name", ["llama", "llama with flash", "mixtral", "deepseek"])
+def test_a_packed_text_alone_gives_the_same_bits(name: str, pure_nnx: bool, references: Any) -> None:
+    """Each text of a sequence, moved to its own sequence of the same length and padded, has the logits that it had."""
+    config = references.config_of(references, name, packed=True, pure_nnx=pure_nnx)
+    (batch,) = references.make_batches(config, 1, packed=True)
+    weights = references.draw_weights(config)
+    logits = references.ours(config).read_logits(weights, batch)
+    for text in (1, 2):
+        alone = {key: np.where(batch["segment_ids"] == text, array, 0) for key, array in batch.items()}
+        found = references.ours(config).read_logits(weights, alone)
+        kept = batch["segment_ids"] == text
+        np.testing.assert_array_equal(found[kept], logits[kept])

@@ -1,0 +1,21 @@
+"""What surfaces show of an arm beside its name."""
+
+from configs.comparison import load_comparison, load_target
+from tasks.diff.arms import ArmRuns, summarise
+from tasks.publish.verdict_words import facts_of
+from tasks.resolve.plans import resolve_config
+
+
+def test_the_page_says_which_attention_our_trainer_was_given(make_run) -> None:  # type: ignore[no-untyped-def]
+    """A run of another trainer chooses by its own rule, and an old record lacks keys: nothing is said of either."""
+    config = resolve_config(load_comparison("linen-vs-nnx"), load_target("v6e-32"), case="01_base", arm="nnx").config
+    run = make_run("nnx")
+
+    def told(**changes: object) -> str | None:
+        plan = run.plan.model_copy(update=changes)
+        arm = ArmRuns(name="nnx", label="nnx", runs=(run.model_copy(update={"plan": plan}),))
+        return dict(facts_of(summarise(arm))).get("attention")
+
+    assert told(config=config.model_dump()) == "flash (autoselected: on a TPU)"
+    assert told(config=config.model_dump(), trainer="maxtext") is None
+    assert told(config={"steps": 6}) is None
