@@ -21,6 +21,7 @@ from tasks.records.log_events import (
     StepCompleted,
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
+from tasks.records.observation import Observation, ObservedArray, OnlyHere, Root, TensorComparison
 from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
 from tasks.records.program_work import (
     CollectiveSum,
@@ -86,6 +87,9 @@ __all__ = [
     "LogReading",
     "Memory",
     "MetricDiff",
+    "Observation",
+    "ObservedArray",
+    "OnlyHere",
     "ParameterArray",
     "Parameters",
     "Parity",
@@ -95,6 +99,7 @@ __all__ = [
     "ProgramMemory",
     "ProgramWork",
     "Restore",
+    "Root",
     "RunFate",
     "RunFiles",
     "RunHandle",
@@ -104,6 +109,7 @@ __all__ = [
     "Source",
     "Stall",
     "StepCompleted",
+    "TensorComparison",
     "TimeAccount",
     "TimePart",
     "UnreadLine",
