@@ -107,9 +107,10 @@ def read_step(folder: Path) -> ObservedStep:
                 results = row["results"]
                 continue
             norm, mean, largest, broken, digest = row["v"]
+            place = row["at"]
             rows.append(
                 TensorRow(
-                    row["path"], row["op"], tuple(row["from"]), *row["at"], row["stack"], row["type"], row["out"],
+                    row["path"], row["op"], tuple(row["from"]), place[0], place[1], place[2], row["stack"], row["type"], row["out"],
                     row["params"], norm, mean, largest, broken, digest,
                 )
             )  # fmt: skip
