@@ -9,6 +9,7 @@ import polars as pl
 
 from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.identify import SOURCE
 from tasks.store import RunDirectory
@@ -37,6 +38,7 @@ def build_record(
         reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
+        start=read_start(plan),
         program=program,
     )
 

@@ -13,6 +13,7 @@ from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.play import TMP_MARK
 from tasks.launch.supervised import Supervised
+from tasks.observe.shared_start import with_shared_start
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.store import RunDirectory
@@ -73,7 +74,9 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
             directory.write_config(config_text(plan))
             directory.write_handle(handle)
 
-        return LaunchedRun(plan, directory, backend.launch(plan, directory, extra_argv=extra, keep=keep))
+        return LaunchedRun(
+            plan, directory, backend.launch(with_shared_start(plan), directory, extra_argv=extra, keep=keep)
+        )
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
