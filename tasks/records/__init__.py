@@ -8,7 +8,7 @@ from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, 
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
-from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
@@ -62,6 +62,7 @@ __all__ = [
     "CompileError",
     "CompiledProgram",
     "Coverage",
+    "CrossRestore",
     "Curve",
     "DeathKind",
     "Decision",
