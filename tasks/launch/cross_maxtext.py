@@ -1,9 +1,11 @@
 """Lets one arm's MaxText restore the other arm's checkpoint and train on: do its losses go on as the other's did?"""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,6 +17,7 @@ from tasks.trainers.maxtext_metrics import read_maxtext_metrics
 
 FILE, FOLDER, LOG = "cross_restore.json", "cross_restore", "cross_restore.log"  # in the run's folder
 _FULL_STATE, _ITEMS = "load_full_state_path", "items"
+_METADATA, _AUX = "_METADATA", "nnx_aux"
 _LOSS = "loss"
 
 
@@ -46,11 +49,14 @@ def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
         return CrossRestore(**found, evidence=f"{before.run_name} left no checkpoint")
     first = steps[0]
     moved = move_plan(plan, Path(plan.directory) / FOLDER)
-    word = f"{_FULL_STATE}={checkpoints / str(first) / _ITEMS}"
     argv = tuple(text for text in moved.argv if not text.startswith(f"{_FULL_STATE}="))
     log = Path(plan.directory) / LOG
     Path(moved.directory).mkdir(parents=True, exist_ok=True)
+    items = checkpoints / str(first) / _ITEMS
     try:
+        if not plan.config.get("pure_nnx"):
+            items = map_to_linen(items, Path(plan.directory) / FOLDER / _ITEMS)
+        word = f"{_FULL_STATE}={items}"
         log.unlink(missing_ok=True)
         run_to_end(moved.model_copy(update={"argv": (*argv, word)}), log)
         return compare_losses(plan, before, first, Path(moved.directory), read_exit_code(log))
@@ -58,6 +64,30 @@ def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
         return CrossRestore(**found, restored_step=first, evidence=f"could not be tried: {error}")
     finally:
         shutil.rmtree(Path(plan.directory) / FOLDER, ignore_errors=True)
+
+
+def map_to_linen(items: Path, copy: Path) -> Path:
+    """A checkpoint whose tree is Linen's: NNX's without `nnx_aux`, its streams of random numbers; Linen's own as it is.
+
+    MaxText writes the rest of NNX's state under Linen's names, and Orbax restores into Linen's state only a tree that
+    is the same. The files are not copied where the disk can link them. Raises OSError, ValueError.
+    """
+    tree = json.loads((items / _METADATA).read_text(encoding="utf-8"))
+    arrays: dict[str, Any] = tree["tree_metadata"]
+    kept = {key: value for key, value in arrays.items() if value["key_metadata"][0]["key"] != _AUX}
+    if len(kept) == len(arrays):
+        return items
+    shutil.copytree(items, copy, copy_function=_link)
+    (copy / _METADATA).unlink()
+    (copy / _METADATA).write_text(json.dumps(tree | {"tree_metadata": kept}), encoding="utf-8")
+    return copy
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:

@@ -18,6 +18,7 @@ type Planned = Callable[..., RunPlan]
 def train(plan: RunPlan, *, recorded: bool = True) -> list[str]:
     """The losses of a run, as its log prints them."""
     log = Path(plan.directory) / "log.txt"
+    log.unlink(missing_ok=True)
     handle = local.launch(with_recording(plan) if recorded else plan, log)
     while local.is_alive(handle):
         time.sleep(0.1)
