@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from configs.environment import pass_on
-from tasks.causes.source_lines import SourceLine
+from tasks.causes.source_lines import SourceLine, name_place
 from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Transcript, make_graph, shape_of
 from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
 from tasks.records.counted import counted
@@ -177,16 +177,16 @@ def _group(
     found: Sequence[Iterable[Difference]], sides: tuple[Graph, Graph], names: tuple[str, str]
 ) -> list[OperationDifference]:
     """One row for each function of the trainer and pass, the first differences first."""
-    groups: dict[tuple[str, str, str], list[_Listed]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[_Listed]] = defaultdict(list)
     for side, differences in enumerate(found):
         for one in differences:
             if one.node.name not in FREE or one.is_first:
                 # what is another operation or constant in the same place stands in one row
                 source = one.partner.source if side and one.partner else one.node.source
-                groups[source.function, Path(source.file).name, one.node.phase].append(_Listed(side, one))
+                groups[name_place(source), one.node.phase].append(_Listed(side, one))
     literals = find_literals(sides[0]), find_literals(sides[1])
     flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
-    rows = [_make_row(listed, phase, literals, (flops, size), names) for (_, _, phase), listed in groups.items()]
+    rows = [_make_row(listed, phase, literals, (flops, size), names) for (_, phase), listed in groups.items()]
     # those first in the order of the program, forward before it is computed again; a dict keeps that order
     order = {id(row): place if row.first else 0 for place, row in enumerate(rows)}
     return sorted(

@@ -38,6 +38,15 @@ def find_source_line(frames: Iterable[Frame], root: str = "") -> SourceLine:
     return SourceLine(function, shorten_path(path, root), line, path)
 
 
+def name_place(source: SourceLine) -> str:
+    """What a source line keeps if lines move, or a twin of its file is compared: the method, or file and function."""
+    if is_library(source.path):  # each API has libraries of its own around the same work
+        return ""
+    if "." in source.function:
+        return source.function
+    return f"{source.file.rpartition('/')[2]} {source.function or source.line}"
+
+
 def is_library(path: str) -> bool:
     """Whether a file belongs to JAX, to a package around it, or to Python itself."""
     return LIBRARY.search(path) is not None
@@ -45,6 +54,7 @@ def is_library(path: str) -> bool:
 
 def shorten_path(path: str, root: str = "") -> str:
     """A file's path below site-packages or the arm's folder."""
-    if root and path.startswith(root.rstrip("/") + "/"):
+    below = _PACKAGES.sub("", path)
+    if below == path and root and path.startswith(root.rstrip("/") + "/"):
         return path[len(root.rstrip("/")) + 1 :]
-    return _PACKAGES.sub("", path)
+    return below
