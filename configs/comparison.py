@@ -97,6 +97,7 @@ class Comparison(Frozen):
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
     command: CommandTemplate | None = None  # how both arms are started, if their trainer is anybody's
+    explain: Literal["auto", "off"] = "auto"  # look into why the arms differ, once, where they do
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:

@@ -22,6 +22,7 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
+from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
@@ -229,6 +230,16 @@ def diff_logs_step(
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
+
+
+@task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
+def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
+    """The comparison with why its arms differ, which starts both of them again."""
+    explanation = explain_comparison(record, runs, store)
+    if explanation is None:
+        return record
+    get_run_logger().info("%s", explanation.headline)
+    return record.model_copy(update={"explanation": explanation})
 
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)

@@ -1,8 +1,9 @@
-"""Turns the observations of two arms into their explanation: tensors, program, memory, time, and the commits of lines."""
+"""Turns the observations of two arms into their explanation: tensors, program, memory, time, commits of lines."""
 
 import gzip
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,9 +53,9 @@ class ObservedArm(NamedTuple):
 
 
 def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
-    """What an explanation costs, told before it begins. seconds: that a judged run took until its first steps."""
-    again = "both arms are started once more, for some steps each"
-    about = f": about {2 * seconds:,.0f} s" if seconds else ""
+    """What an explanation costs, told before it begins. seconds: that a judged run took."""
+    again = "both arms are started once more, for a few steps each"
+    about = f", at most about {2 * seconds:,.0f} s" if seconds else ""
     where = plans[0].target
     return f"{again}, on {where}{about}; explain: off in the comparison's file leaves it out"
 
@@ -74,13 +75,10 @@ def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Expla
 
 
 def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
-    """Observe an arm: its tensors in one process, its profile in another, whose times nothing disturbs."""
-    observation = observe_arm(plan, folder, start=start)
-    if observation.step:
-        profiled = observe_arm(plan, folder / "profiled", start=start, tensors=False, profile=PROFILED)
-        notes = tuple(dict.fromkeys((*observation.notes, *profiled.notes)))
-        observation = observation.model_copy(update={"notes": notes, "profile": profiled.profile})
-    return ObservedArm(plan, name, folder, observation)
+    """Observe an arm: the tensors of its first step, and a profile of some later ones, in one process."""
+    last = int(plan.config["steps"]) - 1
+    profile = (min(PROFILED[0], last), min(PROFILED[1], last))
+    return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
 
 
 def explain_observed(arms: Both[ObservedArm]) -> Explanation:
@@ -101,7 +99,7 @@ def explain_observed(arms: Both[ObservedArm]) -> Explanation:
 
     tensors = attempt("tensors", lambda: compare_tensors(arms[0].folder, arms[1].folder, names))
     program = attempt("programs", lambda: _explain_program(arms, names))
-    optimised = [attempt(arm.name, lambda arm=arm: read_optimised(arm.folder / OPTIMISED, arm.root)) for arm in arms]
+    optimised = [attempt(arm.name, partial(read_optimised, arm.folder / OPTIMISED, arm.root)) for arm in arms]
     memory = spent = None
     if optimised[0] is not None and optimised[1] is not None:
         both = (optimised[0], optimised[1])
@@ -193,7 +191,7 @@ def _explain_memory(
 def _explain_time(
     arms: Both[ObservedArm], programs: Both[OptimisedProgram], names: Both[str]
 ) -> TimeExplanation | None:
-    paths = [find_profile(arm.folder / "profiled" / PROFILE) for arm in arms]
+    paths = [find_profile(arm.folder / PROFILE) for arm in arms]
     if paths[0] is None or paths[1] is None:
         raise ValueError(f"{names[0] if paths[0] is None else names[1]} left no profile")
     profiles = read_profiles([paths[0], paths[1]])
@@ -218,7 +216,8 @@ def _say_headline(
     if tensors is not None and program is not None:
         if tensors.different_results:
             after = f"; at the end of the step {', '.join(tensors.different_results[:3])} differ"
-            return f"equal before the compiler; the compiled programs round differently from here: {program.sentence}{after}"
+            here = "equal before the compiler; the compiled programs round differently from here"
+            return f"{here}: {program.sentence}{after}"
         return f"no tensor of the step differs; {program.sentence}"
     said = next((one.sentence for one in (tensors, program, memory, spent) if one is not None), "")
     return said or "nothing could be compared"
@@ -227,9 +226,7 @@ def _say_headline(
 def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Explanation:
     """The explanation whose source lines carry the commit between the refs that touched them."""
     sides = _lines_of(explanation)
-    commits = [
-        name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)
-    ]
+    commits = [name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)]
     touched = [
         line.model_copy(update={"commit": commit})
         for found in reversed(commits)  # those that the candidate wrote first

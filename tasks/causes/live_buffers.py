@@ -1,7 +1,7 @@
 """Turns a compiler's buffer assignment into the buffers that live at the peak of a program's memory, by source line.
 
-The compiler says where each buffer lies and how large it is (`BufferAssignmentProto` of XLA's `hlo.proto`); the order of
-the scheduled program says how long it is needed.
+The compiler says where each buffer lies and how large it is (`BufferAssignmentProto` of XLA's `hlo.proto`); the order
+of the scheduled program says how long it is needed.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Turns two profiles of a few steps into the source lines, and the parts of the host, that take longer in one of them."""
+"""Turns two profiles of a few steps into the source lines, and the parts of the host, that take longer in one."""
 
 import json
 import os

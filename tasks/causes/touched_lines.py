@@ -52,7 +52,7 @@ def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, r
 
 def _blame(file: str, number: int, refs: Refs) -> str:
     span = f"{refs.baseline}..{refs.candidate}"
-    words = ["blame", "--porcelain", f"-L{number},{number}", "--end-of-options", span, "--", file]
+    words = ["blame", "--porcelain", f"-L{number},{number}", span, "--", file]
     try:
         printed = run_git(words, folder=refs.clone).splitlines()
     except GitError:
@@ -63,7 +63,7 @@ def _blame(file: str, number: int, refs: Refs) -> str:
 def _find_end(file: str, number: int, refs: Refs) -> str:
     """The first commit that lacks a line of the baseline: the child of the last one that has it."""
     span = f"{refs.baseline}..{refs.candidate}"
-    words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", "--end-of-options", span, "--", file]
+    words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
     try:
         last = run_git(words, folder=refs.clone).split(" ", 1)[0]
         tip = run_git(["rev-parse", "--verify", "--end-of-options", f"{refs.candidate}^{{commit}}"], folder=refs.clone)
