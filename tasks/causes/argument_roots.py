@@ -80,7 +80,9 @@ def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> R
         values = kinds
     meanings = ", ".join(ours.meaning for ours, _ in pairs[:_SHOWN]) + (", …" if len(pairs) > _SHOWN else "")
     verb = "differs" if len(pairs) == 1 else "differ"
-    sentence = f"{counted(len(pairs), _WORDS[role])} {verb} before the step: {meanings}; {values[0]} against {values[1]}"
+    sentence = (
+        f"{counted(len(pairs), _WORDS[role])} {verb} before the step: {meanings}; {values[0]} against {values[1]}"
+    )
     return Root(
         kind="argument", operation=role, type=kinds[0], count=len(pairs), baseline=values[0], candidate=values[1],
         after=left.meaning, sentence=sentence,

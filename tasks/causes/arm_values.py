@@ -1,11 +1,10 @@
 """One arm's observed step as values: which of them the other arm has too, and where it parts from what is common."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tasks.causes.tensor_rows import Leaf, Origin, TensorRow, leaves
+from tasks.causes.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
 from tasks.records.observation import Observation
 
 MADE = ("row", "arg")  # origins that are tensors; the others are constants of the program
@@ -16,8 +15,13 @@ class ArmValues:
     """The tensors and arguments of one observed step."""
 
     observation: Observation
-    rows: Sequence[TensorRow]
+    step: ObservedStep
     equal_arguments: Collection[int]  # places of those that the other arm is given too
+
+    @property
+    def rows(self) -> list[TensorRow]:
+        """Its tensors, in the program's order."""
+        return self.step.rows
 
     @cached_property
     def digests(self) -> frozenset[str]:
@@ -52,12 +56,12 @@ class Parting:
 
     arm: ArmValues
     other: ArmValues
-    divergent: frozenset[int] = field(init=False)  # rows whose value the other arm has nowhere
+    divergent: frozenset[int] = field(init=False)  # live rows whose value the other arm has nowhere
     frontier: tuple[int, ...] = field(init=False)  # of these, the ones that read only what both arms have
 
     def __post_init__(self) -> None:
         rows, known = self.arm.rows, self.other.digests
-        self.divergent = frozenset(n for n, row in enumerate(rows) if row.digest not in known)
+        self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
         self.frontier = tuple(n for n in sorted(self.divergent) if all(map(self._common, rows[n].origins)))
 
     def _common(self, origin: Origin) -> bool:
@@ -66,11 +70,3 @@ class Parting:
             for leaf in leaves(origin)
             if leaf[0] in MADE
         )
-
-
-def group_by[K](numbers: Sequence[int], key: Mapping[int, K]) -> dict[K, list[int]]:
-    """The numbers that have one key, in their order."""
-    found: dict[K, list[int]] = defaultdict(list)
-    for n in numbers:
-        found[key[n]].append(n)
-    return found

@@ -3,8 +3,8 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +76,44 @@ class TensorRow:
         return f"norm {self.norm:.9g}, mean {self.mean:.6g}, largest {self.largest:.6g}{broken}"
 
 
-def read_rows(folder: Path) -> Iterator[TensorRow]:
-    """The tensors in the folder of an observation, in the program's order. Raises OSError, ValueError."""
+@dataclass(frozen=True)
+class ObservedStep:
+    """All tensors of a step in the program's order, and what its results are made of."""
+
+    rows: list[TensorRow]
+    results: list[Origin]
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The rows that a result depends on: JAX traces more than it compiles."""
+        found: set[int] = set()
+        open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
+        while open_rows:
+            n = open_rows.pop()
+            if n not in found:
+                found.add(n)
+                open_rows += [leaf[1] for origin in self.rows[n].origins for leaf in leaves(origin) if leaf[0] == "row"]
+        return frozenset(found)
+
+
+def read_step(folder: Path) -> ObservedStep:
+    """The tensors in the folder of an observation. Raises OSError, ValueError."""
+    rows: list[TensorRow] = []
+    results: list[Origin] = []
     with gzip.open(folder / TENSORS, "rt", encoding="utf-8") as file:
         for line in file:
             row = json.loads(line)
+            if "results" in row:
+                results = row["results"]
+                continue
             norm, mean, largest, broken, digest = row["v"]
-            yield TensorRow(
-                row["path"], row["op"], tuple(row["from"]), *row["at"], row["stack"], row["type"], row["out"],
-                row["params"], norm, mean, largest, broken, digest,
+            rows.append(
+                TensorRow(
+                    row["path"], row["op"], tuple(row["from"]), *row["at"], row["stack"], row["type"], row["out"],
+                    row["params"], norm, mean, largest, broken, digest,
+                )
             )  # fmt: skip
+    return ObservedStep(rows, results)
 
 
 def leaves(origin: Origin) -> list[Leaf]:

@@ -9,7 +9,7 @@ from tasks.causes.arm_values import ArmValues, Parting
 from tasks.causes.describe_root import describe_extra, describe_pair, describe_stop, equal_up_to
 from tasks.causes.group_roots import Found, group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
-from tasks.causes.tensor_rows import read_rows
+from tasks.causes.tensor_rows import read_step
 from tasks.observe.read import read_observation
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
@@ -29,10 +29,11 @@ def compare_tensors(
         missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
         sentence = f"the tensors of {missing} were not observed" + (f": {notes[0]}" if notes else "")
         return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown())
-    rows = [list(read_rows(folder)) for folder in (baseline, candidate)]
+    steps = [read_step(folder) for folder in (baseline, candidate)]
+    rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
     arms = [
-        ArmValues(observation, its_rows, equal)
-        for observation, its_rows, equal in zip(observations, rows, given.equal, strict=True)
+        ArmValues(observation, step, equal)
+        for observation, step, equal in zip(observations, steps, given.equal, strict=True)
     ]
     left, right = Parting(arms[0], arms[1]), Parting(arms[1], arms[0])
     found = find_roots(left, right, names)
@@ -45,7 +46,7 @@ def compare_tensors(
         sentence="",
         first=first,
         roots=roots,
-        equal_up_to=equal_up_to(rows[0], min(item.order for item in found)) if found else "",
+        equal_up_to=equal_up_to(steps[0].rows, min(item.order for item in found)) if found else "",
         tensors=(len(rows[0]), len(rows[1])),
         paired=equal + divergent,
         equal=equal,
@@ -83,11 +84,17 @@ def _stops(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]
     """A gradient that only one arm stops: no value forward shows it, and nothing backward reads it."""
     found = []
     counts = [
-        Counter((row.path, row.digest) for row in side.arm.rows if row.operation == STOP) for side in (left, right)
+        Counter(
+            (row.path, row.digest)
+            for row in map(side.arm.rows.__getitem__, side.arm.step.live)
+            if row.operation == STOP
+        )
+        for side in (left, right)
     ]
     for mine, theirs, side, arm in ((counts[0], counts[1], left, 0), (counts[1], counts[0], right, 1)):
         quota = mine - theirs
-        for n, row in enumerate(side.arm.rows):
+        for n in sorted(side.arm.step.live):
+            row = side.arm.rows[n]
             if row.operation == STOP and quota[row.path, row.digest] > 0:
                 quota[row.path, row.digest] -= 1
                 order = float(n) if arm == 0 else _order(left, right, n)
@@ -114,7 +121,9 @@ def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> li
     left, right = (found.software.get("jax") for found in observations)
     if left == right or left is None or right is None:
         return []
-    return [f"{names[0]} runs JAX {left}, {names[1]} JAX {right}: their operations may be other ones for one computation"]
+    return [
+        f"{names[0]} runs JAX {left}, {names[1]} JAX {right}: their operations may be other ones for one computation"
+    ]
 
 
 def summarise(comparison: TensorComparison) -> str:
@@ -133,5 +142,3 @@ def summarise(comparison: TensorComparison) -> str:
     count, other = comparison.tensors
     all_of = f"all {count} tensors" if count == other == comparison.equal else f"{comparison.equal} tensors of both"
     return f"{all_of} are equal bit for bit"
-
-

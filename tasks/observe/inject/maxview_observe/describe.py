@@ -14,7 +14,8 @@ def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None
     donated = donated or [False] * len(names)
     places = meanings_of(names)
     return [
-        describe(name, place, array, given) for name, place, array, given in zip(names, places, arrays, donated, strict=True)
+        describe(name, place, array, given)
+        for name, place, array, given in zip(names, places, arrays, donated, strict=True)
     ]
 
 

@@ -2,7 +2,7 @@
 
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` says for each operand what made
 it: `["row", n]`, `["arg", n]`, `["lit", text]`, `["const", digest]`, `["part", i, origin]` of a scan's input, or
-`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns.
+`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns. The last line is `{"results": [origin, …]}`.
 """
 
 import json
@@ -21,7 +21,9 @@ from .places import place_of_equation
 type Origin = list[Any]
 _LONG_LOOP = 20_000  # equations that a scan may unroll to; a longer one is one operation
 _ADDRESS = re.compile(r" at 0x\w+")
-_PLACEMENT = frozenset({"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"})
+_PLACEMENT = frozenset(
+    {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
+)
 
 
 class Where(NamedTuple):
@@ -51,7 +53,8 @@ class Evaluation:
         """The step's results."""
         origins: list[Origin] = [["arg", place] for place in range(len(values))]
         host = [to_numpy(value) for value in values]
-        results, _ = self._jaxpr(closed.jaxpr, closed.consts, host, Where("", ""), origins)
+        results, made = self._jaxpr(closed.jaxpr, closed.consts, host, Where("", ""), origins)
+        self.write(json.dumps({"results": made}))
         return results
 
     def _jaxpr(
@@ -68,7 +71,9 @@ class Evaluation:
             known[variable] = value, ["const", bits.measure(value)[-1] if hasattr(value, "dtype") else str(value)]
         known.update(zip(jaxpr.invars, zip(values, origins, strict=True), strict=True))
         values.clear()  # an argument that nothing reads any more is freed
-        last_use = {variable: n for n, eqn in enumerate(jaxpr.eqns) for variable in eqn.invars if not hasattr(variable, "val")}
+        last_use = {
+            variable: n for n, eqn in enumerate(jaxpr.eqns) for variable in eqn.invars if not hasattr(variable, "val")
+        }
         kept = {variable for variable in jaxpr.outvars if not hasattr(variable, "val")}
         for n, equation in enumerate(jaxpr.eqns):
             read_now = [read(variable) for variable in equation.invars]

@@ -101,7 +101,11 @@ def _patch_ahead_of_time(recorder: Recorder) -> None:
         call = call_of_compiled(compiled, lowered, closed, name, args, kwargs)
         return go_on(*args, **kwargs) if call is None else recorder.run(call, go_on)
 
-    stages.Traced.lower, stages.Lowered.compile, stages.Compiled.__call__ = lower_and_keep, compile_and_keep, run_and_show
+    stages.Traced.lower, stages.Lowered.compile, stages.Compiled.__call__ = (
+        lower_and_keep,
+        compile_and_keep,
+        run_and_show,
+    )
 
 
 def name_of(function: Any) -> str:

@@ -61,7 +61,7 @@ def meaning_of(argument: str) -> tuple[str, str]:
     words = _WORD.findall(argument)
     if len(words) > 1 and words[-1] in _VALUE:
         words.pop()
-    if words and words[-1].endswith("rng") or any(map(_RANDOM.fullmatch, words)):
+    if (words and words[-1].endswith("rng")) or any(map(_RANDOM.fullmatch, words)):
         return "random numbers", ".".join(words)
     begins = next((place for place, word in enumerate(words) if word in _STATE), None)
     if begins is not None:

@@ -29,7 +29,7 @@ class StepObserver:
 
     def __init__(self, settings: Settings):
         self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
-        self.calls = 0
+        self.calls, self.busy = 0, False
         self.compiled: Any = None
         self.jit = jax.jit
         self.record: dict[str, Any] = {"notes": []}
@@ -37,7 +37,7 @@ class StepObserver:
 
     def wants(self, name: str) -> bool:
         """See Recorder."""
-        return self.finder.may_be(name)
+        return not self.busy and self.finder.may_be(name)
 
     def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
         """See Recorder."""
@@ -98,8 +98,9 @@ class StepObserver:
         own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
         done = Replacement(call.arguments, call.leaves, self.settings.start / files.ARGUMENTS)
         call.leaves = done.leaves
-        self.record["own"] = {name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced}
-        self.record["unused"] = done.unused
+        self.record["own"] = {
+            name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced
+        }
         say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
 
     def look(self, call: Call) -> None:
@@ -144,11 +145,14 @@ class StepObserver:
         """Run the step, by the program that was compiled to look at it where there is one."""
         if self.compiled is not None and call.compiled is None:
             args, kwargs = call.rebuild_dynamic(call.leaves)
+            self.busy = True  # this call of a compiled program is not the trainer's
             try:
                 return self.compiled(*args, **kwargs)
             except TypeError as error:
                 self.note(f"the program compiled to look at it cannot be run: {describe_error(error)}")
                 self.compiled = None
+            finally:
+                self.busy = False
         args, kwargs = call.rebuild(call.leaves)
         return go_on(*args, **kwargs)
 
@@ -163,9 +167,6 @@ class StepObserver:
         own = self.record.pop("own", {})
         for argument in self.record.get("arguments", ()):
             argument["own_digest"] = own.get(argument["name"])
-        unused = self.record.pop("unused", None)
-        if unused:
-            self.record["unmatched"] = unused
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         files.write_json(
             self.settings.folder / files.OBSERVATION,
