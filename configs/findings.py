@@ -21,7 +21,7 @@ FindingKind = Literal[
     "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software", "xla-flags",
     "environment-variable",
     "device-kind", "device-count", "mesh", "host-process",
-    "flops", "tokens", "steps", "numbering", "data", "seed", "config", "inert",
+    "flops", "tokens", "steps", "numbering", "data", "seed", "start", "config", "inert",
     "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "no-effect",
 ]  # fmt: skip
 KINDS: tuple[FindingKind, ...] = get_args(FindingKind)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from tasks.causes.describe_root import Found
 from tasks.causes.tensor_rows import TensorRow
-from tasks.records.observation import OnlyHere, Root
+from tasks.records.observation import OnlyHere, Pass, Root
 
 MOST_ROOTS, MOST_ONLY = 40, 40
 
@@ -33,13 +33,13 @@ def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> 
     )  # fmt: skip
     for arm, rows, side in sides:
         quota = counts[side] - counts[1 - side]
-        places: Counter[tuple[str, str, str, str]] = Counter()
+        places: Counter[tuple[str, str, str, Pass]] = Counter()
         for row in rows:
             if quota[row.operation, row.direction, row.digest] > 0:
                 quota[row.operation, row.direction, row.digest] -= 1
                 places[row.operation, row.type, row.place, row.direction] += 1
         found += [
-            OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)  # type: ignore[arg-type]
+            OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)
             for (operation, kind, place, direction), count in places.most_common(MOST_ONLY)
         ]
     return tuple(found)

@@ -46,7 +46,8 @@ def pair_divergent(left: Parting, right: Parting, paired: dict[int, int]) -> dic
     for region, ours in _by_region(left, (n for n in left.divergent if n not in pairs)).items():
         rest = ours, theirs.get(region, [])
         for key in _KEYS:
-            found = _align(*rest, lambda n, key=key: key(left.arm.rows[n]), lambda n, key=key: key(right.arm.rows[n]))
+            keys = [[key(side.arm.rows[n]) for n in its] for side, its in zip((left, right), rest, strict=True)]
+            found = _align(*rest, *keys)
             pairs.update(found)
             used = set(found.values())
             rest = [n for n in rest[0] if n not in found], [n for n in rest[1] if n not in used]
@@ -62,12 +63,11 @@ def _by_region(parting: Parting, numbers: Iterable[int]) -> dict[tuple[str, str]
 
 
 def _align(
-    ours: Sequence[int], theirs: Sequence[int], left_key: Callable[[int], str], right_key: Callable[[int], str]
+    ours: Sequence[int], theirs: Sequence[int], our_keys: Sequence[str], their_keys: Sequence[str]
 ) -> dict[int, int]:
-    keys = [left_key(n) for n in ours], [right_key(n) for n in theirs]
-    if keys[0] == keys[1]:
+    if our_keys == their_keys:
         return dict(zip(ours, theirs, strict=True))
-    matcher = difflib.SequenceMatcher(None, keys[0][:_MOST], keys[1][:_MOST], autojunk=False)
+    matcher = difflib.SequenceMatcher(None, our_keys[:_MOST], their_keys[:_MOST], autojunk=False)
     found: dict[int, int] = {}
     for block in matcher.get_matching_blocks():
         found.update(zip(ours[block.a : block.a + block.size], theirs[block.b : block.b + block.size], strict=True))

@@ -106,14 +106,18 @@ def read_step(folder: Path) -> ObservedStep:
             if "results" in row:
                 results = row["results"]
                 continue
-            norm, mean, largest, broken, digest = row["v"]
-            rows.append(
-                TensorRow(
-                    row["path"], row["op"], tuple(row["from"]), *row["at"], row["stack"], row["type"], row["out"],
-                    row["params"], norm, mean, largest, broken, digest,
-                )
-            )  # fmt: skip
+            named = {"path": row["path"], "operation": row["op"], "origins": tuple(row["from"]), "stack": row["stack"]}
+            made = {"type": row["type"], "output": row["out"], "params": row["params"]}
+            rows.append(TensorRow(**named, **made, **_place(row["at"]), **_numbers(row["v"])))
     return ObservedStep(rows, results)
+
+
+def _place(at: list[Any]) -> dict[str, Any]:
+    return dict(zip(("file", "line", "function"), at, strict=True))
+
+
+def _numbers(values: list[Any]) -> dict[str, Any]:
+    return dict(zip(("norm", "mean", "largest", "broken", "digest"), values, strict=True))
 
 
 def leaves(origin: Origin) -> list[Leaf]:

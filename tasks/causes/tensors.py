@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tasks.causes.argument_roots import compare_arguments
 from tasks.causes.arm_values import ArmValues, Parting
-from tasks.causes.describe_root import describe_extra, describe_pair, describe_stop, equal_up_to
-from tasks.causes.group_roots import Found, group_roots, list_only
+from tasks.causes.describe_root import Found, describe_extra, describe_pair, describe_stop, equal_up_to
+from tasks.causes.group_roots import group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
 from tasks.causes.tensor_rows import read_step
 from tasks.observe.read import read_observation

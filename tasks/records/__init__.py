@@ -34,7 +34,7 @@ from tasks.records.log_events import (
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
 from tasks.records.observation import Observation, ObservedArray, OnlyHere, Root, TensorComparison
-from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
+from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (
     CollectiveSum,
     HeavyArray,
@@ -47,6 +47,7 @@ from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, rea
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
+from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between
 
 __all__ = [
@@ -126,8 +127,10 @@ __all__ = [
     "RunPlan",
     "RunReading",
     "RunRecord",
+    "SharedStart",
     "Source",
     "Stall",
+    "StartReport",
     "StepCompleted",
     "TensorComparison",
     "TimeAccount",

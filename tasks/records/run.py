@@ -10,6 +10,7 @@ from tasks.records.checkpoint import CheckpointProof
 from tasks.records.json_numbers import number_to_json, rows_from_json
 from tasks.records.plan import RunPlan
 from tasks.records.reading import RunReading
+from tasks.records.start_report import StartReport
 
 
 class RunRecord(Frozen):
@@ -23,6 +24,7 @@ class RunRecord(Frozen):
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
+    start: StartReport | None = None  # what it took of the other arm's first state; None: nothing was to be shared
     program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
 
     @property

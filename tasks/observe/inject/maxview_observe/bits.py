@@ -15,7 +15,7 @@ _BLOCK = 1 << 16  # numbers that are measured at once: as float64 they fit into 
 def is_key(array: Any) -> bool:
     """Whether an array holds typed keys of random numbers."""
     kind = getattr(array, "dtype", None)
-    return kind is not None and jax.dtypes.issubdtype(kind, jax.dtypes.prng_key)
+    return kind is not None and jax.numpy.issubdtype(kind, jax.dtypes.prng_key)
 
 
 def is_whole(array: Any) -> bool:

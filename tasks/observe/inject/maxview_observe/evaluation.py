@@ -2,7 +2,8 @@
 
 A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` says for each operand what made
 it: `["row", n]`, `["arg", n]`, `["lit", text]`, `["const", digest]`, `["part", i, origin]` of a scan's input, or
-`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns. The last line is `{"results": [origin, …]}`.
+`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns. The last
+line is `{"results": [origin, …]}`.
 """
 
 import json

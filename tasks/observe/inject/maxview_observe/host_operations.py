@@ -29,7 +29,7 @@ def on_host(name: str, params: dict[str, Any], values: list[Any]) -> list[Any] |
 
 
 def _compute(name: str, params: dict[str, Any], values: list[Any]) -> Any:
-    first = values[0] if values else None
+    first: Any = values[0] if values else None
     kinds = {value.dtype.kind for value in values}
     if name in _EXACT and "c" not in kinds:
         return _EXACT[name](*values)

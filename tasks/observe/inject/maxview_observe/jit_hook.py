@@ -70,7 +70,7 @@ def patch(recorder: Recorder) -> None:
         jitted = real(fun, **options)
         return Jitted(jitted, fun, options, recorder) if callable(fun) else jitted
 
-    jax.jit = jit  # type: ignore[assignment]
+    jax.jit = jit
     _patch_ahead_of_time(recorder)
 
 

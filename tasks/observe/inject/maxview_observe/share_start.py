@@ -113,7 +113,8 @@ class StartSharer:
         say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
         for name, reason in done.kept.items():
             say(f"start: {name} stays the arm's own: {reason}")
-        self.tell({"replaced": done.replaced, "kept": done.kept, "unused": done.unused})
+        found = {"replaced": done.replaced, "kept": done.kept, "unused": done.unused, "own_values": done.own_values}
+        self.tell(found)
         return done.leaves
 
     def share_batch(self, leaves: list[Any], step: int) -> list[Any]:

@@ -5,7 +5,9 @@ from typing import Any
 
 from . import bits
 from .files import read_arrays
-from .meaning import meanings_of
+from .meaning import meaning_of, meanings_of
+
+_MAY_DIFFER = ("random numbers", "counter")
 
 
 class Replacement:
@@ -27,6 +29,8 @@ class Replacement:
                 continue
             self.leaves[place] = bits.from_bits(values, leaves[place])
             self.replaced.append(name)
+        # what makes the arms begin apart
+        self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
         self.unused = list(theirs.values())  # what only the other arm has
 
     @staticmethod
