@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - texts of sources as they stand there
 """Changes of a trainer's source: faults, whose line an explanation has to name, and edits that change nothing."""
 
 from typing import NamedTuple

@@ -16,6 +16,7 @@ from prefect.states import Cancelled
 
 from configs.comparison import load_target
 from configs.errors import ConfigError
+from tasks.causes.kept_programs import have_programs
 from tasks.causes.occasion import announce, find_occasion, plans_of, wants_explanation
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
@@ -50,6 +51,7 @@ from tasks.services.slices import slice_of
 from tasks.steps import (
     comment_step,
     compare_checkpoints_step,
+    compare_kept_programs_step,
     diff_compiles_step,
     diff_step,
     explain_step,
@@ -176,6 +178,8 @@ def compare_cases(
             )
             if have_common_step(records):
                 runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
+            if have_programs(records, store):
+                runs = runs.model_copy(update={"program": compare_kept_programs_step(runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
