@@ -9,7 +9,7 @@ LIBRARY = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|chex|absl|qwix|aqt|penzai)/|"
     r"/lib/python3[.\d]*/(?!(?:site|dist)-packages/)|<frozen |/jax/_src/"
 )
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # and checkouts of commits
 
 type Frame = tuple[str, str, int]  # function, file, line
 

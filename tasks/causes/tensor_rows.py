@@ -13,7 +13,7 @@ from tasks.records.observation import TENSORS, Pass
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
 type Leaf = tuple[Any, ...]  # an origin without parts
 
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # and checkouts of commits
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
 _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
