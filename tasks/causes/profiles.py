@@ -29,11 +29,12 @@ type Profile = Mapping[str, Any]  # as `model/profile.py` writes it
 
 
 class Part(NamedTuple):
-    """Seconds of a step."""
+    """Seconds of a step, and by how much more the middle one of the profiled steps takes."""
 
     what: str
     line: CodeLine | None
     seconds: float
+    spread: float = 0.0
 
 
 class ProfiledStep(NamedTuple):
@@ -72,7 +73,8 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
     found = []
     for key in parts[0].keys() | parts[1].keys():
         found.append(_compare_part(parts[0].get(key), parts[1].get(key), names))
-    found.sort(key=lambda one: (-abs(one.candidate_s - one.baseline_s), one.what))
+    # what the steps of one arm differ by among themselves is no difference between the arms: it comes last
+    found.sort(key=lambda one: (not one.sure, -abs(one.candidate_s - one.baseline_s), one.what))
     steps = [_step_seconds(module["runs"]) for module in modules if module is not None]
     operations = [sum(part.seconds for key, part in side.items() if key[0] not in (GAP, COLLECTION)) for side in parts]
     return TimeExplanation(
@@ -121,7 +123,9 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]
         most = lines[key].most_common(1)
         line = _code_line(most[0][0]) if most and most[0][0].file else None
         what = ", ".join(kind for kind, _ in kinds[key].most_common(2)) + (f", {key[1]}" if key[1] else "")
-        found[key] = Part(what, line, min(per_run) / 1e9 / side.profile["devices"])
+        unit = 1e9 * side.profile["devices"]
+        spread = statistics.median(per_run) - min(per_run)
+        found[key] = Part(what, line, min(per_run) / unit, spread / unit)
     return found | _host_parts(side.profile, module["runs"])
 
 
@@ -137,7 +141,7 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, 
     first, last = runs[0][1], runs[-1][0]
     collected = sum(spent for begin, spent in profile["collections"] if first <= begin <= last) / len(gaps)
     return {
-        (GAP, ""): Part(GAP, None, statistics.median(gaps) / 1e9),
+        (GAP, ""): Part(GAP, None, statistics.median(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
         (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9),
     }
 
@@ -156,17 +160,19 @@ def _compare_part(left: Part | None, right: Part | None, names: tuple[str, str])
     place = f" at {one.line.file}:{one.line.line} {one.line.function}".rstrip() if one.line else ""
     slower = names[1] if seconds[1] > seconds[0] else names[0]
     more = abs(seconds[1] - seconds[0])
+    spread = max(part.spread for part in (left, right) if part)
     return TimeDifference(
         what=one.what,
         baseline_s=seconds[0],
         candidate_s=seconds[1],
         baseline_line=left.line if left else None,
         candidate_line=right.line if right else None,
+        sure=more > spread,
         sentence=f"{slower} takes {1e3 * more:.2f} ms more a step in {one.what}{place}",
     )
 
 
 def _say_largest(found: Sequence[TimeDifference], steps: Sequence[float], names: tuple[str, str]) -> str:
     said = f"a step takes {1e3 * steps[0]:.1f} ms in {names[0]} and {1e3 * steps[1]:.1f} ms in {names[1]}"
-    largest = "; ".join(one.sentence for one in found[:HEADLINE])
-    return f"{said}: {largest}" if largest else said
+    largest = "; ".join(one.sentence for one in found[:HEADLINE] if one.sure)
+    return f"{said}: {largest or 'no line differs by more than the steps of one arm do'}"
