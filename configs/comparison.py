@@ -98,6 +98,7 @@ class Comparison(Frozen):
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
     command: CommandTemplate | None = None  # how both arms are started, if their trainer is anybody's
+    explain: Literal["auto", "off"] = "auto"  # look into why the arms differ, once, where they do
     # shared: the second arm begins with the first one's weights, moments and batches. Not set: MaxText's two
     # implementations, which draw other weights from one seed, share their start, and others do not
     start: Start | None = None

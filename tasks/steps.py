@@ -22,6 +22,8 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
+from tasks.causes.kept_programs import compare_kept_programs
+from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
@@ -51,6 +53,7 @@ from tasks.records import (
     ComparisonRecord,
     Died,
     Ended,
+    ProgramExplanation,
     RunPlan,
     RunRecord,
     StepCompleted,
@@ -240,6 +243,25 @@ def diff_logs_step(
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
+
+
+@task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
+def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
+    """Whether the steps that the runs of a case left are one computation."""
+    found = compare_kept_programs(runs.runs, store)
+    if found is not None:
+        get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
+def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
+    """The comparison with why its arms differ, which starts both of them again."""
+    explanation = explain_comparison(record, runs, store)
+    if explanation is None:
+        return record
+    get_run_logger().info("%s", explanation.headline)
+    return record.model_copy(update={"explanation": explanation})
 
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)

@@ -1,1 +1,1 @@
-"""Two observations of one step, compared: the first tensor that differs, and where it was made."""
+"""Turns what was recorded of two arms into why they differ: tensors, programs, memory, time, commits of lines."""

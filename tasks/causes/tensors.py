@@ -9,7 +9,7 @@ from tasks.causes.arm_values import ArmValues, Parting
 from tasks.causes.describe_root import Found, describe_extra, describe_pair, describe_stop, equal_up_to
 from tasks.causes.group_roots import group_roots, list_only
 from tasks.causes.pair_rows import pair_divergent, pair_frontiers
-from tasks.causes.tensor_rows import read_step
+from tasks.causes.tensor_rows import TensorRow, read_step
 from tasks.observe.read import read_observation
 from tasks.records.counted import counted
 from tasks.records.observation import Observation, TensorComparison
@@ -83,23 +83,26 @@ def find_roots(left: Parting, right: Parting, names: tuple[str, str]) -> list[Fo
 def _stops(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
     """A gradient that only one arm stops: no value forward shows it, and nothing backward reads it."""
     found = []
-    counts = [
-        Counter(
-            (row.path, row.digest)
-            for row in map(side.arm.rows.__getitem__, side.arm.step.live)
-            if row.operation == STOP
-        )
-        for side in (left, right)
+    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
+    # by their place: values of those in both arms may differ as a consequence of something else
+    places = [
+        Counter(map(_place_of_stop, map(side.arm.rows.__getitem__, listed)))
+        for side, listed in zip((left, right), stops, strict=True)
     ]
-    for mine, theirs, side, arm in ((counts[0], counts[1], left, 0), (counts[1], counts[0], right, 1)):
-        quota = mine - theirs
-        for n in sorted(side.arm.step.live):
+    for mine, theirs, side, other, arm in ((0, 1, left, right, 0), (1, 0, right, left, 1)):
+        quota = places[mine] - places[theirs]
+        known = {other.arm.rows[n].digest for n in stops[theirs]}
+        for n in sorted(stops[mine], key=lambda n: side.arm.rows[n].digest in known):
             row = side.arm.rows[n]
-            if row.operation == STOP and quota[row.path, row.digest] > 0:
-                quota[row.path, row.digest] -= 1
+            if quota[_place_of_stop(row)] > 0:
+                quota[_place_of_stop(row)] -= 1
                 order = float(n) if arm == 0 else _order(left, right, n)
                 found.append(describe_stop(side, n, order, ("baseline", "candidate")[arm], names))
     return found
+
+
+def _place_of_stop(row: TensorRow) -> tuple[str, str, str]:
+    return row.path, row.function, row.type
 
 
 def _order(left: Parting, right: Parting, n: int) -> float:

@@ -6,7 +6,7 @@ import polars as pl
 from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import varies_at
 from tasks.ingest.merged_steps import last_of_each_step
-from tasks.records import Floor, RunRecord
+from tasks.records import Floor, ProgramExplanation, RunRecord
 from tasks.records.counted import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
@@ -14,18 +14,37 @@ TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours
 OTHER_STEPS = "the arms did not train the same steps"
 
 
-def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
-    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
+def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
+    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere.
+
+    program: the steps that the runs left, compared; of trainers that are not ours they alone prove the first floor.
+    """
     runs = (*baseline.runs, *candidate.runs)
     if silent := _silent_trainer(*runs):
+        left_none = f"{silent} left no step of a JAX program to compare"
         return [
-            Floor(name="same program", holds=None, evidence=f"{silent} does not tell which program it lowers"),
+            _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
             _same_bits(baseline, candidate),
             _same_checkpoint(baseline, candidate, f"{silent} restores no checkpoint of another arm"),
         ]
     if not any(run.program for run in runs):
         return []
-    return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+    same_program = _same_program(baseline, candidate)
+    if program and same_program.holds is False:
+        same_program = _floor_of_programs(program)
+    return [same_program, _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+
+
+def _floor_of_programs(program: ProgramExplanation) -> Floor:
+    """The first floor as the canonical hash of both steps decides it."""
+    same, shown = program.answer != "differs", [one[:12] for one in program.hashes]
+    hashes = f"{shown[0]}…" if same else f"{shown[0]}… and {shown[1]}…"
+    return Floor(
+        name="same program",
+        holds=same,
+        evidence=f"{program.sentence} (hash {hashes})",
+        same_text=program.answer == "same text",
+    )
 
 
 def _silent_trainer(*runs: RunRecord) -> str | None:

@@ -45,3 +45,4 @@ class Floor(Frozen):
     name: Literal["same program", "same bits", "same checkpoint"]
     holds: bool | None
     evidence: str
+    same_text: bool = True  # of a program; False: one computation in another order, which may be rounded differently

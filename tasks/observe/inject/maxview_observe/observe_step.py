@@ -15,6 +15,8 @@ from .calls import Call, Words
 from .describe import describe_all
 from .evaluation import Evaluation
 from .find_step import StepFinder
+from .memory_files import write_memory
+from .profiling import Profiling
 from .report import describe_error, say
 from .settings import Settings
 from .start_state import Replacement
@@ -66,14 +68,14 @@ class StepObserver:
             self.look(call)
         profile = self.settings.profile
         if profile and number == profile[0]:
-            jax.profiler.start_trace(str(self.settings.folder / "profile"))
+            self.profiling = Profiling(self.settings.folder / "profile")
         results = self.go_on(call, go_on)
         if number == self.settings.call:
             with self.guarded("the results cannot be described"):
                 self.record["results"] = describe_results(results)
         if profile and number == profile[1]:
             jax.block_until_ready(results)
-            jax.profiler.stop_trace()
+            self.profiling.stop()
             self.record["profile"] = True
         if number >= max(self.settings.call, profile[1] if profile else 0):
             self.finish()
@@ -113,6 +115,9 @@ class StepObserver:
             self.compiled = call.compiled or lowered.compile()
             if self.settings.program and (text := self.compiled.as_text()):
                 files.write_packed(folder / files.OPTIMISED, text)
+        if self.settings.program and self.compiled is not None:
+            with self.guarded("the buffers cannot be written"):
+                write_memory(folder, self.compiled)
         with self.guarded("the arguments cannot be described"):
             self.record["arguments"] = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
         whole = all(map(bits.is_whole, call.leaves))
