@@ -15,7 +15,7 @@ from tasks.diff.curve_tests import compare_blocks, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.same_code import draws_differ
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
+from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
 
 type MakeRun = Callable[..., RunRecord]
 type Judge = Callable[..., Decision]
@@ -265,8 +265,8 @@ def test_what_begins_with_one_state_is_compared_to_the_last_digit(
     linen = make_run("linen", losses=losses.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
 
     def judged(curve: np.ndarray, **start: object) -> ComparisonRecord:
-        nnx = make_run("nnx", losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"}, start=start)
-        return compare(linen, nnx)
+        nnx = make_run("nnx", losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
+        return compare(linen, nnx.model_copy(update={"start": StartReport.model_validate(start)}))
 
     assert row_of(judged(losses, **TAKEN), "loss_per_step").verdict == "same"
     assert row_of(judged(near, **TAKEN), "loss_per_step").verdict != "same"
