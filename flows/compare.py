@@ -52,6 +52,7 @@ from tasks.steps import (
     comment_step,
     compare_checkpoints_step,
     compare_kept_programs_step,
+    cross_restore_step,
     diff_compiles_step,
     diff_step,
     explain_step,
@@ -277,6 +278,7 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         done = [future.result() for future in proofs]
         done += [verify_step(path, run.directory.manifests) for path in find_unverified(run.checkpoints, done)]
         EVENTS.put(Verified(run, done))
+        cross_restore_step(run, among)
         record: RunRecord = scrape_step(run, done)
         return record
 

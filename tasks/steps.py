@@ -31,9 +31,10 @@ from tasks.history.prior import read_past
 from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
-from tasks.launch import job
+from tasks.launch import cross_maxtext, job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
+from tasks.launch.logs import read_exit_code
 from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
@@ -188,6 +189,16 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
     if found is not None:
         get_run_logger().info("step %s: %s", found.step, found.summary)
     return found
+
+
+@task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
+def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
+    """MaxText's proof that it restores the other arm's checkpoint, once for each pair of arms of a case."""
+    before = cross_maxtext.find_partner(run.plan, among)
+    if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
+        found = cross_maxtext.cross_restore(run.plan, before)
+        cross_maxtext.write_crossing(run.directory.path, found)
+        get_run_logger().info("%s", found.evidence)
 
 
 @task(

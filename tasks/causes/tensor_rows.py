@@ -13,7 +13,6 @@ from tasks.records.observation import TENSORS, Pass
 type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
 type Leaf = tuple[Any, ...]  # an origin without parts
 
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/checkouts/[0-9a-f]{40,64}/")  # and checkouts of commits
 _LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
 _LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
 
@@ -28,6 +27,7 @@ class TensorRow:
     file: str
     line: int
     function: str
+    short_file: str  # below the folder that it is imported from
     stack: str
     type: str
     output: int
@@ -42,11 +42,6 @@ class TensorRow:
     def key(self) -> str:
         """What it does by itself: equal in both arms where they do the same in the same place."""
         return f"{self.operation}|{self.type}|{self.params}|{self.path}|{self.output}"
-
-    @property
-    def short_file(self) -> str:
-        """The file below site-packages."""
-        return _PACKAGES.sub("", self.file)
 
     @property
     def place(self) -> str:
@@ -113,7 +108,7 @@ def read_step(folder: Path) -> ObservedStep:
 
 
 def _place(at: list[Any]) -> dict[str, Any]:
-    return dict(zip(("file", "line", "function"), at, strict=True))
+    return dict(zip(("file", "line", "function", "short_file"), at, strict=True))
 
 
 def _numbers(values: list[Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation
         return [
             _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
             _same_bits(baseline, candidate),
-            Floor(name="same checkpoint", holds=None, evidence=f"{silent} restores no checkpoint of another arm"),
+            _same_checkpoint(baseline, candidate, f"{silent} restores no checkpoint of another arm"),
         ]
     if not any(run.program for run in runs):
         return []
@@ -127,16 +127,15 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
     return None, names
 
 
-def _same_checkpoint(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    crossings = [
-        run.program["cross_restore"]
-        for arm in (baseline, candidate)
-        for run in arm.runs
-        if isinstance(run.program.get("cross_restore"), dict)
-    ]
+def _same_checkpoint(
+    baseline: ArmRuns, candidate: ArmRuns, untried: str = "no arm tried to restore the other's checkpoint"
+) -> Floor:
+    runs = (*baseline.runs, *candidate.runs)
+    crossings = [found for run in runs if isinstance(found := run.program.get("cross_restore"), dict)]
+    crossings += [run.crossing.model_dump() for run in runs if run.crossing is not None]
     known = [crossing for crossing in crossings if crossing.get("holds") is not None]
     if not known:
-        evidence = crossings[0]["evidence"] if crossings else "no arm tried to restore the other's checkpoint"
+        evidence = crossings[0]["evidence"] if crossings else untried
         return Floor(name="same checkpoint", holds=None, evidence=str(evidence))
     failed = [crossing for crossing in known if not crossing["holds"]]
     evidence = "; ".join(dict.fromkeys(str(crossing["evidence"]) for crossing in failed or known))

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
+from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.observe.kept_program import keep_step_program
 from tasks.observe.shared_start import read_start
@@ -41,6 +42,7 @@ def build_record(
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
         start=read_start(plan),
+        crossing=read_crossing(directory.path),
         program=program,
     )
 

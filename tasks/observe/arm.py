@@ -1,21 +1,19 @@
 """Runs an arm's command once more, in a process of its own that ends once its training step is recorded."""
 
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tasks.launch import local
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError
 from tasks.launch.logs import read_exit_code
+from tasks.launch.move import move_plan, run_to_end
 from tasks.observe.read import read_observation
 from tasks.observe.settings_file import prepare
 from tasks.records import RunPlan
 from tasks.records.observation import LOG, Observation
 
-POLL_S = 0.2
 OWN_FOLDER = "run"  # what the trainer itself writes
 NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
@@ -64,30 +62,3 @@ def observe_arm(
         text = f"the process ended with exit code {code}"
         return found.model_copy(update={"notes": (*found.notes, text)})
     return found
-
-
-def run_to_end(plan: RunPlan, log: Path) -> None:
-    """Start the plan's command and wait for it; whatever ends the wait ends the process. Raises LaunchError."""
-    handle = local.launch(plan, log)
-    try:
-        while local.is_alive(handle):
-            time.sleep(POLL_S)
-    finally:
-        local.stop(handle)
-
-
-def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
-    """The same run in a folder below `runs`, instead of the store's."""
-    old, new = str(Path(plan.directory).parent), str(runs)
-
-    def moved(text: str) -> str:
-        return text.replace(old, new)
-
-    return plan.model_copy(
-        update={
-            "directory": moved(plan.directory),
-            "argv": tuple(map(moved, plan.argv)),
-            "environment": {name: moved(text) for name, text in plan.environment.items()},
-            "config": {key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
-        }
-    )

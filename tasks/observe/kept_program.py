@@ -1,4 +1,4 @@
-"""Keeps the StableHLO of the training step that a judged run really ran; JAX itself writes it, and nothing is patched."""
+"""Keeps the StableHLO of the training step that a judged run really ran: JAX writes it, and nothing is patched."""
 
 import gzip
 import re

@@ -8,7 +8,7 @@ from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, 
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
-from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
 from tasks.records.explanation import (
     CodeLine,
     Explanation,
@@ -75,6 +75,7 @@ __all__ = [
     "CompileError",
     "CompiledProgram",
     "Coverage",
+    "CrossRestore",
     "Curve",
     "DeathKind",
     "Decision",

@@ -1,6 +1,8 @@
 """Turns the traceback of an operation into the trainer's own source line."""
 
+import os
 import re
+import sys
 from typing import Any
 
 _LIBRARIES = re.compile(
@@ -12,10 +14,10 @@ _held: list[Any] = []  # keeps the tracebacks whose ids are keys
 
 
 def place_of_equation(equation: Any) -> list[Any]:
-    """`[file, line, function]`: the innermost frame outside of libraries; `["", 0, ""]` where there is none."""
+    """`[file, line, function, short file]`: the innermost frame outside of libraries; empty where there is none."""
     traceback = equation.source_info.traceback
     if traceback is None:
-        return ["", 0, ""]
+        return ["", 0, "", ""]
     found = _cache.get(id(traceback))
     if found is None:
         _held.append(traceback)
@@ -26,5 +28,12 @@ def place_of_equation(equation: Any) -> list[Any]:
 def _read(traceback: Any) -> list[Any]:
     for frame in traceback.frames:
         if not _LIBRARIES.search(frame.file_name):
-            return [frame.file_name, frame.line_num, frame.function_name]
-    return ["", 0, ""]
+            return [frame.file_name, frame.line_num, frame.function_name, shorten(frame.file_name)]
+    return ["", 0, "", ""]
+
+
+def shorten(file: str) -> str:
+    """A file's path below the folder that it is imported from: equal for equal files of two checkouts."""
+    folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
+    above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
+    return file.removeprefix(above)
