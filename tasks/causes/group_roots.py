@@ -41,7 +41,8 @@ def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> 
         quota = counts[side] - counts[1 - side]
         places: Counter[tuple[str, str, str, Pass]] = Counter()
         known = values[1 - side]
-        for row in sorted(rows, key=lambda row, known=known: row.digest in known):  # its own values first
+        alone = [row for row in rows if row.digest not in known]
+        for row in (*alone, *(row for row in rows if row.digest in known)):
             if quota[_kind_of(row)] > 0:
                 quota[_kind_of(row)] -= 1
                 places[row.operation, row.type, row.place, row.direction] += 1
