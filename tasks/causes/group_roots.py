@@ -24,9 +24,15 @@ def group_roots(found: Sequence[Found]) -> list[Root]:
     return roots
 
 
+def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
+    return row.operation, row.type, row.function, row.direction
+
+
 def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
-    """Operations with a value, an operation and a direction that the other arm has less often, by source line."""
-    counts = [Counter((row.operation, row.direction, row.digest) for row in rows) for rows in (baseline, candidate)]
+    """Operations that the other arm has less often in the function, by source line; whatever their values are, which
+    may differ as a consequence of something else."""
+    counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
+    values = [{row.digest for row in rows} for rows in (baseline, candidate)]
     found: list[OnlyHere] = []
     sides: tuple[tuple[Literal["baseline", "candidate"], Sequence[TensorRow], int], ...] = (
         ("baseline", baseline, 0), ("candidate", candidate, 1),
@@ -34,9 +40,11 @@ def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> 
     for arm, rows, side in sides:
         quota = counts[side] - counts[1 - side]
         places: Counter[tuple[str, str, str, Pass]] = Counter()
-        for row in rows:
-            if quota[row.operation, row.direction, row.digest] > 0:
-                quota[row.operation, row.direction, row.digest] -= 1
+        known = values[1 - side]
+        alone = [row for row in rows if row.digest not in known]
+        for row in (*alone, *(row for row in rows if row.digest in known)):
+            if quota[_kind_of(row)] > 0:
+                quota[_kind_of(row)] -= 1
                 places[row.operation, row.type, row.place, row.direction] += 1
         found += [
             OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)

@@ -18,6 +18,7 @@ from tasks.records import CodeLine, TimeDifference, TimeExplanation
 
 MOST_LISTED = 20
 HEADLINE = 3
+LEAST_SHARE = 0.01  # of the seconds in operations: a smaller difference is not told first
 PATIENCE_S = 600.0
 GAP, COLLECTION = "the host between the steps", "garbage collection of the host"
 _ROOT = Path(__file__).parent.parent.parent
@@ -70,13 +71,13 @@ def compare_profiles(baseline: ProfiledStep, candidate: ProfiledStep, names: tup
     if modules[0] is None or modules[1] is None:
         return None
     parts = [_sum_parts(side, module) for side, module in zip(sides, modules, strict=True) if module is not None]
+    operations = [sum(part.seconds for key, part in side.items() if key[0] not in (GAP, COLLECTION)) for side in parts]
     found = []
     for key in parts[0].keys() | parts[1].keys():
-        found.append(_compare_part(parts[0].get(key), parts[1].get(key), names))
+        found.append(_compare_part(parts[0].get(key), parts[1].get(key), max(operations), names))
     # what the steps of one arm differ by among themselves is no difference between the arms: it comes last
     found.sort(key=lambda one: (not one.sure, -abs(one.candidate_s - one.baseline_s), one.what))
     steps = [_step_seconds(module["runs"]) for module in modules if module is not None]
-    operations = [sum(part.seconds for key, part in side.items() if key[0] not in (GAP, COLLECTION)) for side in parts]
     return TimeExplanation(
         sentence=_say_largest(found, steps, names),
         steps=(len(modules[0]["runs"]), len(modules[1]["runs"])),
@@ -153,7 +154,7 @@ def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
     return statistics.median(after - before for before, after in pairwise(begins)) / 1e9
 
 
-def _compare_part(left: Part | None, right: Part | None, names: tuple[str, str]) -> TimeDifference:
+def _compare_part(left: Part | None, right: Part | None, step_s: float, names: tuple[str, str]) -> TimeDifference:
     seconds = [part.seconds if part else 0.0 for part in (left, right)]
     one = right if right and (left is None or right.seconds >= left.seconds) else left
     assert one is not None  # the key is from one of them
@@ -161,13 +162,14 @@ def _compare_part(left: Part | None, right: Part | None, names: tuple[str, str])
     slower = names[1] if seconds[1] > seconds[0] else names[0]
     more = abs(seconds[1] - seconds[0])
     spread = max(part.spread for part in (left, right) if part)
+    least = max(spread, LEAST_SHARE * step_s)
     return TimeDifference(
         what=one.what,
         baseline_s=seconds[0],
         candidate_s=seconds[1],
         baseline_line=left.line if left else None,
         candidate_line=right.line if right else None,
-        sure=more > spread,
+        sure=more > least,
         sentence=f"{slower} takes {1e3 * more:.2f} ms more a step in {one.what}{place}",
     )
 

@@ -25,13 +25,17 @@ def list_sections(explanation: Explanation | None) -> list[Section]:
 def _sections(one: Explanation) -> Iterator[Section]:
     commits = {(line.file, line.line): line.commit for line in one.lines if line.commit}
     if one.tensors is not None:
-        found = one.tensors
+        found, first = one.tensors, one.tensors.first
         alone = [f"only the {row.arm}: {row.count} × {row.operation} {row.type} at {row.place}" for row in found.only]
         yield Section(
             "the first tensor",
-            found.sentence,
+            found.sentence if first is None else _with_commit(found.sentence, first.file, first.line, commits),
             (
-                *(_with_commit(root.sentence, root.file, root.line, commits) for root in found.roots),
+                *(
+                    _with_commit(root.sentence, root.file, root.line, commits)
+                    for root in found.roots
+                    if root.sentence not in found.sentence
+                ),
                 *alone,
                 *found.unmatched_arguments,
                 *found.notes,
@@ -56,7 +60,8 @@ def _sections(one: Explanation) -> Iterator[Section]:
             ),
         )
     if one.memory is not None:
-        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, one.memory.buffers)))
+        differing = [row for row in one.memory.buffers if row.baseline_bytes != row.candidate_bytes]
+        yield Section("memory", one.memory.sentence, tuple(map(_say_buffer, differing or one.memory.buffers)))
     if one.time is not None:
         lines = [
             _with_lines(

@@ -84,7 +84,7 @@ class TimeDifference(Frozen):
     candidate_s: float
     baseline_line: CodeLine | None = None
     candidate_line: CodeLine | None = None
-    sure: bool = True  # larger than what the steps of one arm differ by
+    sure: bool = True  # more than 1 % of a step, and than what the steps of one arm differ by
     sentence: str
 
 
