@@ -35,8 +35,8 @@ OURS = (
     ),
     Change(
         "a stopped gradient",
-        "query_BLHK = core.rotary(project(\"query\"), context)",
-        "query_BLHK = jax.lax.stop_gradient(core.rotary(project(\"query\"), context))",
+        'query_BLHK = core.rotary(project("query"), context)',
+        'query_BLHK = jax.lax.stop_gradient(core.rotary(project("query"), context))',
     ),
     Change(
         "a swapped axis of rope",

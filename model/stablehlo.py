@@ -17,7 +17,7 @@ from typing import Any
 from jax.interpreters.mlir import make_ir_context
 from jaxlib.mlir import ir
 
-from model.compiled import sha256, strip_stablehlo
+from model.compile_record import sha256, strip_stablehlo
 
 VERSION = 1
 LONGEST = 160  # characters of an attribute; a longer one is a constant's values, of which a digest is enough
