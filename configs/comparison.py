@@ -21,6 +21,7 @@ from configs.topologies import GIB, Topology, find_topology
 
 type Kind = Literal["cases", "models", "targets", "comparisons", "tolerances", "comparability"]
 Trainer = Literal["maxview", "maxtext", "command"]
+Start = Literal["own", "shared"]
 Metric = Literal[
     "step_time_s", "step_cpu_time_s", "loss", "loss_of_varying_runs", "loss_of_other_draws", "step_values",
     "step_values_of_varying_runs", "memory_percent", "parameters", "program_memory_gb", "estimated_cycles",
@@ -98,6 +99,10 @@ class Comparison(Frozen):
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
     command: CommandTemplate | None = None  # how both arms are started, if their trainer is custom
+    explain: Literal["auto", "off"] = "auto"  # look into why the arms differ, once, where they do
+    # shared: the second arm begins with the first one's weights, moments and batches. Not set: MaxText's two
+    # implementations, which draw other weights from one seed, share their start, and others do not
+    start: Start | None = None
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
@@ -148,6 +153,13 @@ class Comparison(Frozen):
     def has_command(self) -> bool:
         """Whether an arm has a custom trainer."""
         return any(self.trainer_of(arm) == "command" for arm in self.arms)
+
+    @property
+    def shares_start(self) -> bool:
+        """Whether the second arm begins with the first one's state."""
+        maxtext = {self.trainer_of(arm) for arm in self.arms} == {"maxtext"}
+        implementations = {arm.set.get("pure_nnx") for arm in self.arms} == {False, True}
+        return self.start == "shared" or (self.start is None and maxtext and implementations)
 
     @property
     def has_refs(self) -> bool:

@@ -22,7 +22,7 @@ FindingKind = Literal[
     "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software", "xla-flags",
     "environment-variable",
     "device-kind", "device-count", "mesh", "host-process",
-    "flops", "tokens", "steps", "numbering", "data", "seed", "config", "inert",
+    "flops", "tokens", "steps", "numbering", "data", "seed", "start", "config", "inert",
     "nondeterministic", "missing-field", "zero-field", "constant-field", "frozen-array", "frozen-in-one-arm",
     "no-effect", "last-digit",
     "log-disagrees", "repeated-steps", "same-log", "survived-exception",

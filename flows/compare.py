@@ -16,6 +16,8 @@ from prefect.states import Cancelled
 
 from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
+from tasks.causes.kept_programs import have_programs
+from tasks.causes.occasion import announce, find_occasion, plans_of, wants_explanation
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
 from tasks.launch.job import find_checkpoint
@@ -30,7 +32,7 @@ from tasks.resolve.arm_trainers import ArmWishes
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
-from tasks.services.events import EVENTS, Compared, Extended, Logged, Planned, Reused, Troubled, Verified
+from tasks.services.events import EVENTS, Compared, Explaining, Extended, Logged, Planned, Reused, Troubled, Verified
 from tasks.services.held_runs import held_job, held_run
 from tasks.services.lanes import in_lanes
 from tasks.services.run_form import (
@@ -51,8 +53,11 @@ from tasks.steps import (
     blessed_step,
     comment_step,
     compare_checkpoints_step,
+    compare_kept_programs_step,
+    cross_restore_step,
     diff_compiles_step,
     diff_step,
+    explain_step,
     forget_step,
     launch_step,
     publish_step,
@@ -186,6 +191,8 @@ def compare_cases(
             )
             if have_common_step(records):
                 runs = runs.model_copy(update={"checkpoints": compare_checkpoints_step(runs, store)})
+            if have_programs(records, store):
+                runs = runs.model_copy(update={"program": compare_kept_programs_step(runs, store)})
             if patience is None:
                 result = diff_step(runs, store)
             else:
@@ -196,7 +203,7 @@ def compare_cases(
                     decide=lambda record, repeats: repeat_step(record, patience, repeats, time.monotonic() - began),
                     run=run,
                 )
-            comparisons.append(publish_case(result, store))
+            comparisons.append(publish_case(explain_case(result, records, store), store))
     except Stopped as stopped:  # the night that this is a part of is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
@@ -291,8 +298,28 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
         done = [future.result() for future in proofs]
         done += [verify_step(path, run.directory.manifests) for path in find_unverified(run.checkpoints, done)]
         EVENTS.put(Verified(run, done))
+        cross_restore_step(run, among)
         record: RunRecord = scrape_step(run, done)
         return record
+
+
+def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
+    """The comparison with why its arms differ, if they do and its file does not leave that out.
+
+    What goes wrong with it is told, and changes no verdict.
+    """
+    why, plans = find_occasion(result), plans_of(runs)
+    if not why or plans is None or not wants_explanation(result.comparison):
+        return result
+    EVENTS.put(Explaining(result.case, announce(plans, runs, why)))
+    try:
+        with slice_of(plans[0].target):
+            explained: ComparisonRecord = explain_step(result, runs, store)
+    except Exception as error:
+        get_run_logger().exception("%s failed", explain_step.name)
+        EVENTS.put(Troubled(f"{result.case} is not explained: {type(error).__name__}: {error}"))
+        return result
+    return explained
 
 
 def publish_case(result: ComparisonRecord, store: Store) -> tuple[ComparisonRecord, PublishedPage]:

@@ -22,6 +22,8 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
+from tasks.causes.kept_programs import compare_kept_programs
+from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.until import NextLook, Patience, next_look
@@ -29,9 +31,10 @@ from tasks.history import append_comparison
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
-from tasks.launch import job
+from tasks.launch import cross_maxtext, job
 from tasks.launch.cross_restore import find_partner
 from tasks.launch.job import LaunchedRun
+from tasks.launch.logs import read_exit_code
 from tasks.launch.owners import forget
 from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
@@ -50,6 +53,7 @@ from tasks.records import (
     ComparisonRecord,
     Died,
     Ended,
+    ProgramExplanation,
     RunPlan,
     RunRecord,
     StepCompleted,
@@ -194,6 +198,16 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
     return found
 
 
+@task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
+def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
+    """MaxText's proof that it restores the other arm's checkpoint, once for each pair of arms of a case."""
+    before = cross_maxtext.find_partner(run.plan, among)
+    if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
+        found = cross_maxtext.cross_restore(run.plan, before)
+        cross_maxtext.write_crossing(run.directory.path, found)
+        get_run_logger().info("%s", found.evidence)
+
+
 @task(
     name="scrape",
     task_run_name="scrape {run.plan.arm} {run.plan.case} r{run.plan.repeat}",
@@ -237,6 +251,25 @@ def diff_logs_step(
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
     """The comparison of a case's two arms, with what the store's history knows of the noise."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
+
+
+@task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
+def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
+    """Whether the steps that the runs of a case left are one computation."""
+    found = compare_kept_programs(runs.runs, store)
+    if found is not None:
+        get_run_logger().info("%s", found.sentence)
+    return found
+
+
+@task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
+def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
+    """The comparison with why its arms differ, which starts both of them again."""
+    explanation = explain_comparison(record, runs, store)
+    if explanation is None:
+        return record
+    get_run_logger().info("%s", explanation.headline)
+    return record.model_copy(update={"explanation": explanation})
 
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)

@@ -19,6 +19,8 @@ FORBIDDEN = {
 # the Prefect shells around the steps live in one module, and what deals with its servers in one folder; everything
 # else in tasks/ works without Prefect
 PREFECT_ALLOWED = (Path("tasks/steps.py"), Path("tasks/services"))
+# runs in the process of an observed trainer, which may lack maxview: under another name, with the trainer's JAX
+INJECTED = ROOT / "tasks" / "observe" / "inject"
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -26,8 +28,10 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            yield node.module.split(".")[0]
+            inside = path.is_relative_to(INJECTED)
+            assert node.level == 0 or inside, f"{path}:{node.lineno}: imports are absolute"
+            if node.level == 0:
+                yield node.module.split(".")[0]
 
 
 @pytest.mark.parametrize("package", OURS)
@@ -36,6 +40,9 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
     assert files
     for path in files:
         used = set(imported(path))
+        if path.is_relative_to(INJECTED):
+            assert used <= sys.stdlib_module_names | {"jax", "numpy"}, path
+            continue
         assert not used & FORBIDDEN[package], path
         if package == "tasks" and not any(path.is_relative_to(ROOT / place) for place in PREFECT_ALLOWED):
             assert "prefect" not in used, path

@@ -13,6 +13,7 @@ from flows.cli.commands.card import card
 from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
+from flows.cli.commands.explain import explain
 from flows.cli.commands.flow_runs import FlowError
 from flows.cli.commands.history import history
 from flows.cli.commands.ingest import ingest
@@ -34,7 +35,9 @@ app = cyclopts.App(
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
-for command in (compare, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card):
+for command in (
+    compare, explain, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card,
+):  # fmt: skip
     app.command(command)
 app.command(resolve_command, name="resolve")
 app.command(site)

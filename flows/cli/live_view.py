@@ -37,6 +37,7 @@ from tasks.services.events import (
     Compared,
     Comparing,
     Event,
+    Explaining,
     Extended,
     Launched,
     Logged,
@@ -127,6 +128,8 @@ class LiveView:
                 self._add_rows(plans, several=True)
                 if why:
                     self.console.print(escape(why), soft_wrap=True)
+            case Explaining(case, text):
+                self.console.print(escape(f"{case}: {text}"), soft_wrap=True)
             case Troubled(text):
                 self.console.print(plain(text), style="red", soft_wrap=True)
             case Compared(record, page, _):

@@ -8,7 +8,7 @@ from tasks.diff.comparison import comparison_id, diff
 from tasks.diff.decide_noisy import chance_of
 from tasks.diff.noise import Past
 from tasks.diff.time_rows import Circumstances
-from tasks.records import CheckpointDifference, Commit, ComparisonRecord, RunRecord
+from tasks.records import CheckpointDifference, Commit, ComparisonRecord, ProgramExplanation, RunRecord
 
 
 class CaseRuns(Frozen):
@@ -21,6 +21,7 @@ class CaseRuns(Frozen):
     cases: int = 1  # of the comparison, which share its chance of a false alarm
     look: int | None = None  # the n-th, of a comparison that goes on until it is decided
     checkpoints: CheckpointDifference | None = None  # of the last step that the first run of each arm has
+    program: ProgramExplanation | None = None  # the steps that the runs left, compared; None: nothing to compare
     rules: VerdictRules | None = None  # of the request; None: as the comparison's files say now
     commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks
 
@@ -42,6 +43,7 @@ def compare_case(case: CaseRuns, *, past: Mapping[str, Past] | None = None) -> C
         aa=is_control(rules, case.runs),
         given=Circumstances(past=past or {}, chance=chance_of(cases=case.cases, look=case.look)),
         checkpoints=case.checkpoints,
+        program=case.program,
     )
     return record.model_copy(update={"commits": case.commits})
 

@@ -11,7 +11,7 @@ from tasks.diff.metric_row import Arms
 from tasks.diff.noops import find_noops, find_variation
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
-from tasks.diff.same_code import find_code, find_writers
+from tasks.diff.same_code import find_code, find_start, find_writers
 from tasks.diff.same_work import find_work
 from tasks.diff.software import find_surroundings
 from tasks.records import Finding
@@ -36,6 +36,7 @@ def find_findings(
             find_code(arms, declared, aa=aa),
             find_surroundings(arms),
             find_writers(arms),
+            find_start(arms),
             find_work(arms, declared),
             find_contradictions(arms, parities),
             find_reading_gaps(arms),

@@ -27,7 +27,16 @@ from tasks.diff.state_rows import memory_row
 from tasks.diff.time_account import account_times
 from tasks.diff.time_rows import STEP_TIME, Circumstances, cpu_time_row, first_step_row, step_time_row
 from tasks.ingest.merged_steps import cpu_seconds
-from tasks.records import CheckpointDifference, ComparisonRecord, Finding, Floor, MetricDiff, RunRecord, Verdict
+from tasks.records import (
+    CheckpointDifference,
+    ComparisonRecord,
+    Finding,
+    Floor,
+    MetricDiff,
+    ProgramExplanation,
+    RunRecord,
+    Verdict,
+)
 from tasks.verify.checkpoint_lives import lives_of
 
 WORDS: tuple[tuple[Verdict, str], ...] = (
@@ -57,10 +66,12 @@ def diff(
     aa: bool = False,
     given: Circumstances | None = None,
     checkpoints: CheckpointDifference | None = None,
+    program: ProgramExplanation | None = None,
 ) -> ComparisonRecord:
     """Compare the repeats of two arms by rules that were read when they were asked for.
 
-    `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side.
+    `given`: what the noise is judged with besides; `checkpoints`: what one step of both holds, side by side;
+    `program`: the steps that the runs left, compared.
     """
     left, right = (ArmRuns(name=runs[0].arm, label=runs[0].label, runs=tuple(runs)) for runs in (baseline, candidate))
     left, right = arms = number_alike((left, right))
@@ -69,7 +80,7 @@ def diff(
     evaluations = compare_evaluations(arms)
     compared = (parity, *others, *evaluations)
     findings = find_findings(arms, declared=declared, effects=rules.effects, aa=aa, parities=compared)
-    floors = floors_of(left, right)
+    floors = floors_of(left, right, program)
     proved, excuse = has_same_program(floors), excuse_of(arms, floors)
     given = (given or Circumstances()).model_copy(update={"excuse": excuse})
     judged = Judged(

@@ -6,7 +6,7 @@ import polars as pl
 from tasks.diff.arms import ArmRuns
 from tasks.diff.value_gaps import varies_at
 from tasks.ingest.merged_steps import last_of_each_step
-from tasks.records import Floor, RunRecord
+from tasks.records import Floor, ProgramExplanation, RunRecord
 from tasks.records.counted import counted
 
 METRICS = ("loss", "grad_norm", "param_norm")
@@ -14,18 +14,37 @@ TRAINERS = {"maxtext": "MaxText", "command": "the command"}  # that are not ours
 OTHER_STEPS = "the arms did not train the same steps"
 
 
-def floors_of(baseline: ArmRuns, candidate: ArmRuns) -> list[Floor]:
-    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere."""
+def floors_of(baseline: ArmRuns, candidate: ArmRuns, program: ProgramExplanation | None = None) -> list[Floor]:
+    """The three floors; empty if neither trainer says anything of itself, as with logs from elsewhere.
+
+    program: the steps that the runs left, compared; of trainers that are not ours they alone prove the first floor.
+    """
     runs = (*baseline.runs, *candidate.runs)
     if silent := _silent_trainer(*runs):
+        left_none = f"{silent} left no step of a JAX program to compare"
         return [
-            Floor(name="same program", holds=None, evidence=f"{silent} does not tell which program it lowers"),
+            _floor_of_programs(program) if program else Floor(name="same program", holds=None, evidence=left_none),
             _same_bits(baseline, candidate),
-            Floor(name="same checkpoint", holds=None, evidence=f"{silent} restores no checkpoint of another arm"),
+            _same_checkpoint(baseline, candidate, f"{silent} restores no checkpoint of another arm"),
         ]
     if not any(run.program for run in runs):
         return []
-    return [_same_program(baseline, candidate), _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+    same_program = _same_program(baseline, candidate)
+    if program and same_program.holds is False:
+        same_program = _floor_of_programs(program)
+    return [same_program, _same_bits(baseline, candidate), _same_checkpoint(baseline, candidate)]
+
+
+def _floor_of_programs(program: ProgramExplanation) -> Floor:
+    """The first floor as the canonical hash of both steps decides it."""
+    same, shown = program.answer != "differs", [one[:12] for one in program.hashes]
+    hashes = f"{shown[0]}…" if same else f"{shown[0]}… and {shown[1]}…"
+    return Floor(
+        name="same program",
+        holds=same,
+        evidence=f"{program.sentence} (hash {hashes})",
+        same_text=program.answer == "same text",
+    )
 
 
 def _silent_trainer(*runs: RunRecord) -> str | None:
@@ -108,16 +127,15 @@ def _compare_metrics(left: RunRecord, right: RunRecord) -> tuple[str | None, lis
     return None, names
 
 
-def _same_checkpoint(baseline: ArmRuns, candidate: ArmRuns) -> Floor:
-    crossings = [
-        run.program["cross_restore"]
-        for arm in (baseline, candidate)
-        for run in arm.runs
-        if isinstance(run.program.get("cross_restore"), dict)
-    ]
+def _same_checkpoint(
+    baseline: ArmRuns, candidate: ArmRuns, untried: str = "no arm tried to restore the other's checkpoint"
+) -> Floor:
+    runs = (*baseline.runs, *candidate.runs)
+    crossings = [found for run in runs if isinstance(found := run.program.get("cross_restore"), dict)]
+    crossings += [run.crossing.model_dump() for run in runs if run.crossing is not None]
     known = [crossing for crossing in crossings if crossing.get("holds") is not None]
     if not known:
-        evidence = crossings[0]["evidence"] if crossings else "no arm tried to restore the other's checkpoint"
+        evidence = crossings[0]["evidence"] if crossings else untried
         return Floor(name="same checkpoint", holds=None, evidence=str(evidence))
     failed = [crossing for crossing in known if not crossing["holds"]]
     evidence = "; ".join(dict.fromkeys(str(crossing["evidence"]) for crossing in failed or known))

@@ -23,8 +23,8 @@ MOST_OF_IT = 0.25  # of the difference: smaller parts are not named
 
 
 def has_same_program(floors: list[Floor]) -> bool:
-    """Whether both arms were proved to run one program on the device."""
-    return any(floor.name == "same program" and floor.holds for floor in floors)
+    """Whether both arms were proved to run one program on the device, to the letter."""
+    return any(floor.name == "same program" and floor.holds and floor.same_text for floor in floors)
 
 
 def excuse_of(arms: Arms, floors: list[Floor]) -> str:

@@ -10,6 +10,7 @@ from tasks.resolve.trainers.source import SOURCE
 
 OURS = {"maxview": "maxview's"}  # as people call it
 SEVERAL = 3  # one message that moved may be a call site of its own, or a Python that counts lines in another way
+SHOWN = 3  # arguments in a message
 IMPLEMENTATIONS = frozenset({"linen", "nnx"})
 
 
@@ -112,7 +113,31 @@ def draws_differ(arms: Arms) -> bool:
     left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
     maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
-    return trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))
+    return (trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))) and not starts_shared(arms)
+
+
+def starts_shared(arms: Arms) -> bool:
+    """Whether every run of the candidate began with the baseline's first state."""
+    return all(run.start is not None and run.start.is_shared for run in arms[1].runs)
+
+
+def find_start(arms: Arms) -> Observations:
+    """How a start went that both arms were to share."""
+    reports = [run.start for run in arms[1].runs if run.start is not None]
+    if not reports:
+        return
+    failed = next((report for report in reports if not report.is_shared), None)
+    if failed is not None:
+        own = ", ".join(failed.own_values[:SHOWN])
+        why = failed.reason or (f"{own} stayed its own" if own else "no argument of its step is one of the baseline's")
+        message = f"the arms do not share their start: {why}; their losses are compared as those of other draws"
+    else:
+        first = reports[0]
+        kept = f", {len(first.kept)} of its own stay" if first.kept else ""
+        message = (
+            f"both arms start from one state: {len(first.replaced)} arguments of the step are the baseline's{kept}"
+        )
+    yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
 
 
 def _other_trainers(arms: Arms) -> Observations:

@@ -8,7 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from tasks.ingest.last_words import find_end, find_lost_lines, find_platform_cause, find_refusal
+from tasks.launch.cross_maxtext import read_crossing
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
+from tasks.observe.kept_program import keep_step_program
+from tasks.observe.shared_start import read_start
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
 from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
 from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
@@ -23,6 +26,7 @@ def build_record(
     plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
 ) -> RunRecord:
     """The record of a run that this store holds."""
+    keep_step_program(directory.path)
     program = directory.read_program() or {}
     commit = (
         program.get("trainer", {}).get("commit") or plan.commit or reading.commit
@@ -39,6 +43,8 @@ def build_record(
         reading=with_cause(reading.model_copy(update=named), directory.log, supervised=True),
         proofs=tuple(sorted(proofs, key=lambda proof: (proof.step is None, proof.step))),
         metrics=read_run_metrics(plan, directory, reading),
+        start=read_start(plan),
+        crossing=read_crossing(directory.path),
         program=program,
     )
 

@@ -12,6 +12,8 @@ from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
 from tasks.launch.supervised import Supervised
+from tasks.observe.kept_program import program_variables
+from tasks.observe.shared_start import with_shared_start
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.replay.play import TMP_MARK
@@ -73,7 +75,15 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
             directory.write_config(config_text(plan))
             directory.write_handle(handle)
 
-        return LaunchedRun(plan, directory, backend.launch(plan, directory, extra_argv=extra, keep=keep))
+        return LaunchedRun(
+            plan, directory, backend.launch(with_recording(plan), directory, extra_argv=extra, keep=keep)
+        )
+
+
+def with_recording(plan: RunPlan) -> RunPlan:
+    """The plan with the variables by which its process keeps its program and shares its start."""
+    plan = with_shared_start(plan)
+    return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:

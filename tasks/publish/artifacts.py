@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.chart import draw_changes, draw_loss, draw_times, to_data_uri
+from tasks.publish.explanation import TITLE, list_sections
 from tasks.publish.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
@@ -55,6 +56,7 @@ def summary_markdown(record: ComparisonRecord) -> str:
     blocks = [
         f"# {name_verdict(outcome_of(record))}: {_md(record.case)}",
         f"**{_md(record.headline)}**",
+        *_explanation(record),
         *_arms(record),
         *_deaths(record),
         *_findings(record.findings),
@@ -158,6 +160,18 @@ def _cells(record: ComparisonRecord, row: MetricDiff) -> list[str]:
         _md(difference_text(row)),
         _md(threshold_text(row)) or "—",
     ]
+
+
+def _explanation(record: ComparisonRecord) -> list[str]:
+    if record.explanation is None:
+        return []
+    blocks = [f"## {TITLE}", _md(record.explanation.headline)]
+    for section in list_sections(record.explanation):
+        shown = [line for line in section.lines if line != section.sentence][:MOST_DIFFERENCES]
+        blocks.append(
+            "\n".join([f"**{section.title}**: {_md(section.sentence)}", "", *(f"- {_md(one)}" for one in shown)])
+        )
+    return blocks
 
 
 def _programs(record: ComparisonRecord) -> list[str]:

@@ -18,6 +18,7 @@ from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.curve_data import list_marks, write_figures
 from tasks.publish.differences import list_differences
 from tasks.publish.effects import draw_effects
+from tasks.publish.explanation import list_sections
 from tasks.publish.facts import compare_facts
 from tasks.publish.logs import Lines, Logs
 from tasks.publish.logview import Kind
@@ -72,6 +73,7 @@ def write_page(
         .get_template("page.html.j2")
         .render(
             record=record,
+            sections=list_sections(record.explanation),
             sides=[("baseline", record.baseline), ("candidate", record.candidate)],
             facts=compare_facts(record),
             effects=draw_effects(record.rows),

@@ -15,6 +15,7 @@ from rich.text import Text
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
+from tasks.publish.explanation import TITLE, list_sections
 from tasks.publish.time_bars import describe_part, list_parts
 from tasks.publish.verdict_words import (
     EFFECTS,
@@ -33,10 +34,11 @@ from tasks.publish.verdict_words import (
     unbroken,
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
-from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
+from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
 from tasks.records.text import visible
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal
+MOST_CAUSES = 4  # of each part of an explanation
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"
 MOST_ARRAYS = 5  # that differ; the page has all
 GLUE = "\ue000"  # a blank that no line breaks at: rich breaks at every kind that Unicode has
@@ -52,6 +54,7 @@ def render_terminal(
     `page` is the path or address that the closing lines name; `link` opens it in a browser, if that needs another.
     """
     parts: list[RenderableType] = [*_headline(record), Text(), _arms(record)]
+    parts += _explanation(record.explanation)
     parts += _deaths(record)
     parts += _findings(record)
     parts += [Text(), _Metrics(record)]
@@ -227,6 +230,28 @@ def _group_by_reason(rows: list[MetricDiff]) -> dict[str, list[MetricDiff]]:
         reason = visible(row.reason) + (f" [threshold {threshold}]" if threshold else "")
         groups.setdefault(reason, []).append(row)
     return groups
+
+
+def render_explanation(explanation: Explanation) -> RenderableType:
+    """The explanation alone."""
+    return _Report(Group(*_explanation(explanation)))
+
+
+def _explanation(explanation: Explanation | None) -> Iterator[RenderableType]:
+    """Why the arms differ: the headline, and the first lines of each part; the page has the rest."""
+    if explanation is None:
+        return
+    yield _section(TITLE)
+    yield _plain(explanation.headline)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for section in list_sections(explanation):
+        table.add_row(Text(section.title, style="bold"), _plain(section.sentence))
+        shown = [line for line in section.lines if line != section.sentence][:MOST_CAUSES]
+        for line in shown:
+            table.add_row("", Text(visible(line), style="dim", overflow="fold"))
+    yield table
 
 
 def _programs(record: ComparisonRecord) -> Iterator[RenderableType]:

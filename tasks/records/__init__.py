@@ -9,7 +9,19 @@ from tasks.records.compiled import CompiledProgram, CompileError, Fingerprints, 
 from tasks.records.coverage import Coverage, Stall, UnreadLine, Wait
 from tasks.records.death import DEATH_WORDS, DeathKind, LogError, RunFate
 from tasks.records.environment import DeviceMemory, Environment, Flops, Memory, ParameterArray, Parameters
-from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.equality import CrossRestore, FirstDivergence, Floor, Parity
+from tasks.records.explanation import (
+    CodeLine,
+    Explanation,
+    InputDifference,
+    LiveBuffer,
+    MemoryExplanation,
+    OperationDifference,
+    ProgramAnswer,
+    ProgramExplanation,
+    TimeDifference,
+    TimeExplanation,
+)
 from tasks.records.finding import Evidence, Finding
 from tasks.records.handle import JobCause, JobStatus, LocalHandle, RunHandle, XpkHandle
 from tasks.records.json_numbers import number_from_json, number_to_json, rows_from_json
@@ -22,7 +34,8 @@ from tasks.records.log_events import (
     StepCompleted,
 )
 from tasks.records.metric import Better, Decision, MetricDiff, Verdict
-from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan
+from tasks.records.observation import Observation, ObservedArray, OnlyHere, Root, TensorComparison
+from tasks.records.plan import BackendName, Commit, RunFiles, RunPlan, SharedStart
 from tasks.records.program_work import (
     CollectiveSum,
     HeavyArray,
@@ -35,6 +48,7 @@ from tasks.records.proof_levels import LEVELS, Level, LevelMeaning, highest, rea
 from tasks.records.reading import RANK_MEMORY_SCHEMA, STEP_SCHEMA, TIMER_SCHEMA, LogReading, RunReading
 from tasks.records.run import RunRecord
 from tasks.records.source import Source
+from tasks.records.start_report import StartReport
 from tasks.records.times import TimeAccount, TimePart, seconds_between
 
 __all__ = [
@@ -57,12 +71,14 @@ __all__ = [
     "CheckpointProof",
     "CheckpointStarted",
     "CheckpointState",
+    "CodeLine",
     "CollectiveSum",
     "Commit",
     "ComparisonRecord",
     "CompileError",
     "CompiledProgram",
     "Coverage",
+    "CrossRestore",
     "Curve",
     "DeathKind",
     "Decision",
@@ -71,6 +87,7 @@ __all__ = [
     "Ended",
     "Environment",
     "Evidence",
+    "Explanation",
     "Finding",
     "Fingerprints",
     "FirstDivergence",
@@ -78,36 +95,51 @@ __all__ = [
     "Flops",
     "HeavyArray",
     "InputArray",
+    "InputDifference",
     "JobCause",
     "JobStatus",
     "Level",
     "LevelMeaning",
     "LifeSpan",
+    "LiveBuffer",
     "LocalHandle",
     "LogError",
     "LogEvent",
     "LogReading",
     "Memory",
+    "MemoryExplanation",
     "MetricDiff",
+    "Observation",
+    "ObservedArray",
+    "OnlyHere",
+    "OperationDifference",
     "ParameterArray",
     "Parameters",
     "Parity",
     "Problem",
+    "ProgramAnswer",
     "ProgramComparison",
     "ProgramDifference",
+    "ProgramExplanation",
     "ProgramMemory",
     "ProgramWork",
     "Restore",
+    "Root",
     "RunFate",
     "RunFiles",
     "RunHandle",
     "RunPlan",
     "RunReading",
     "RunRecord",
+    "SharedStart",
     "Source",
     "Stall",
+    "StartReport",
     "StepCompleted",
+    "TensorComparison",
     "TimeAccount",
+    "TimeDifference",
+    "TimeExplanation",
     "TimePart",
     "UnreadLine",
     "ValueDifference",

@@ -8,6 +8,7 @@ from tasks.records.coverage import Coverage, Stall
 from tasks.records.death import LogError
 from tasks.records.environment import Environment
 from tasks.records.equality import FirstDivergence, Floor, Parity
+from tasks.records.explanation import Explanation
 from tasks.records.finding import Finding
 from tasks.records.metric import MetricDiff, Verdict
 from tasks.records.plan import Commit
@@ -89,6 +90,7 @@ class ComparisonRecord(Frozen):
     checkpoints: CheckpointDifference | None = None  # of the last step that both arms have; None: of none
     aa: bool = False  # both arms are meant to be the same: a control
     programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained
+    explanation: Explanation | None = None  # why they differ, where that was looked into
 
     @property
     def has_died(self) -> bool:

@@ -29,9 +29,20 @@ class Parity(Frozen):
     largest_gap: float | None = None  # between the nearest runs of the two arms; inf where a number became none
 
 
+class CrossRestore(Frozen):
+    """What came of one arm's trainer restoring the other's checkpoint and training on. `holds` None: not tried."""
+
+    source: str  # the run whose checkpoint it was
+    restored_step: int | None = None
+    steps: int = 0  # trained after it
+    holds: bool | None = None  # every loss after it is the other run's
+    evidence: str
+
+
 class Floor(Frozen):
     """One floor of the equality proof: same program, same bits, same checkpoint. None: could not be tried."""
 
     name: Literal["same program", "same bits", "same checkpoint"]
     holds: bool | None
     evidence: str
+    same_text: bool = True  # of a program; False: one computation in another order, which may be rounded differently

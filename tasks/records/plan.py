@@ -26,6 +26,12 @@ class RunFiles(Frozen):
     resume: tuple[str, ...] = ()  # further words of its command once a checkpoint is there
 
 
+class SharedStart(Frozen):
+    """The part of a run in a start that both arms share."""
+
+    taken_from: str | None = None  # the run whose first state it begins with; None: it keeps its own for the other
+
+
 class RunPlan(Frozen):
     """One run, fully resolved. `identity` hashes everything that decides its outcome, so that a rerun resumes it."""
 
@@ -59,5 +65,6 @@ class RunPlan(Frozen):
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
+    start: SharedStart | None = None  # None: it begins with a state of its own
     blessed: str = ""  # the baseline file that holds this run
     start_folder: str | None = None  # the folder in which a custom command starts, unless that is its checkout

@@ -7,9 +7,11 @@ from pydantic import field_serializer, field_validator
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointProof
+from tasks.records.equality import CrossRestore
 from tasks.records.json_numbers import number_to_json, rows_from_json
 from tasks.records.plan import RunPlan
 from tasks.records.reading import RunReading
+from tasks.records.start_report import StartReport
 
 
 class RunRecord(Frozen):
@@ -23,6 +25,8 @@ class RunRecord(Frozen):
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
+    start: StartReport | None = None  # what it took of the other arm's first state; None: nothing was to be shared
+    crossing: CrossRestore | None = None  # of a trainer that is not ours; ours reports it in `program`
     program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
 
     @property

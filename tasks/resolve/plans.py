@@ -32,7 +32,7 @@ from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.records import RunPlan
+from tasks.records import RunPlan, SharedStart
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
@@ -193,23 +193,26 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     rules = request.rules or problems.attempt(read_rules)
     problems.lines = list(dict.fromkeys(problems.lines))
     problems.raise_any()
-    plans = [
-        plan_run(
+    plans: list[RunPlan] = []
+    shared = comparison.shares_start and target.trains_here and not request.compile_only
+    for (case, side, repeat), command in zip(runs, commands, strict=True):
+        assert command is not None  # else there was a problem
+        first = side == comparison.arms[0].name  # and the plan before this one is of it
+        plan = plan_run(
             comparison,
             on_this_machine(target) if request.compile_only else target,
-            configs[case, arm],
+            configs[case, side],
             command,
             case=case,
-            arm=arm,
+            arm=side,
             repeat=repeat,
             fresh=request.fresh,
             out=out,
             aa=request.arms.aa,
             rules=rules,
+            start=SharedStart(taken_from=None if first else plans[-1].run_name) if shared else None,
         )
-        for (case, arm, repeat), command in zip(runs, commands, strict=True)
-        if command is not None  # else there was a problem
-    ]
+        plans.append(plan)
     if request.blessed:
         check_baselines(plans, request.blessed)
     return plans
@@ -241,6 +244,7 @@ def plan_run(
     out: Path,
     aa: bool = False,
     rules: VerdictRules | None = None,
+    start: SharedStart | None = None,
 ) -> RunPlan:
     """One run of one arm. Its identity leaves out where it writes and how long it may take."""
     checkout = command.checkout
@@ -258,6 +262,8 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
+    if start is not None:
+        facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     compiles_for = target.topology if isinstance(command, CompileHere) else None
     run_name = name_run(case, f"{arm}-compile" if compiles_for else arm, repeat, identity)
@@ -295,6 +301,7 @@ def plan_run(
         xpk=command.settings,
         files=command.files(directory),
         compiles_for=compiles_for,
+        start=start,
         start_folder=checkout.command.folder if checkout.command else None,
     )
 

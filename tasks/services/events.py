@@ -71,6 +71,13 @@ class Extended(NamedTuple):
     why: str
 
 
+class Explaining(NamedTuple):
+    """It is being looked into why the arms of a case differ; the text says what that costs."""
+
+    case: str
+    text: str
+
+
 class Troubled(NamedTuple):
     """Something beside the comparisons went wrong."""
 
@@ -86,7 +93,8 @@ class Compared(NamedTuple):
 
 
 type Event = (
-    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Extended | Troubled | Compared
+    Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Extended | Explaining | Troubled
+    | Compared
 )  # fmt: skip
 
 

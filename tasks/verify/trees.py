@@ -1,11 +1,5 @@
 """Turns the paths of two checkpoints' arrays into pairs: Linen's tree and NNX's, scanned layers and unrolled ones.
 
-| is | Linen's `TrainState` | NNX's model and optimizer | our canonical path |
-|---|---|---|---|
-| a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
-| a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
-| a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
-
 The place of a transformation in optax's chain is no part of the path: what stands several times is numbered by order.
 """
 
@@ -14,17 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tasks.observe.inject.maxview_observe.meaning import Place, place_of
 from tasks.records import ArrayRole
 from tasks.verify.array_index import ArraySpec
 
-_QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
-_RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
-_COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
 _NUMBER = re.compile(r"_(\d+)(?=\.|$)")
 _FIRST_AXES = (1, 0)  # where MaxText and we put the layers; where several fit, the first of these is meant
-
-type Place = tuple[ArrayRole, str]  # what an array is, and its canonical path
 
 
 @dataclass(frozen=True)
@@ -59,37 +49,6 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
         seen[role, path] += 1
         places[role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"] = spec
     return places
-
-
-def place_of(name: str) -> Place:
-    """What the array of this name is, and its path without what its dialect puts around it."""
-    parts = name.split(".")
-    if parts[-1] in ("value", "raw_value") and len(parts) > 1:
-        parts.pop()
-    if parts[0] == "optimizer" and len(parts) > 1:
-        parts = parts[1:]
-    role = _role_beside(parts)
-    if role is not None:
-        return role, ".".join(parts)
-    if parts[0] in ("params", "model"):
-        parts = parts[1:]
-        return "parameter", ".".join(parts[1:] if parts[:1] == ["params"] and len(parts) > 1 else parts)
-    if parts[0] == "opt_state":
-        kind = next((part for part in parts[1:] if not part.isdigit()), "")
-        rest = parts[parts.index(kind) + 1 :] if kind else []
-        if kind in _COUNTERS:
-            return "counter", kind
-        return "optimizer", ".".join([kind, *(rest[1:] if rest[:1] == ["params"] and len(rest) > 1 else rest)])
-    return ("counter" if parts[-1] in _COUNTERS else "other state"), ".".join(parts)
-
-
-def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
-    """What an array is that belongs to one implementation alone."""
-    if any(map(_RANDOM.fullmatch, parts)):  # first: a stream of random numbers may be there for the quantisation
-        return "random numbers"
-    if any(map(_QUANTISATION.search, parts)):
-        return "quantisation"
-    return "other state" if parts[0] == "nnx_aux" else None
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:

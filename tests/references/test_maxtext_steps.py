@@ -11,7 +11,7 @@ import pytest
 
 from configs.schema import TrainConfig
 from model.train.flops import step_flops
-from tasks.trainers.maxtext import MaxText, find_maxtext, translate, write_words
+from tasks.resolve.trainers.maxtext import MaxText, find_maxtext, translate, write_words
 
 type Arrays = dict[str, Any]
 

@@ -1,0 +1,53 @@
+"""`maxview explain`: a comparison, a page or two runs to why they differ."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from flows.cli.commands.options import DEFAULT_OUT, Json
+
+
+def explain(
+    subject: list[str],
+    /,
+    *,
+    store: Annotated[str, Parameter(help="Where a comparison that is named is looked for.")] = DEFAULT_OUT,
+    out: Annotated[
+        Path | None, Parameter(help="Write a repro kit there: both programs, their arguments, a script that needs jax.")
+    ] = None,
+    json_: Json = False,
+) -> int:
+    """Say why two arms differ: the first tensor, the program, memory, time, the commits and lines.
+
+    Both trainers are started again for a few steps, on this machine. Exit status: 0 explained, 3 not.
+
+    Parameters
+    ----------
+    subject
+        A comparison's name, its page, or the folders of two runs.
+    """
+    from tasks.causes.explain import explain_plans, say_cost
+    from tasks.causes.repro_kit import write_kit_of
+    from tasks.causes.subjects import find_subject
+    from tasks.publish.terminal import render_explanation
+
+    found = find_subject(subject, store)
+    errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    errors.print(say_cost(found.plans, None))
+    explanation = explain_plans(found.plans, found.names, found.folder)
+    if out is not None:
+        program = write_kit_of(found.plans, found.names, found.folder, out)
+        explanation = explanation.model_copy(update={"repro": str(out)})
+        errors.print(f"repro kit: python {program}")
+    if found.record is not None and found.store is not None:
+        from tasks.publish.site import publish_comparison
+
+        page = publish_comparison(found.record.model_copy(update={"explanation": explanation}), found.store)
+        errors.print(f"page: {page}")
+    if json_:
+        print(explanation.model_dump_json(indent=1))
+    else:
+        Console().print(render_explanation(explanation))
+    return 0 if explanation.tensors or explanation.program else 3

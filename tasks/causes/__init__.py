@@ -1,0 +1,1 @@
+"""Turns what was recorded of two arms into why they differ: tensors, programs, memory, time, commits of lines."""

@@ -1,0 +1,95 @@
+"""Compares what two steps are given: weights, moments, counters, keys, batch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.records.counted import counted
+from tasks.records.observation import Observation, ObservedArray, Role, Root
+
+_SHOWN = 5
+_WORDS: Mapping[Role, str] = {
+    "parameter": "first weight", "optimizer": "moment of the optimizer", "counter": "counter",
+    "random numbers": "key of random numbers", "quantisation": "array of the quantisation",
+    "other state": "array of the state", "data": "array of the batch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GivenArguments:
+    """The arguments of both arms side by side."""
+
+    roots: tuple[Root, ...]
+    equal: tuple[frozenset[int], frozenset[int]]  # places of those that are equal, in each arm
+    different: tuple[str, ...]
+    replaced: int
+    unmatched: tuple[str, ...]
+
+    def shown(self) -> dict[str, Any]:
+        """The fields of a `TensorComparison`."""
+        return {
+            "different_arguments": self.different,
+            "replaced_arguments": self.replaced,
+            "unmatched_arguments": self.unmatched,
+        }
+
+
+def compare_arguments(baseline: Observation, candidate: Observation, names: tuple[str, str]) -> GivenArguments:
+    """Pair the arguments by meaning. One root for each role that differs, with the number of its arrays."""
+    places = [_places(found) for found in (baseline, candidate)]
+    equal: tuple[set[int], set[int]] = set(), set()
+    different: dict[Role, list[tuple[ObservedArray, ObservedArray]]] = {}
+    for key, ours in places[0].items():
+        theirs = places[1].get(key)
+        if theirs is None:
+            continue
+        left, right = baseline.arguments[ours], candidate.arguments[theirs]
+        if left.digest is not None and left.digest == right.digest:
+            equal[0].add(ours)
+            equal[1].add(theirs)
+        else:
+            different.setdefault(left.role, []).append((left, right))
+    _same_values(baseline, candidate, equal)
+    lone = [f"{names[0]}: {baseline.arguments[n].name}" for key, n in places[0].items() if key not in places[1]]
+    lone += [f"{names[1]}: {candidate.arguments[n].name}" for key, n in places[1].items() if key not in places[0]]
+    return GivenArguments(
+        roots=tuple(_root(role, pairs) for role, pairs in different.items()),
+        equal=(frozenset(equal[0]), frozenset(equal[1])),
+        different=tuple(left.meaning for pairs in different.values() for left, _ in pairs),
+        replaced=sum(argument.own_digest is not None for argument in candidate.arguments),
+        unmatched=tuple(lone),
+    )
+
+
+def _places(found: Observation) -> dict[tuple[Role, str], int]:
+    return {(argument.role, argument.meaning): n for n, argument in enumerate(found.arguments)}
+
+
+def _same_values(baseline: Observation, candidate: Observation, equal: tuple[set[int], set[int]]) -> None:
+    """An argument without a counterpart by name is common where the other arm is given the same bits."""
+    digests = [{argument.digest for argument in found.arguments} - {None} for found in (baseline, candidate)]
+    for side, (found, others) in enumerate(((baseline, digests[1]), (candidate, digests[0]))):
+        equal[side].update(n for n, argument in enumerate(found.arguments) if argument.digest in others)
+
+
+def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> Root:
+    left, right = pairs[0]
+    kinds = f"{left.dtype}{list(left.shape)}", f"{right.dtype}{list(right.shape)}"
+    values = _values(left), _values(right)
+    if kinds[0] != kinds[1]:
+        values = kinds
+    meanings = ", ".join(ours.meaning for ours, _ in pairs[:_SHOWN]) + (", …" if len(pairs) > _SHOWN else "")
+    verb = "differs" if len(pairs) == 1 else "differ"
+    sentence = (
+        f"{counted(len(pairs), _WORDS[role])} {verb} before the step: {meanings}; {values[0]} against {values[1]}"
+    )
+    return Root(
+        kind="argument", operation=role, type=kinds[0], count=len(pairs), baseline=values[0], candidate=values[1],
+        after=left.meaning, sentence=sentence,
+    )  # fmt: skip
+
+
+def _values(argument: ObservedArray) -> str:
+    if argument.norm is None or argument.mean is None:
+        return f"{argument.dtype}{list(argument.shape)}"
+    return f"norm {argument.norm:.9g}, mean {argument.mean:.6g}"

@@ -1,0 +1,72 @@
+"""One arm's observed step as values: which of them the other arm has too, and where it parts from what is common."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tasks.causes.tensor_rows import Leaf, ObservedStep, Origin, TensorRow, leaves
+from tasks.records.observation import Observation
+
+MADE = ("row", "arg")  # origins that are tensors; the others are constants of the program
+
+
+@dataclass(frozen=True)
+class ArmValues:
+    """The tensors and arguments of one observed step."""
+
+    observation: Observation
+    step: ObservedStep
+    equal_arguments: Collection[int]  # places of those that the other arm is given too
+
+    @property
+    def rows(self) -> list[TensorRow]:
+        """Its tensors, in the program's order."""
+        return self.step.rows
+
+    @cached_property
+    def digests(self) -> frozenset[str]:
+        """Of every value that occurs, whatever made it."""
+        given = {argument.digest for argument in self.observation.arguments if argument.digest}
+        return frozenset({row.digest for row in self.rows} | given)
+
+    def digest_of(self, leaf: Leaf) -> str:
+        """What an operand is, as text."""
+        if leaf[0] == "row":
+            return self.rows[leaf[1]].digest
+        if leaf[0] == "arg":
+            return self.observation.arguments[leaf[1]].digest or f"argument {leaf[1]}"
+        return f"{leaf[0]} {leaf[1]}"
+
+    def inputs(self, row: TensorRow) -> tuple[str, ...]:
+        """The digests of the tensors that an operation reads, constants left out."""
+        return tuple(text for origin in row.origins for text in self._made(origin))
+
+    def constants(self, row: TensorRow) -> tuple[str, ...]:
+        """The constants that an operation reads, in order."""
+        return tuple(str(leaf[1]) for origin in row.origins for leaf in leaves(origin) if leaf[0] not in MADE)
+
+    def _made(self, origin: Origin) -> Iterator[str]:
+        turn = f" {origin[1]}" if origin[0] == "part" else ""
+        yield from (self.digest_of(leaf) + turn for leaf in leaves(origin) if leaf[0] in MADE)
+
+
+@dataclass
+class Parting:
+    """Where one arm parts from the other. Numbers are those of its rows."""
+
+    arm: ArmValues
+    other: ArmValues
+    divergent: frozenset[int] = field(init=False)  # live rows whose value the other arm has nowhere
+    frontier: tuple[int, ...] = field(init=False)  # of these, the ones that read only what both arms have
+
+    def __post_init__(self) -> None:
+        rows, known = self.arm.rows, self.other.digests
+        self.divergent = frozenset(n for n in self.arm.step.live if rows[n].digest not in known)
+        self.frontier = tuple(n for n in sorted(self.divergent) if all(map(self._common, rows[n].origins)))
+
+    def _common(self, origin: Origin) -> bool:
+        return all(
+            leaf[1] not in self.divergent if leaf[0] == "row" else leaf[1] in self.arm.equal_arguments
+            for leaf in leaves(origin)
+            if leaf[0] in MADE
+        )

@@ -1,0 +1,101 @@
+"""Puts a place where two steps part into words."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tasks.causes.arm_values import Parting
+from tasks.causes.tensor_rows import TensorRow
+from tasks.records.observation import Root, RootKind
+
+NAME = "name"  # JAX's checkpoint_name: what the trainer itself calls a tensor
+_SHOWN = 80  # characters of a parameter
+
+
+@dataclass(frozen=True)
+class Found:
+    """One root, and its place in the baseline's program."""
+
+    root: Root
+    order: float
+    group: tuple[str, ...]  # roots that are alike
+
+
+def describe_pair(left: Parting, right: Parting, ours: int, theirs: int) -> Found:
+    """Two operations that read equal tensors and give other results."""
+    a, b = left.arm.rows[ours], right.arm.rows[theirs]
+    kind, why, values = _reason(left, right, a, b)
+    place = b.place if (b.short_file, b.function) != (a.short_file, a.function) or b.line != a.line else ""
+    return _found(left, ours, float(ours), kind, why, values, candidate_place=place)
+
+
+def _reason(left: Parting, right: Parting, a: TensorRow, b: TensorRow) -> tuple[RootKind, str, tuple[str, str]]:
+    if a.operation != b.operation:
+        return "operation", f"{a.operation} is {b.operation}", (a.operation, b.operation)
+    constants = left.arm.constants(a), right.arm.constants(b)
+    if constants[0] != constants[1] and len(constants[0]) == len(constants[1]):
+        x, y = next((x, y) for x, y in zip(*constants, strict=True) if x != y)
+        return "constant", f"constant {x} is {y}", (x, y)
+    if a.type != b.type:
+        return "operation", f"{a.type} is {b.type}", (a.type, b.type)
+    if a.params != b.params:
+        x, y = _other_parameter(a.params, b.params)
+        return "operation", f"{x} is {y}", (x, y)
+    if left.arm.inputs(a) != right.arm.inputs(b):
+        return "operation", "it reads other tensors, which both arms have", (a.values, b.values)
+    return "result", "equal tensors give another result", (a.values, b.values)
+
+
+def _other_parameter(left: str, right: str) -> tuple[str, str]:
+    """The first parameter that differs, by name."""
+    try:
+        ours, theirs = json.loads(left), json.loads(right)
+        name = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+    except (ValueError, StopIteration):  # cut off
+        return left[:_SHOWN], right[:_SHOWN]
+    return f"{name}={str(ours.get(name))[:_SHOWN]}", str(theirs.get(name))[:_SHOWN]
+
+
+def describe_extra(
+    side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
+) -> Found:
+    """An operation that only one arm has, and whose result the other has nowhere."""
+    row = side.arm.rows[n]
+    who = names[0] if arm == "baseline" else names[1]
+    values = (row.values, "") if arm == "baseline" else ("", row.values)
+    return _found(side, n, order, "extra", f"only {who} has it", values)
+
+
+def describe_stop(
+    side: Parting, n: int, order: float, arm: Literal["baseline", "candidate"], names: tuple[str, str]
+) -> Found:
+    """A gradient that only one arm stops."""
+    who = names[0] if arm == "baseline" else names[1]
+    values = ("stopped", "") if arm == "baseline" else ("", "stopped")
+    return _found(side, n, order, "extra", f"only {who} stops the gradient here", values)
+
+
+def _found(
+    side: Parting, n: int, order: float, kind: RootKind, why: str, values: tuple[str, str], *, candidate_place: str = ""
+) -> Found:
+    row = side.arm.rows[n]
+    at = f" in {row.layer}" if row.layer else ""
+    other = f" ({candidate_place} in the other)" if candidate_place else ""
+    root = Root(
+        kind=kind, direction=row.direction, file=row.short_file, line=row.line, function=row.function, path=row.file,
+        candidate_place=candidate_place, operation=row.operation, type=row.type, layer=row.layer, stack=row.stack,
+        after=equal_up_to(side.arm.rows, n), baseline=values[0], candidate=values[1],
+        sentence=f"{row.direction}, {row.operation} {row.type} at {row.place}{other}{at}: {why}",
+    )  # fmt: skip
+    return Found(root, order, (kind, row.direction, row.operation, row.place, candidate_place, why))
+
+
+def equal_up_to(rows: Sequence[TensorRow], order: float) -> str:
+    """The last tensor before it that the trainer itself has named, with its turn of the loop."""
+    for n in range(min(int(order), len(rows) - 1), -1, -1):
+        row = rows[n]
+        if row.operation == NAME:
+            name = json.loads(row.params).get("name", "") if row.params.endswith("}") else ""
+            return f"{name} in {row.layer}" if row.layer else str(name)
+    return ""

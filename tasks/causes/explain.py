@@ -1,0 +1,264 @@
+"""Turns the observations of two arms into their explanation: tensors, program, memory, time, commits of lines."""
+
+import gzip
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.causes.instruction_lines import OptimisedProgram, read_optimised
+from tasks.causes.live_buffers import Buffer, compare_memory, read_buffers
+from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
+from tasks.causes.programs import compare_program_files
+from tasks.causes.tensors import compare_tensors
+from tasks.causes.touched_lines import Refs, find_refs, name_commits
+from tasks.observe.arm import observe_arm
+from tasks.preflight.analyse import analyse_program
+from tasks.preflight.compare import Side, compare_programs
+from tasks.records import (
+    CodeLine,
+    CompiledProgram,
+    Explanation,
+    InputArray,
+    MemoryExplanation,
+    Observation,
+    ProgramExplanation,
+    ProgramMemory,
+    RunPlan,
+    TensorComparison,
+    TimeExplanation,
+)
+from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
+
+PROFILED = (2, 6)  # calls of the step: the first ones wait for the compiler and a save
+BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
+MOST_LINES = 12  # of code that a headline section lists
+
+type Both[T] = tuple[T, T]
+
+
+class ObservedArm(NamedTuple):
+    """One arm as it was observed: the folder of its observation, and that of its source."""
+
+    plan: RunPlan
+    name: str
+    folder: Path
+    observation: Observation
+
+    @property
+    def root(self) -> str:
+        """The folder that its source lines are told without."""
+        return self.plan.checkout or self.plan.start_folder or str(Path(__file__).parent.parent.parent)
+
+
+def say_cost(plans: Both[RunPlan], seconds: float | None) -> str:
+    """What an explanation costs, told before it begins. seconds: that a judged run took."""
+    again = "both arms are started once more, for a few steps each"
+    about = f", at most about {2 * seconds:,.0f} s" if seconds else ""
+    where = plans[0].target
+    return f"{again}, on {where}{about}; explain: off in the comparison's file leaves it out"
+
+
+def explain_plans(plans: Both[RunPlan], names: Both[str], folder: Path) -> Explanation:
+    """Observe both arms and explain in what they differ. Never raises for what an arm does: that is a note.
+
+    The second arm begins with the first one's arguments, so that what differs is what is computed, not what it begins
+    with. Arguments that differ by themselves are told first.
+    """
+    began = time.monotonic()
+    first = observe(plans[0], names[0], folder / "baseline", None)
+    start = first.folder if first.observation.step else None
+    second = observe(plans[1], names[1], folder / "candidate", start)
+    found = explain_observed((first, second))
+    return found.model_copy(update={"seconds": round(time.monotonic() - began, 1)})
+
+
+def observe(plan: RunPlan, name: str, folder: Path, start: Path | None) -> ObservedArm:
+    """Observe an arm: the tensors of its first step, and a profile of some later ones, in one process."""
+    last = int(plan.config["steps"]) - 1
+    profile = (min(PROFILED[0], last), min(PROFILED[1], last))
+    return ObservedArm(plan, name, folder, observe_arm(plan, folder, start=start, profile=profile))
+
+
+def explain_observed(arms: Both[ObservedArm]) -> Explanation:
+    """The explanation out of what lies in the folders of two observations."""
+    notes = [f"{arm.name}: {note}" for arm in arms for note in arm.observation.notes]
+    names = (arms[0].name, arms[1].name)
+    if not all(arm.observation.step for arm in arms):
+        silent = next(arm for arm in arms if not arm.observation.step)
+        why = silent.observation.notes[0] if silent.observation.notes else "no step was found"
+        return Explanation(headline=f"not explained: {silent.name}: {why}", notes=tuple(notes))
+
+    def attempt[T](what: str, make: Callable[[], T | None]) -> T | None:
+        try:
+            return make()
+        except (OSError, ValueError) as error:
+            notes.append(f"{what}: {error}")
+            return None
+
+    tensors = attempt("tensors", lambda: compare_tensors(arms[0].folder, arms[1].folder, names))
+    program = attempt("programs", lambda: _explain_program(arms, names))
+    optimised = [attempt(arm.name, partial(read_optimised, arm.folder / OPTIMISED, arm.root)) for arm in arms]
+    memory = spent = None
+    if optimised[0] is not None and optimised[1] is not None:
+        both = (optimised[0], optimised[1])
+        memory = attempt("memory", lambda: _explain_memory(arms, both, names))
+        spent = attempt("times", lambda: _explain_time(arms, both, names))
+    explanation = Explanation(
+        headline=_say_headline(tensors, program, memory, spent),
+        tensors=tensors,
+        program=program,
+        memory=memory,
+        time=spent,
+        notes=tuple(notes),
+    )
+    refs = find_refs(arms[0].plan, arms[1].plan)
+    return explanation if refs is None else add_commits(explanation, refs, (arms[0].root, arms[1].root))
+
+
+def _explain_program(arms: Both[ObservedArm], names: Both[str]) -> ProgramExplanation:
+    paths = [arm.folder / PROGRAM for arm in arms]
+    found = compare_program_files(paths[0], paths[1], names, (arms[0].root, arms[1].root))
+    versions = [arm.observation.software.get("jax", "") for arm in arms]
+    update: dict[str, object] = {}
+    if versions[0] != versions[1]:
+        update["versions"] = (versions[0], versions[1])
+        if found.answer == "differs":
+            said = f"{names[0]} has JAX {versions[0]}, {names[1]} {versions[1]}, which lower one function differently"
+            update["sentence"] = f"{found.sentence} ({said})"
+    sides = [_compiled_side(arm) for arm in arms]
+    update["compiled"] = compare_programs(sides[0], sides[1]).differences
+    return found.model_copy(update=update)
+
+
+def _compiled_side(arm: ObservedArm) -> Side:
+    """An arm's optimised program, as preflight compares it: on any device, from what the compiler said."""
+    arrays = tuple(
+        InputArray(
+            path=f"{one.role} {one.meaning}",
+            shape=one.shape,
+            dtype=one.dtype,
+            sharding=one.sharding,
+            bytes_per_device=one.bytes_per_device,
+        )
+        for one in arm.observation.arguments
+    )
+    given = sum(one.bytes_per_device for one in arrays)
+    reused = sum(one.bytes_per_device for one in arm.observation.arguments if one.donated)
+    total = sum(_allocated(arm).values()) or given
+    memory = ProgramMemory(
+        argument=given, output=reused, temp=max(total - given, 0), alias=reused,
+        host_argument=0, host_output=0, host_temp=0, generated_code=0, total=total,
+    )  # fmt: skip
+    program = CompiledProgram(
+        topology=arm.observation.platform,
+        devices=arm.observation.devices,
+        hbm_bytes=0,
+        ok=True,
+        memory=memory,
+        arrays=arrays,
+    )
+    path = arm.folder / OPTIMISED
+    if not path.is_file():
+        return Side(program, None)
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+        return Side(program, analyse_program(lines))
+
+
+def _allocated(arm: ObservedArm) -> dict[int, int]:
+    try:
+        buffers = read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)
+    except (OSError, ValueError):
+        return {}
+    sizes: dict[int, int] = {}
+    for buffer in buffers:
+        sizes[buffer.allocation] = max(sizes.get(buffer.allocation, 0), buffer.offset + buffer.size)
+    return sizes
+
+
+def _explain_memory(
+    arms: Both[ObservedArm], programs: Both[OptimisedProgram], names: Both[str]
+) -> MemoryExplanation | None:
+    sides: list[tuple[OptimisedProgram, list[Buffer]]] = []
+    for arm, program in zip(arms, programs, strict=True):
+        if not (arm.folder / BUFFERS).is_file():
+            raise ValueError(f"the compiler of {arm.name} tells nothing of its buffers")
+        sides.append((program, read_buffers(arm.folder / BUFFERS, arm.folder / INSTRUCTIONS)))
+    return compare_memory(sides[0], sides[1], names)
+
+
+def _explain_time(
+    arms: Both[ObservedArm], programs: Both[OptimisedProgram], names: Both[str]
+) -> TimeExplanation | None:
+    paths = [find_profile(arm.folder / PROFILE) for arm in arms]
+    if paths[0] is None or paths[1] is None:
+        raise ValueError(f"{names[0] if paths[0] is None else names[1]} left no profile")
+    profiles = read_profiles([paths[0], paths[1]])
+    steps = [
+        ProfiledStep(profile, program, arm.observation.step or "")
+        for profile, program, arm in zip(profiles, programs, arms, strict=True)
+    ]
+    return compare_profiles(steps[0], steps[1], names)
+
+
+def _say_headline(
+    tensors: TensorComparison | None,
+    program: ProgramExplanation | None,
+    memory: MemoryExplanation | None,
+    spent: TimeExplanation | None,
+) -> str:
+    """One sentence: the first tensor if there is one, else the program, else what is left."""
+    if tensors is not None and tensors.roots:
+        return tensors.sentence
+    if program is not None and program.answer != "differs":
+        return f"{program.sentence}; only what each is given, and its host, can differ"
+    if tensors is not None and program is not None:
+        if tensors.different_results:
+            after = f"; at the end of the step {', '.join(tensors.different_results[:3])} differ"
+            here = "equal before the compiler; the compiled programs round differently from here"
+            return f"{here}: {program.sentence}{after}"
+        return f"no tensor of the step differs; {program.sentence}"
+    said = next((one.sentence for one in (tensors, program, memory, spent) if one is not None), "")
+    return said or "nothing could be compared"
+
+
+def add_commits(explanation: Explanation, refs: Refs, roots: Both[str]) -> Explanation:
+    """The explanation whose source lines carry the commit between the refs that touched them."""
+    sides = _lines_of(explanation)
+    commits = [name_commits(lines, refs, of_candidate=bool(side), root=roots[side]) for side, lines in enumerate(sides)]
+    touched = [
+        line.model_copy(update={"commit": commit})
+        for found in reversed(commits)  # those that the candidate wrote first
+        for line, commit in found.items()
+    ]
+    return explanation.model_copy(update={"lines": tuple(touched)})
+
+
+def _lines_of(explanation: Explanation) -> tuple[list[CodeLine], list[CodeLine]]:
+    """All source lines that an explanation tells, of each arm, in the order in which it tells them."""
+    left: list[CodeLine] = []
+    right: list[CodeLine] = []
+
+    def add(rows: Iterable[object]) -> None:
+        for row in rows:
+            for side, name in ((left, "baseline_line"), (right, "candidate_line")):
+                line = getattr(row, name)
+                if line is not None:
+                    side.append(line)
+
+    for root in explanation.tensors.roots if explanation.tensors else ():
+        if root.file:
+            here = CodeLine(file=root.file, line=root.line, function=root.function, path=root.path)
+            left.append(here)
+            place, _, function = root.candidate_place.partition(" ")
+            file, _, number = place.rpartition(":")
+            there = CodeLine(file=file, line=int(number), function=function, path=file) if number.isdigit() else None
+            right.append(there or here.model_copy(update={"path": root.file}))
+    if explanation.program:
+        add(explanation.program.operations)
+    if explanation.time:
+        add(explanation.time.differences)
+    if explanation.memory:
+        add(explanation.memory.buffers)
+    return left, right

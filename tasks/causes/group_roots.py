@@ -1,0 +1,53 @@
+"""Groups places that are alike, and lists operations that only one arm has."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+from tasks.causes.describe_root import Found
+from tasks.causes.tensor_rows import TensorRow
+from tasks.records.observation import OnlyHere, Pass, Root
+
+MOST_ROOTS, MOST_ONLY = 40, 40
+
+
+def group_roots(found: Sequence[Found]) -> list[Root]:
+    """One root for each source line, operation and reason, counted; in the order of their first ones."""
+    groups: dict[tuple[str, ...], list[Root]] = {}
+    for item in found:
+        groups.setdefault(item.group, []).append(item.root)
+    roots = []
+    for members in list(groups.values())[:MOST_ROOTS]:
+        first = members[0]
+        more = f" ({len(members)} times)" if len(members) > 1 else ""
+        roots.append(first.model_copy(update={"count": len(members), "sentence": first.sentence + more}))
+    return roots
+
+
+def _kind_of(row: TensorRow) -> tuple[str, str, str, Pass]:
+    return row.operation, row.type, row.function, row.direction
+
+
+def list_only(baseline: Sequence[TensorRow], candidate: Sequence[TensorRow]) -> tuple[OnlyHere, ...]:
+    """Operations that the other arm has less often in the function, by source line; whatever their values are, which
+    may differ as a consequence of something else."""
+    counts = [Counter(map(_kind_of, rows)) for rows in (baseline, candidate)]
+    values = [{row.digest for row in rows} for rows in (baseline, candidate)]
+    found: list[OnlyHere] = []
+    sides: tuple[tuple[Literal["baseline", "candidate"], Sequence[TensorRow], int], ...] = (
+        ("baseline", baseline, 0), ("candidate", candidate, 1),
+    )  # fmt: skip
+    for arm, rows, side in sides:
+        quota = counts[side] - counts[1 - side]
+        places: Counter[tuple[str, str, str, Pass]] = Counter()
+        known = values[1 - side]
+        alone = [row for row in rows if row.digest not in known]
+        for row in (*alone, *(row for row in rows if row.digest in known)):
+            if quota[_kind_of(row)] > 0:
+                quota[_kind_of(row)] -= 1
+                places[row.operation, row.type, row.place, row.direction] += 1
+        found += [
+            OnlyHere(arm=arm, operation=operation, type=kind, place=place, direction=direction, count=count)
+            for (operation, kind, place, direction), count in places.most_common(MOST_ONLY)
+        ]
+    return tuple(found)

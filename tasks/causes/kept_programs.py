@@ -1,0 +1,50 @@
+"""Turns the step programs that the runs of a case left into whether both arms ran one computation."""
+
+import gzip
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.causes.programs import compare_transcripts, read_transcripts
+from tasks.records import ProgramExplanation, RunRecord
+from tasks.records.observation import PROGRAM
+from tasks.store import Store
+
+
+def have_programs(runs: Sequence[RunRecord], store: Store) -> bool:
+    """Whether every run of both arms left its step, and their texts are worth comparing: ours may have proved them."""
+    hashes = {run.program.get("stablehlo_sha256") for run in runs}
+    if len({run.arm for run in runs}) != 2 or (len(hashes) == 1 and None not in hashes):
+        return False
+    return all(path.is_file() for path in _paths(runs, store))
+
+
+def compare_kept_programs(runs: Sequence[RunRecord], store: Store) -> ProgramExplanation | None:
+    """The step of the first run against every other that was another text; the first difference wins.
+
+    None where a text cannot be read: an older or newer JAX may have written it.
+    """
+    found: dict[str, tuple[RunRecord, Path]] = {}
+    for run, path in zip(runs, _paths(runs, store), strict=True):
+        digest = hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()
+        found.setdefault(f"{run.arm} {digest}", (run, path))
+    (first, path), *others = found.values()
+    try:
+        transcripts = read_transcripts([path, *(other for _, other in others)])
+    except ValueError:
+        return None
+    roots = [_root_of(run) for run, _ in found.values()]
+    answers = [
+        compare_transcripts(transcripts[0], transcript, (first.arm, run.arm), (roots[0], root))
+        for transcript, (run, _), root in zip(transcripts[1:], others, roots[1:], strict=True)
+    ]
+    order = ("differs", "same computation in another order", "same text")
+    return min(answers, key=lambda one: order.index(one.answer), default=None)
+
+
+def _root_of(run: RunRecord) -> str:
+    return (run.plan.checkout or run.plan.start_folder or "") if run.plan else ""
+
+
+def _paths(runs: Sequence[RunRecord], store: Store) -> list[Path]:
+    return [store.run_of_log(run.log).path / PROGRAM for run in runs]

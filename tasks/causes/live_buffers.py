@@ -1,0 +1,241 @@
+"""Turns a compiler's buffer assignment into the buffers that live at the peak of a program's memory, by source line.
+
+The compiler says where each buffer lies and how large it is (`BufferAssignmentProto` of XLA's `hlo.proto`); the order
+of the scheduled program says how long it is needed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.causes.instruction_lines import Located, OptimisedProgram
+from tasks.causes.source_lines import SourceLine, name_place
+from tasks.causes.wire_format import integer, read_fields, text
+from tasks.preflight.hlo import Instruction, Program
+from tasks.records import CodeLine, LiveBuffer, MemoryExplanation
+
+MOST_LISTED = 20
+# what hands a buffer on instead of making one
+_PASSES = frozenset({"tuple", "get-tuple-element", "bitcast", "optimization-barrier", "while", "call", "conditional"})
+_INSIDE = ("condition", "body", "to_apply", "calls")
+
+
+class Buffer(NamedTuple):
+    """A buffer of one device: the instruction that makes it, and its place. `allocation` parts share their memory."""
+
+    instruction: str
+    allocation: int
+    offset: int
+    size: int
+    is_argument: bool
+
+
+class Peak(NamedTuple):
+    """The memory that the compiler takes for a step, and the buffers that live when most of it is needed."""
+
+    bytes: int
+    buffers: tuple[Buffer, ...]
+
+
+def read_buffers(assignment: Path, instructions: Path) -> list[Buffer]:
+    """The buffers of a program. Raises ValueError if a file is no such message, OSError if there is none."""
+    names = _read_names(instructions.read_bytes())
+    makers: dict[int, str] = {}
+    found: list[Buffer] = []
+    message = list(read_fields(assignment.read_bytes()))
+    for number, value in message:
+        if number == 1 and isinstance(value, bytes):  # logical_buffers: id, size, defined_at {instruction_id}
+            buffer = dict(read_fields(value))
+            place = buffer.get(3, b"")
+            defined = dict(read_fields(place if isinstance(place, bytes) else b""))
+            makers[integer(buffer, 1)] = names.get(integer(defined, 4), text(defined, 2))
+    for number, value in message:
+        if number == 3 and isinstance(value, bytes):  # buffer_allocations
+            found += _read_allocation(value, makers)
+    return found
+
+
+def _read_names(module: bytes) -> dict[int, str]:
+    """id -> name of every instruction of an `HloModuleProto`."""
+    names = {}
+    for number, computation in read_fields(module):
+        if number != 3 or not isinstance(computation, bytes):
+            continue
+        for part, instruction in read_fields(computation):
+            if part == 2 and isinstance(instruction, bytes):
+                one = dict(read_fields(instruction))
+                names[integer(one, 35)] = text(one, 1)
+    return names
+
+
+def _read_allocation(message: bytes, makers: Mapping[int, str]) -> Iterator[Buffer]:
+    fields = list(read_fields(message))
+    known = dict(fields)
+    if integer(known, 3) or integer(known, 12):  # of one thread, and constants: no part of the step's memory
+        return
+    for number, value in fields:
+        if number == 9 and isinstance(value, bytes):  # assigned: logical_buffer_id, offset, size
+            part = dict(read_fields(value))
+            yield Buffer(
+                instruction=makers.get(integer(part, 1), ""),
+                allocation=integer(known, 1),
+                offset=integer(part, 2),
+                size=integer(part, 3),
+                is_argument=bool(integer(known, 5)),
+            )
+
+
+def find_peak(program: Program, buffers: Iterable[Buffer]) -> Peak:
+    """The moment of the schedule at which most bytes are needed. Arguments of the step live all the time."""
+    spans, length = _Schedule(program).spans()
+    changes: dict[int, list[tuple[bool, Buffer]]] = defaultdict(list)
+    listed = list(buffers)
+    for buffer in listed:
+        begin, end = (0, length) if buffer.is_argument else spans.get(buffer.instruction, (0, 0))
+        changes[begin].append((True, buffer))
+        changes[end + 1].append((False, buffer))
+    held: dict[tuple[int, int], list[Buffer]] = defaultdict(list)  # by their place
+    now = most = 0
+    best: tuple[Buffer, ...] = ()
+    for moment in sorted(changes):
+        for begins, buffer in sorted(changes[moment], key=lambda change: change[0]):
+            place = held[buffer.allocation, buffer.offset]
+            before = max((one.size for one in place), default=0)
+            if begins:
+                place.append(buffer)
+            else:
+                place.remove(buffer)
+            now += max((one.size for one in place), default=0) - before
+        if now > most:
+            most = now
+            best = tuple(max(place, key=lambda one: one.size) for place in held.values() if place)
+    allocated: dict[int, int] = defaultdict(int)
+    for buffer in listed:
+        allocated[buffer.allocation] = max(allocated[buffer.allocation], buffer.offset + buffer.size)
+    return Peak(sum(allocated.values()), best)
+
+
+class _Schedule:
+    """When each instruction runs, as numbers along the whole step: a loop's body runs once, in its loop's time."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.begins: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self.moment = 0
+        entry = next(one.name for one in program.computations.values() if one.is_entry)
+        self.order: list[str] = []
+        self.visit(entry)
+
+    def visit(self, name: str) -> None:
+        """Number the instructions of a computation and of those that it runs."""
+        if name in self.order or name not in self.program.computations:
+            return
+        self.order.append(name)
+        for one in self.program.computations[name].instructions.values():
+            self.moment += 1
+            self.begins[one.name] = self.moment
+            if one.opcode != "fusion":
+                for inner in (*(one.calls[role] for role in _INSIDE if role in one.calls), *one.branches):
+                    self.visit(inner)
+            self.ends[one.name] = self.moment
+
+    def spans(self) -> tuple[dict[str, tuple[int, int]], int]:
+        """(begin, end) of what each instruction makes: until its last use, also through what only hands it on."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in self.order:
+            computation = self.program.computations[name]
+            listed: list[Instruction] = list(computation.instructions.values())
+            last = self.ends[listed[-1].name] if listed else 0
+            until: dict[str, int] = {listed[-1].name: last} if listed else {}
+            for one in reversed(listed):
+                end = until.get(one.name, self.ends[one.name])
+                until[one.name] = end
+                for operand in one.operands:
+                    reached = max(self.ends[one.name], end if one.opcode in _PASSES else 0)
+                    until[operand] = max(until.get(operand, 0), reached)
+            for one in listed:
+                found[one.name] = self.begins[one.name], until[one.name]
+        return found, self.moment
+
+
+class _Group(NamedTuple):
+    bytes: int
+    what: str
+    line: SourceLine | None
+
+
+def compare_memory(
+    baseline: tuple[OptimisedProgram, list[Buffer]],
+    candidate: tuple[OptimisedProgram, list[Buffer]],
+    names: tuple[str, str],
+) -> MemoryExplanation:
+    """The peaks of both arms, and the buffers that live there by source line, those that differ most first."""
+    peaks = [find_peak(side[0].program, side[1]) for side in (baseline, candidate)]
+    groups = [_group(peak.buffers, side[0].located) for peak, side in zip(peaks, (baseline, candidate), strict=True)]
+    rows = [_make_row(groups[0].get(key), groups[1].get(key)) for key in groups[0].keys() | groups[1].keys()]
+    rows.sort(
+        key=lambda row: (
+            -abs(row.candidate_bytes - row.baseline_bytes), -max(row.baseline_bytes, row.candidate_bytes), row.what
+        )
+    )  # fmt: skip
+    return MemoryExplanation(
+        sentence=_say_memory(peaks, rows, names),
+        peak_bytes=(peaks[0].bytes, peaks[1].bytes),
+        buffers=tuple(rows[:MOST_LISTED]),
+    )
+
+
+def _group(buffers: Iterable[Buffer], located: Mapping[str, Located]) -> dict[tuple[str, ...], _Group]:
+    found: dict[tuple[str, ...], _Group] = {}
+    for buffer in buffers:
+        at = located.get(buffer.instruction)
+        key: tuple[str, ...]
+        if buffer.is_argument:
+            key, what, line = ("arguments",), "arguments of the step", None
+        elif at is None or not at.source.file:
+            key, what, line = ("no line",), "the compiler's own", None
+        else:
+            key, line = (name_place(at.source), at.phase, at.what), at.source
+            what = f"{_types(at.instruction)} of {at.what}, {at.phase}"
+        before = found.get(key)
+        found[key] = _Group(buffer.size + (before.bytes if before else 0), before.what if before else what, line)
+    return found
+
+
+def _types(one: Instruction) -> str:
+    """The largest array that an instruction makes."""
+    largest = max(one.shapes, key=lambda shape: shape.bytes, default=None)
+    return f"{largest.dtype}[{','.join(map(str, largest.sizes))}]" if largest else "no array"
+
+
+def _make_row(left: _Group | None, right: _Group | None) -> LiveBuffer:
+    one = right or left
+    assert one is not None  # the key is from one of them
+    return LiveBuffer(
+        what=one.what,
+        baseline_bytes=left.bytes if left else 0,
+        candidate_bytes=right.bytes if right else 0,
+        baseline_line=_code_line(left),
+        candidate_line=_code_line(right),
+    )
+
+
+def _code_line(group: _Group | None) -> CodeLine | None:
+    if group is None or group.line is None:
+        return None
+    source = group.line
+    return CodeLine(file=source.file, line=source.line, function=source.function, path=source.path)
+
+
+def _say_memory(peaks: list[Peak], rows: list[LiveBuffer], names: tuple[str, str]) -> str:
+    sizes = [f"{peak.bytes / 2**20:,.2f} MiB" for peak in peaks]
+    said = f"at its peak a step holds {sizes[0]} in {names[0]} and {sizes[1]} in {names[1]}"
+    if not rows or rows[0].baseline_bytes == rows[0].candidate_bytes:
+        return said
+    row = rows[0]
+    line = row.candidate_line or row.baseline_line
+    more = (row.candidate_bytes - row.baseline_bytes) / 2**20
+    place = f" at {line.file}:{line.line} {line.function}".rstrip() if line else ""
+    return f"{said}; most of it: {abs(more):,.2f} MiB {'more' if more > 0 else 'less'} for {row.what}{place}"

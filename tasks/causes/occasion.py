@@ -1,0 +1,66 @@
+"""Turns a comparison into whether it is worth explaining, and into the plans that an explanation runs again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from configs.comparison import load_comparison
+from configs.errors import ConfigError
+from tasks.causes.explain import Both, explain_plans, say_cost
+from tasks.records import ComparisonRecord, Explanation, RunPlan, RunRecord, seconds_between
+from tasks.store import Store
+
+FOLDER = "explained"  # beside the comparison's record
+# rows that a cause in the program, or in its time on the device, can explain
+_EXPLAINED = frozenset({
+    "loss_per_step", "values_per_step", "final_loss", "parameters", "program_memory_gb",
+    "step_time_s", "step_cpu_time_s",
+})  # fmt: skip
+_DIFFERS = frozenset({"changed", "regressed", "improved"})
+
+
+def find_occasion(record: ComparisonRecord) -> str:
+    """Why a comparison is worth explaining: what differs in it; empty if nothing does that a program can explain."""
+    if record.has_died or record.aa or record.programs is not None:
+        return ""
+    rows = [row.title for row in record.rows if row.metric in _EXPLAINED and row.verdict in _DIFFERS]
+    programs = ["the program" for floor in record.floors if floor.name == "same program" and floor.holds is False]
+    return ", ".join([*rows, *programs])
+
+
+def plans_of(runs: Sequence[RunRecord]) -> Both[RunPlan] | None:
+    """The plans of the first run of each arm; None where one was not run on this machine by maxview."""
+    first: dict[str, RunPlan] = {}
+    for run in runs:
+        if run.plan is not None:
+            first.setdefault(run.arm, run.plan)
+    if len(first) != 2 or any(plan.backend != "local" for plan in first.values()):
+        return None
+    left, right = first.values()
+    return left, right
+
+
+def wants_explanation(comparison: str) -> bool:
+    """Whether a comparison's file leaves explaining on, as it is by default."""
+    try:
+        return load_comparison(comparison).explain == "auto"
+    except ConfigError:  # it was compared by another version, or in another place
+        return False
+
+
+def announce(plans: Both[RunPlan], runs: Sequence[RunRecord], why: str) -> str:
+    """What is told before an explanation begins: why, and what it costs."""
+    took = [seconds_between(run.reading.started, run.reading.ended) for run in runs]
+    return f"differs in {why}: {say_cost(plans, max((one for one in took if one is not None), default=None))}"
+
+
+def explain_comparison(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> Explanation | None:
+    """The explanation of a comparison out of its runs; the one that it has where these runs were explained before."""
+    directory = store.comparison(record.comparison, record.case, record.id)
+    before = directory.read_comparison()
+    if before is not None and before.explanation is not None:
+        return before.explanation
+    plans = plans_of(runs)
+    if plans is None:
+        return None
+    names = (record.baseline.name, record.candidate.name)
+    return explain_plans(plans, names, Path(directory.path) / FOLDER)

@@ -1,0 +1,316 @@
+"""Turns two StableHLO programs into whether they are one computation, and the operations that differ, by line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from configs.environment import pass_on
+from tasks.causes.source_lines import SourceLine, name_place
+from tasks.causes.value_graph import FREE, RANDOM, Graph, Input, Node, Transcript, make_graph, shape_of
+from tasks.records import CodeLine, InputDifference, OperationDifference, ProgramAnswer, ProgramExplanation
+from tasks.records.counted import counted
+
+MOST_LISTED = 40
+MOST_NAMED = 5  # operations of one function, on each side
+LEAST_SHARE = 0.0005  # that is told
+PATIENCE_S = 600.0
+_ROOT = Path(__file__).parent.parent.parent
+# values that stand in the text, and what only repeats them: told with the operation that reads them
+_LITERAL = frozenset({"stablehlo.constant", "stablehlo.iota"})
+_REPEATS = frozenset({"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"})
+
+
+class Difference(NamedTuple):
+    """A node that the other program lacks, or that reads other values there; `partner` then is what it is there."""
+
+    node: Node
+    partner: Node | None
+    is_first: bool  # all that it reads is computed in both programs
+
+
+def compare_program_files(
+    baseline: Path,
+    candidate: Path,
+    names: tuple[str, str] = ("baseline", "candidate"),
+    roots: tuple[str, str] = ("", ""),
+) -> ProgramExplanation:
+    """Compare two StableHLO texts, packed or not. Raises ValueError if one cannot be read.
+
+    roots: the arms' folders, which source lines are told without.
+    """
+    transcripts = read_transcripts([baseline, candidate])
+    return compare_transcripts(transcripts[0], transcripts[1], names, roots)
+
+
+def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
+    """What `model.stablehlo` reads in these files, in a process with JAX. Raises ValueError with its complaint."""
+    environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
+    argv = [sys.executable, "-m", "model.stablehlo", *map(str, paths)]
+    done = subprocess.run(
+        argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    if done.returncode:
+        raise ValueError((done.stderr.strip().splitlines() or ["the StableHLO could not be read"])[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def compare_transcripts(
+    baseline: Transcript, candidate: Transcript, names: tuple[str, str], roots: tuple[str, str] = ("", "")
+) -> ProgramExplanation:
+    """Compare two programs that have been read."""
+    sides = (make_graph(baseline, roots[0]), make_graph(candidate, roots[1]))
+    hashes = (sides[0].sha256, sides[1].sha256)
+    if baseline["text_sha256"] == candidate["text_sha256"]:
+        return _same("same text", "both arms lower the same StableHLO text", hashes)
+    if hashes[0] == hashes[1]:
+        sentence = "both arms lower the same computation; only the order or the names in its text differ"
+        return _same("same computation in another order", sentence, hashes)
+    inputs = tuple(_compare_inputs(*sides))
+    placements = tuple(_compare_placements(sides, names))
+    found = [list(_find_differences(*sides)), list(_find_differences(*sides[::-1]))]
+    rows = _group(found, sides, names)
+    return ProgramExplanation(
+        answer="differs",
+        sentence=_say_difference(sides, rows, inputs, placements),
+        hashes=hashes,
+        operations=tuple(rows[:MOST_LISTED]),
+        left_out=max(len(rows) - MOST_LISTED, 0),
+        inputs=inputs,
+        placements=placements,
+    )
+
+
+def _same(answer: ProgramAnswer, sentence: str, hashes: tuple[str, str]) -> ProgramExplanation:
+    return ProgramExplanation(answer=answer, sentence=sentence, hashes=hashes)
+
+
+def _find_differences(graph: Graph, other: Graph) -> Iterator[Difference]:
+    """The nodes of `graph` that `other` does not compute, without those that only read something else there.
+
+    Of these latter the first ones stay: they read the same values in another way, or another constant.
+    """
+    literals = find_literals(graph), find_literals(other)
+    alone = [node for node in graph.nodes if node.made and node.made[0] not in other.values]
+    partners = _pair(alone, [node for node in other.nodes if node.made and node.made[0] not in graph.values])
+    for node in alone:
+        if node.made[0] in literals[0]:
+            continue  # told with the operation that reads it
+        partner = partners.get(id(node))
+        is_first = all(read in other.values for read in node.reads if read not in literals[0])
+        rereads = partner is not None and read_literals(node, literals[0]) != read_literals(partner, literals[1])
+        if partner is None or is_first or rereads:
+            yield Difference(node, partner, is_first)
+
+
+def _pair(left: Iterable[Node], right: Iterable[Node]) -> dict[int, Node]:
+    """Nodes that do the same: at the same line of one function, else in it, else anywhere; by the id of the left."""
+    found: dict[int, Node] = {}
+    here, there = list(left), list(right)
+    keys: tuple[Callable[[Node], object], ...] = (
+        lambda node: (node.key, node.phase, node.source.function, node.source.line),
+        lambda node: (node.key, node.phase, node.source.function),
+        lambda node: (node.key, node.source.function),
+        lambda node: node.key,
+    )
+    for key in keys:
+        spare: dict[object, deque[Node]] = defaultdict(deque)
+        for node in there:
+            spare[key(node)].append(node)
+        for node in here:
+            if waiting := spare[key(node)]:
+                found[id(node)] = waiting.popleft()
+        taken = {id(node) for node in found.values()}
+        here = [node for node in here if id(node) not in found]
+        there = [node for node in there if id(node) not in taken]
+    return found
+
+
+def find_literals(graph: Graph) -> dict[str, str]:
+    """The values that stand in the program's text, by hash: numbers, and what only repeats them."""
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.name in _LITERAL:
+            words = re.search(r"dense<(.*?)>", node.detail)
+            found[node.made[0]] = _shorten_number(words[1]) if words else node.name.partition(".")[2]
+        elif node.name in _REPEATS and node.reads[0] in found:
+            found[node.made[0]] = found[node.reads[0]]
+    return found
+
+
+def read_literals(node: Node, literals: Mapping[str, str]) -> list[str]:
+    """The literals that a node reads, in words."""
+    return [literals[read] for read in node.reads if read in literals]
+
+
+def _shorten_number(text: str) -> str:
+    try:
+        return f"{float(text):.7g}"  # what a float32 holds
+    except ValueError:  # a hexadecimal number, true, or an array
+        return text[:24]
+
+
+def describe(node: Node, literals: Mapping[str, str]) -> str:
+    """A node in words: `convert bf16 → f32[4,256,64]`, `add f32[4,256,1] with 1e-05`."""
+    reads = [shape_of(kind) for read, kind in zip(node.reads, node.types[0], strict=True) if read not in literals]
+    (shape, kind) = shape_of(node.types[1][0]) if node.types[1] else ((), "")
+    name = "random bits" if node.name == RANDOM else node.name.rpartition(".")[2]
+    made = f"{kind}[{','.join(map(str, shape))}]"
+    kinds = [one for _, one in reads]
+    if name == "convert" or any(one != kind for one in kinds[:2]):
+        made = f"{' × '.join(kinds[:2])} → {made}"
+    with_ = read_literals(node, literals)
+    return f"{name} {made}" + (f" with {', '.join(with_)}" if with_ else "")
+
+
+class _Listed(NamedTuple):
+    side: int
+    found: Difference
+
+
+def _group(
+    found: Sequence[Iterable[Difference]], sides: tuple[Graph, Graph], names: tuple[str, str]
+) -> list[OperationDifference]:
+    """One row for each function of the trainer and pass, the first differences first."""
+    groups: dict[tuple[str, str], list[_Listed]] = defaultdict(list)
+    for side, differences in enumerate(found):
+        for one in differences:
+            if one.node.name not in FREE or one.is_first:
+                # what is another operation or constant in the same place stands in one row
+                source = one.partner.source if side and one.partner else one.node.source
+                groups[name_place(source), one.node.phase].append(_Listed(side, one))
+    literals = find_literals(sides[0]), find_literals(sides[1])
+    flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
+    rows = [_make_row(listed, phase, literals, (flops, size), names) for (_, phase), listed in groups.items()]
+    # those first in the order of the program, forward before it is computed again; a dict keeps that order
+    order = {id(row): place if row.first else 0 for place, row in enumerate(rows)}
+    return sorted(
+        rows,
+        key=lambda row: (
+            not row.first, row.phase == "recomputed", order[id(row)], -max(row.flops_share, row.bytes_share)
+        ),
+    )  # fmt: skip
+
+
+def _make_row(
+    listed: Sequence[_Listed],
+    phase: str,
+    literals: Sequence[Mapping[str, str]],
+    totals: tuple[int, int],
+    names: tuple[str, str],
+) -> OperationDifference:
+    nodes = [[one.found.node for one in listed if one.side == side] for side in (0, 1)]
+    words = [_count_words(here, literal) for here, literal in zip(nodes, literals, strict=True)]
+    lines = [_line_of(listed, side) for side in (0, 1)]
+    shares = [
+        max(sum(getattr(node, name) for node in here) for here in nodes) / total
+        for name, total in zip(("flops", "bytes"), totals, strict=True)
+    ]
+    return OperationDifference(
+        sentence=_say_row(words, lines, phase, shares, names),
+        phase=phase,
+        baseline=words[0],
+        candidate=words[1],
+        baseline_line=lines[0],
+        candidate_line=lines[1],
+        times=(sum(node.times for node in nodes[0]), sum(node.times for node in nodes[1])),
+        flops_share=shares[0],
+        bytes_share=shares[1],
+        first=any(one.found.is_first for one in listed),
+    )
+
+
+def _count_words(nodes: Iterable[Node], literals: Mapping[str, str]) -> tuple[str, ...]:
+    times_of: Counter[str] = Counter()
+    for node in nodes:
+        times_of[describe(node, literals)] += node.times
+    named = [f"{times} × {what}" for what, times in times_of.most_common(MOST_NAMED)]
+    more = len(times_of) - MOST_NAMED
+    return (*named, f"and {more} more") if more > 0 else tuple(named)
+
+
+def _line_of(listed: Sequence[_Listed], side: int) -> CodeLine | None:
+    """The line of the first of a side's operations; those that everything follows from come before others."""
+    own = [one.found for one in listed if one.side == side]
+    first = next((one for one in own if one.is_first), own[0] if own else None)
+    if first is None or not first.node.source.file:
+        return None
+    return make_line(first.node.source)
+
+
+def make_line(source: SourceLine) -> CodeLine:
+    """The record of a source line."""
+    return CodeLine(file=source.file, line=source.line, function=source.function, path=source.path)
+
+
+def _say_row(
+    words: Sequence[tuple[str, ...]],
+    lines: Sequence[CodeLine | None],
+    phase: str,
+    shares: Sequence[float],
+    names: tuple[str, str],
+) -> str:
+    places = list(dict.fromkeys(f"{line.file}:{line.line} {line.function}" for line in lines if line))
+    place = f" at {' / '.join(places)}" if places else ""
+    parts = [f"{100 * share:.1f} % of the {what}" for share, what in zip(shares, ("FLOPs", "bytes"), strict=True)]
+    cost = ", ".join(part for part, share in zip(parts, shares, strict=True) if share >= LEAST_SHARE)
+    if all(words):
+        what = f"{names[0]} computes {', '.join(words[0])}; {names[1]} {', '.join(words[1])}"
+    else:
+        side = 0 if words[0] else 1
+        what = f"{names[side]} alone computes {', '.join(words[side])}"
+    return f"{what}{place}, {phase}" + (f"; {cost}" if cost else "")
+
+
+def _compare_inputs(baseline: Graph, candidate: Graph) -> Iterator[InputDifference]:
+    for name in dict.fromkeys((*baseline.inputs, *candidate.inputs)):
+        sides = [graph.inputs.get(name) for graph in (baseline, candidate)]
+        if sides[0] != sides[1]:
+            left, right = ("" if one is None else _say_input(one) for one in sides)
+            yield InputDifference(name=name, baseline=left, candidate=right)
+
+
+def _say_input(one: Input) -> str:
+    shape, kind = shape_of(one.type)
+    split = f" {one.sharding}" if one.sharding.strip("(-, )") else ""
+    return f"{kind}[{','.join(map(str, shape))}]{split}" + (", donated" if one.donated else "")
+
+
+def _compare_placements(sides: tuple[Graph, Graph], names: tuple[str, str]) -> Iterator[str]:
+    """Sharding constraints that only one program has, by sharding and line; lines themselves may move."""
+    counts = [Counter[tuple[str, str]](), Counter[tuple[str, str]]()]
+    lines: dict[tuple[str, str], SourceLine] = {}
+    for graph, its_counts in zip(sides, counts, strict=True):
+        for (lies, source), times in graph.placements.items():
+            its_counts[lies, source.function] += times
+            lines.setdefault((lies, source.function), source)
+    for number, name in enumerate(names):
+        for key, times in (counts[number] - counts[1 - number]).items():
+            yield f"{name} alone constrains {times} × to {key[0]} at {lines[key]}"
+
+
+def _say_difference(
+    sides: tuple[Graph, Graph],
+    rows: Sequence[OperationDifference],
+    inputs: Sequence[InputDifference],
+    placements: Sequence[str],
+) -> str:
+    if rows:
+        first = sum(row.first for row in rows)
+        start = f"the programs differ at {counted(len(rows), 'place')}" + (f", first at {first}" if first > 1 else "")
+        return f"{start}: {rows[0].sentence}"
+    if inputs:
+        one = inputs[0]
+        sides_said = f"{one.baseline or 'absent'} and {one.candidate or 'absent'}"
+        return f"the same operations on other inputs: {one.name} is {sides_said}"
+    if placements:
+        return f"the same operations, placed otherwise: {placements[0]}"
+    values = [sorted(value.value for value in side.outputs.values()) for side in sides]
+    if values[0] == values[1]:
+        return "the same values, of which the arms keep and recompute others"
+    return "the same operations, wired otherwise in a loop"

@@ -1,0 +1,125 @@
+"""Reads the tensors of an observed step, as its process wrote them."""
+
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tasks.records.observation import TENSORS, Pass
+
+type Origin = list[Any]  # ["row", n], ["arg", n], ["lit", text], ["const", digest], ["part", i, origin], ["parts", […]]
+type Leaf = tuple[Any, ...]  # an origin without parts
+
+_LOOP = re.compile(r"scan(\d+)\[(\d+)\]")
+_LAYER = re.compile(r"(?:^|/)(\w*layers?(?:[_.]|/)\d+)(?=/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One tensor of a step: what made it, of what, where, and its numbers."""
+
+    path: str  # "/scan4[2]/remat"
+    operation: str
+    origins: tuple[Origin, ...]
+    file: str
+    line: int
+    function: str
+    short_file: str  # below the folder that it is imported from
+    stack: str
+    type: str
+    output: int
+    params: str
+    norm: float
+    mean: float
+    largest: float
+    broken: int  # numbers that are not finite
+    digest: str
+
+    @property
+    def key(self) -> str:
+        """What it does by itself: equal in both arms where they do the same in the same place."""
+        return f"{self.operation}|{self.type}|{self.params}|{self.path}|{self.output}"
+
+    @property
+    def place(self) -> str:
+        """`file:line function`."""
+        return f"{self.short_file}:{self.line} {self.function}" if self.file else "a library"
+
+    @property
+    def direction(self) -> Pass:
+        """Forward, recomputed for the gradient, or backward."""
+        if "rematted_computation" in self.stack:
+            return "recomputed"
+        return "backward" if "transpose(" in self.stack else "forward"
+
+    @property
+    def layer(self) -> str:
+        """Which turn of its loop, or which layer by name."""
+        loops = _LOOP.findall(self.path)
+        if loops:
+            return ", ".join(f"{int(turn) + 1} of {count}" for count, turn in loops)
+        named = _LAYER.search(self.stack)
+        return named[1] if named else ""
+
+    @property
+    def values(self) -> str:
+        """Its numbers in words."""
+        broken = f", {self.broken} not finite" if self.broken else ""
+        return f"norm {self.norm:.9g}, mean {self.mean:.6g}, largest {self.largest:.6g}{broken}"
+
+
+@dataclass(frozen=True)
+class ObservedStep:
+    """All tensors of a step in the program's order, and what its results are made of."""
+
+    rows: list[TensorRow]
+    results: list[Origin]
+
+    @cached_property
+    def live(self) -> frozenset[int]:
+        """The rows that a result depends on: JAX traces more than it compiles."""
+        found: set[int] = set()
+        open_rows = [leaf[1] for origin in self.results for leaf in leaves(origin) if leaf[0] == "row"]
+        while open_rows:
+            n = open_rows.pop()
+            if n not in found:
+                found.add(n)
+                open_rows += [leaf[1] for origin in self.rows[n].origins for leaf in leaves(origin) if leaf[0] == "row"]
+        return frozenset(found)
+
+
+def read_step(folder: Path) -> ObservedStep:
+    """The tensors in the folder of an observation. Raises OSError, ValueError."""
+    rows: list[TensorRow] = []
+    results: list[Origin] = []
+    with gzip.open(folder / TENSORS, "rt", encoding="utf-8") as file:
+        for line in file:
+            row = json.loads(line)
+            if "results" in row:
+                results = row["results"]
+                continue
+            named = {"path": row["path"], "operation": row["op"], "origins": tuple(row["from"]), "stack": row["stack"]}
+            made = {"type": row["type"], "output": row["out"], "params": row["params"]}
+            rows.append(TensorRow(**named, **made, **_place(row["at"]), **_numbers(row["v"])))
+    return ObservedStep(rows, results)
+
+
+def _place(at: list[Any]) -> dict[str, Any]:
+    return dict(zip(("file", "line", "function", "short_file"), at, strict=True))
+
+
+def _numbers(values: list[Any]) -> dict[str, Any]:
+    return dict(zip(("norm", "mean", "largest", "broken", "digest"), values, strict=True))
+
+
+def leaves(origin: Origin) -> list[Leaf]:
+    """What an operand is made of, as rows, arguments, literals and constants."""
+    kind = origin[0]
+    if kind == "part":
+        return leaves(origin[2])
+    if kind == "parts":
+        return [leaf for part in origin[1] for leaf in leaves(part)]
+    return [tuple(origin)]

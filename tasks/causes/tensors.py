@@ -1,0 +1,147 @@
+"""Turns two observed steps into the places where they part although all that is read there is equal."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.causes.argument_roots import compare_arguments
+from tasks.causes.arm_values import ArmValues, Parting
+from tasks.causes.describe_root import Found, describe_extra, describe_pair, describe_stop, equal_up_to
+from tasks.causes.group_roots import group_roots, list_only
+from tasks.causes.pair_rows import pair_divergent, pair_frontiers
+from tasks.causes.tensor_rows import TensorRow, read_step
+from tasks.observe.read import read_observation
+from tasks.records.counted import counted
+from tasks.records.observation import Observation, TensorComparison
+
+STOP = "stop_gradient"  # changes no value, and all that is computed backward
+
+
+def compare_tensors(
+    baseline: Path, candidate: Path, names: tuple[str, str] = ("baseline", "candidate")
+) -> TensorComparison:
+    """The comparison of two folders that `observe_arm` left. What is missing there is a note."""
+    observations = read_observation(baseline, names[0]), read_observation(candidate, names[1])
+    notes = [f"{name}: {note}" for name, found in zip(names, observations, strict=True) for note in found.notes]
+    given = compare_arguments(observations[0], observations[1], names)
+    notes += _versions(observations, names)
+    if not all(found.tensors for found in observations):
+        missing = next(name for name, found in zip(names, observations, strict=True) if not found.tensors)
+        sentence = f"the tensors of {missing} were not observed" + (f": {notes[0]}" if notes else "")
+        return TensorComparison(sentence=sentence, notes=tuple(notes), **given.shown())
+    steps = [read_step(folder) for folder in (baseline, candidate)]
+    rows = [[step.rows[n] for n in sorted(step.live)] for step in steps]
+    arms = [
+        ArmValues(observation, step, equal)
+        for observation, step, equal in zip(observations, steps, given.equal, strict=True)
+    ]
+    left, right = Parting(arms[0], arms[1]), Parting(arms[1], arms[0])
+    found = find_roots(left, right, names)
+    roots = (*given.roots, *group_roots(found))
+    first = next((root for root in roots if root.kind != "argument"), None)
+    results = different_results(observations) if not left.divergent and not right.divergent else ()
+    equal = sum((Counter(row.digest for row in rows[0]) & Counter(row.digest for row in rows[1])).values())
+    divergent = max(len(left.divergent), len(right.divergent))
+    comparison = TensorComparison(
+        sentence="",
+        first=first,
+        roots=roots,
+        equal_up_to=equal_up_to(steps[0].rows, min(item.order for item in found)) if found else "",
+        tensors=(len(rows[0]), len(rows[1])),
+        paired=equal + divergent,
+        equal=equal,
+        consequences=max(0, divergent - len(found)),
+        only=list_only(rows[0], rows[1]),
+        different_results=results,
+        notes=tuple(notes),
+        **given.shown(),
+    )
+    return comparison.model_copy(update={"sentence": summarise(comparison)})
+
+
+def find_roots(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
+    """Every root, in the baseline's order."""
+    direct = pair_frontiers(left, right)
+    pairs = pair_divergent(left, right, direct)
+    back = {theirs: ours for ours, theirs in pairs.items()}
+    fronts = set(left.frontier), set(right.frontier)
+    found = []
+    for n in left.frontier:
+        partner = pairs.get(n)
+        if partner is None:
+            found.append(describe_extra(left, n, float(n), "baseline", names))
+        elif partner in fronts[1]:
+            found.append(describe_pair(left, right, n, partner))
+    for n in right.frontier:
+        if n not in back:
+            found.append(describe_extra(right, n, _order(left, right, n), "candidate", names))
+    if left.divergent or right.divergent:
+        found += _stops(left, right, names)
+    return sorted(found, key=lambda item: (item.order, item.root.kind))
+
+
+def _stops(left: Parting, right: Parting, names: tuple[str, str]) -> list[Found]:
+    """A gradient that only one arm stops: no value forward shows it, and nothing backward reads it."""
+    found = []
+    stops = [[n for n in sorted(side.arm.step.live) if side.arm.rows[n].operation == STOP] for side in (left, right)]
+    # by their place: values of those in both arms may differ as a consequence of something else
+    places = [
+        Counter(map(_place_of_stop, map(side.arm.rows.__getitem__, listed)))
+        for side, listed in zip((left, right), stops, strict=True)
+    ]
+    for mine, theirs, side, other, arm in ((0, 1, left, right, 0), (1, 0, right, left, 1)):
+        quota = places[mine] - places[theirs]
+        known = {other.arm.rows[n].digest for n in stops[theirs]}
+        for n in sorted(stops[mine], key=lambda n: side.arm.rows[n].digest in known):
+            row = side.arm.rows[n]
+            if quota[_place_of_stop(row)] > 0:
+                quota[_place_of_stop(row)] -= 1
+                order = float(n) if arm == 0 else _order(left, right, n)
+                found.append(describe_stop(side, n, order, ("baseline", "candidate")[arm], names))
+    return found
+
+
+def _place_of_stop(row: TensorRow) -> tuple[str, str, str]:
+    return row.path, row.function, row.type
+
+
+def _order(left: Parting, right: Parting, n: int) -> float:
+    """Where a candidate's row would stand among the baseline's: behind the last common tensor before it."""
+    places = {row.digest: place for place, row in reversed(list(enumerate(left.arm.rows)))}
+    for before in range(n - 1, -1, -1):
+        if (place := places.get(right.arm.rows[before].digest)) is not None:
+            return place + 0.5
+    return -0.5
+
+
+def different_results(observations: Sequence[Observation]) -> tuple[str, ...]:
+    """The results of the compiled steps that differ, by meaning."""
+    left, right = ({(item.role, item.meaning): item.digest for item in found.results} for found in observations)
+    return tuple(meaning[1] for meaning in left if meaning in right and left[meaning] != right[meaning])
+
+
+def _versions(observations: Sequence[Observation], names: tuple[str, str]) -> list[str]:
+    left, right = (found.software.get("jax") for found in observations)
+    if left == right or left is None or right is None:
+        return []
+    return [
+        f"{names[0]} runs JAX {left}, {names[1]} JAX {right}: their operations may be other ones for one computation"
+    ]
+
+
+def summarise(comparison: TensorComparison) -> str:
+    """The answer in one line."""
+    if comparison.first is not None:
+        begin = f"equal up to {comparison.equal_up_to}; " if comparison.equal_up_to else ""
+        return f"{begin}the first that differs: {comparison.first.sentence}"
+    if comparison.different_results:
+        first = comparison.different_results[0]
+        many = counted(len(comparison.different_results), "result")
+        return f"equal before the compiler; the compiled programs round differently: {many} of the step, first {first}"
+    if comparison.roots:
+        return comparison.roots[0].sentence
+    if comparison.different_arguments:
+        return "no tensor differs from equal ones; only what the step is given does"
+    count, other = comparison.tensors
+    all_of = f"all {count} tensors" if count == other == comparison.equal else f"{comparison.equal} tensors of both"
+    return f"{all_of} are equal bit for bit"

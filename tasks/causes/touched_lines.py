@@ -1,0 +1,79 @@
+"""Turns source lines into the commits between two refs that touched them, as git's blame tells."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tasks.causes.source_lines import shorten_path
+from tasks.records import CodeLine, RunPlan
+from tasks.resolve.git import GitError, run_git
+
+MOST_LINES = 60  # that are blamed: each is a command
+_HERE = Path(__file__).parent.parent.parent
+
+
+class Refs(NamedTuple):
+    """The commits of both arms, and a clone that has them."""
+
+    clone: Path
+    baseline: str
+    candidate: str
+
+
+def find_refs(baseline: RunPlan, candidate: RunPlan) -> Refs | None:
+    """The refs of two arms of one repository; None where they are one commit, or no clone here knows both."""
+    left, right = baseline.commit, candidate.commit
+    if not left or not right or left == right or baseline.repository != candidate.repository:
+        return None
+    clone = Path(candidate.repository).expanduser() if candidate.repository else _HERE
+    try:
+        for commit in (left, right):
+            run_git(["cat-file", "-e", f"{commit}^{{commit}}"], folder=clone)
+    except (GitError, OSError):
+        return None
+    return Refs(clone, left, right)
+
+
+def name_commits(lines: Iterable[CodeLine], refs: Refs, *, of_candidate: bool, root: str) -> dict[CodeLine, str]:
+    """The commit of each line that one between the refs touched: `1a2b3c4d5 its subject`.
+
+    A line of the candidate is told with the commit that wrote it, one of the baseline with the commit that ended it.
+    """
+    found = {}
+    for line in list(dict.fromkeys(lines))[:MOST_LINES]:
+        file = shorten_path(line.path, root)
+        if file.startswith("/") or not line.line:
+            continue  # of a package, which no commit here touches
+        sha = _blame(file, line.line, refs) if of_candidate else _find_end(file, line.line, refs)
+        if sha:
+            found[line] = _say_commit(sha, refs)
+    return found
+
+
+def _blame(file: str, number: int, refs: Refs) -> str:
+    span = f"{refs.baseline}..{refs.candidate}"
+    words = ["blame", "--porcelain", f"-L{number},{number}", span, "--", file]
+    try:
+        printed = run_git(words, folder=refs.clone).splitlines()
+    except GitError:
+        return ""
+    return "" if not printed or "boundary" in printed else printed[0].split()[0]
+
+
+def _find_end(file: str, number: int, refs: Refs) -> str:
+    """The first commit that lacks a line of the baseline: the child of the last one that has it."""
+    span = f"{refs.baseline}..{refs.candidate}"
+    words = ["blame", "--porcelain", "--reverse", f"-L{number},{number}", span, "--", file]
+    try:
+        last = run_git(words, folder=refs.clone).split(" ", 1)[0]
+        tip = run_git(["rev-parse", "--verify", "--end-of-options", f"{refs.candidate}^{{commit}}"], folder=refs.clone)
+        if not last or last == tip:
+            return ""
+        path = ["rev-list", "--ancestry-path", "--reverse", "--end-of-options", f"{last}..{refs.candidate}", "--"]
+        return run_git(path, folder=refs.clone).split("\n", 1)[0]
+    except GitError:
+        return ""
+
+
+def _say_commit(sha: str, refs: Refs) -> str:
+    return run_git(["log", "-1", "--format=%h %s", "--abbrev=9", "--end-of-options", sha, "--"], folder=refs.clone)

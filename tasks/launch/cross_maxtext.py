@@ -1,0 +1,130 @@
+"""Lets one arm's MaxText restore the other arm's checkpoint and train on: do its losses go on as the other's did?"""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tasks.launch.errors import LaunchError
+from tasks.launch.logs import read_exit_code
+from tasks.launch.move import move_plan, run_to_end
+from tasks.records import CrossRestore, RunPlan
+from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics
+
+FILE, FOLDER, LOG = "cross_restore.json", "cross_restore", "cross_restore.log"  # in the run's folder
+_FULL_STATE, _ITEMS = "load_full_state_path", "items"
+_METADATA, _AUX = "_METADATA", "nnx_aux"
+_LOSS = "loss"
+
+
+def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
+    """The run before it, if both arms are MaxText on this machine and save checkpoints."""
+    place = plans.index(plan)
+    if place == 0:
+        return None
+    before = plans[place - 1]
+    fits = all(
+        one.trainer == "maxtext" and one.backend == "local" and one.compiles_for is None
+        and one.config.get("enable_checkpointing", True)
+        for one in (plan, before)
+    )  # fmt: skip
+    return before if fits and plan.arm != before.arm else None
+
+
+def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
+    """Restore the first checkpoint of the run `before` with the command of `plan`, and compare every loss after it.
+
+    What could not be tried has `holds` None and a reason.
+    """
+    found = {"source": before.run_name}
+    if plan.config.get("enable_dropout") and plan.config.get("dropout_rate"):
+        return CrossRestore(**found, evidence="not tried: MaxText's implementations drop other units from one seed")
+    checkpoints = Path(before.directory) / str(before.files.checkpoints)
+    steps = sorted(int(path.name) for path in checkpoints.glob("*") if path.name.isdigit())
+    if not steps:
+        return CrossRestore(**found, evidence=f"{before.run_name} left no checkpoint")
+    first = steps[0]
+    moved = move_plan(plan, Path(plan.directory) / FOLDER)
+    argv = tuple(text for text in moved.argv if not text.startswith(f"{_FULL_STATE}="))
+    log = Path(plan.directory) / LOG
+    Path(moved.directory).mkdir(parents=True, exist_ok=True)
+    items = checkpoints / str(first) / _ITEMS
+    try:
+        if not plan.config.get("pure_nnx"):
+            items = map_to_linen(items, Path(plan.directory) / FOLDER / _ITEMS)
+        word = f"{_FULL_STATE}={items}"
+        log.unlink(missing_ok=True)
+        run_to_end(moved.model_copy(update={"argv": (*argv, word)}), log)
+        return compare_losses(plan, before, first, Path(moved.directory), read_exit_code(log))
+    except (LaunchError, OSError, ValueError) as error:
+        return CrossRestore(**found, restored_step=first, evidence=f"could not be tried: {error}")
+    finally:
+        shutil.rmtree(Path(plan.directory) / FOLDER, ignore_errors=True)
+
+
+def map_to_linen(items: Path, copy: Path) -> Path:
+    """A checkpoint whose tree is Linen's: NNX's without `nnx_aux`, its streams of random numbers; Linen's own as it is.
+
+    MaxText writes the rest of NNX's state under Linen's names, and Orbax restores into Linen's state only a tree that
+    is the same. The files are not copied where the disk can link them. Raises OSError, ValueError.
+    """
+    tree = json.loads((items / _METADATA).read_text(encoding="utf-8"))
+    arrays: dict[str, Any] = tree["tree_metadata"]
+    kept = {key: value for key, value in arrays.items() if value["key_metadata"][0]["key"] != _AUX}
+    if len(kept) == len(arrays):
+        return items
+    shutil.copytree(items, copy, copy_function=_link)
+    (copy / _METADATA).unlink()
+    (copy / _METADATA).write_text(json.dumps(tree | {"tree_metadata": kept}), encoding="utf-8")
+    return copy
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
+    """Every loss after the restored step beside the other run's. Raises OSError, ValueError."""
+    start = {"source": before.run_name, "restored_step": first}
+    if code != 0:
+        evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"
+        return CrossRestore(**start, evidence=evidence)
+    ours, theirs = (_losses(path / plan.files.metrics, first) for path in (folder, Path(before.directory)))
+    title = f"{plan.arm} restored step {first} of {before.run_name}"
+    if not ours or ours.keys() != theirs.keys():
+        return CrossRestore(**start, evidence=f"{title}, and trained {len(ours)} of {len(theirs)} steps after it")
+    different = [step for step in ours if ours[step] != theirs[step]]
+    if different:
+        step = different[0]
+        evidence = f"{title}; at step {step} its loss is {ours[step]!r}, not {theirs[step]!r}"
+        return CrossRestore(**start, steps=len(ours), holds=False, evidence=evidence)
+    evidence = f"{title} and trained {len(ours)} steps on: every loss is the other's, bit for bit"
+    return CrossRestore(**start, steps=len(ours), holds=True, evidence=evidence)
+
+
+def _losses(path: Path, after: int) -> dict[int, float]:
+    frame = read_maxtext_metrics(path)
+    if frame is None or _LOSS not in frame.columns:
+        return {}
+    rows = frame.filter(pl.col("step") > after).select("step", _LOSS).iter_rows()
+    return {int(step): float(loss) for step, loss in rows if loss is not None}
+
+
+def write_crossing(directory: Path, found: CrossRestore) -> None:
+    """Beside the run's other files, for its record."""
+    (directory / FILE).write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def read_crossing(directory: Path) -> CrossRestore | None:
+    """What `write_crossing` left; None if nothing was tried."""
+    try:
+        return CrossRestore.model_validate(json.loads((directory / FILE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,36 @@
+"""Runs a plan's command once more beside its run: in another folder, from start to end."""
+
+import time
+from pathlib import Path
+
+from tasks.launch import local
+from tasks.records import RunPlan
+
+POLL_S = 0.2
+
+
+def run_to_end(plan: RunPlan, log: Path) -> None:
+    """Start the plan's command and wait for it; whatever ends the wait ends the process. Raises LaunchError."""
+    handle = local.launch(plan, log)
+    try:
+        while local.is_alive(handle):
+            time.sleep(POLL_S)
+    finally:
+        local.stop(handle)
+
+
+def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
+    """The same run in a folder below `runs`, instead of the store's."""
+    old, new = str(Path(plan.directory).parent), str(runs)
+
+    def moved(text: str) -> str:
+        return text.replace(old, new)
+
+    return plan.model_copy(
+        update={
+            "directory": moved(plan.directory),
+            "argv": tuple(map(moved, plan.argv)),
+            "environment": {name: moved(text) for name, text in plan.environment.items()},
+            "config": {key: moved(value) if isinstance(value, str) else value for key, value in plan.config.items()},
+        }
+    )

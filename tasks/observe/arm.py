@@ -1,0 +1,64 @@
+"""Runs an arm's command once more, in a process of its own that ends once its training step is recorded."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tasks.launch.config import config_text
+from tasks.launch.errors import LaunchError
+from tasks.launch.logs import read_exit_code
+from tasks.launch.move import move_plan, run_to_end
+from tasks.observe.read import read_observation
+from tasks.observe.settings_file import prepare
+from tasks.records import RunPlan
+from tasks.records.observation import LOG, Observation
+
+OWN_FOLDER = "run"  # what the trainer itself writes
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+
+def observe_arm(
+    plan: RunPlan,
+    folder: Path,
+    *,
+    start: Path | None = None,
+    tensors: bool = True,
+    profile: tuple[int, int] | None = None,
+    environment: Mapping[str, str] = NO_ENVIRONMENT,
+) -> Observation:
+    """What was recorded of the first call of the plan's training step. Blocks until the process has ended.
+
+    start: a folder with another arm's `arguments.npz`, which replace this arm's by meaning. tensors: evaluate the step
+    operation by operation. profile: the first and the last call that are profiled. environment: further variables.
+    The judged run's folder is not touched. A trainer that fails, and one in which no step is found, is a note.
+    """
+    if plan.backend != "local":
+        where = "in an image on a cluster" if plan.backend == "xpk" else "nowhere: a stored log is played"
+        return Observation(arm=plan.arm, notes=(f"{plan.arm} runs {where}, and is not observed",))
+    if folder.exists():
+        shutil.rmtree(folder)
+    moved = move_plan(plan, folder.absolute() / OWN_FOLDER)
+    Path(moved.directory).mkdir(parents=True)
+    (Path(moved.directory) / "config.yml").write_text(config_text(moved), encoding="utf-8")
+    own = prepare(
+        folder.absolute(),
+        moved.environment,
+        program=True,
+        tensors=tensors,
+        keep_arguments=True,
+        start=str(start.absolute()) if start else None,
+        profile=profile,
+        end=True,
+    )
+    moved = moved.model_copy(update={"environment": {**moved.environment, **environment, **own}})
+    try:
+        run_to_end(moved, folder / LOG)
+    except LaunchError as error:
+        return Observation(arm=plan.arm, notes=(f"{plan.arm} is not observed: {error}",))
+    found = read_observation(folder, plan.arm)
+    code = read_exit_code(folder / LOG)
+    if found.step is None and code:
+        text = f"the process ended with exit code {code}"
+        return found.model_copy(update={"notes": (*found.notes, text)})
+    return found

@@ -1,0 +1,67 @@
+"""Turns arrays into NumPy arrays of their bits, into digests and into a few numbers, and bits back into arrays."""
+
+import hashlib
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+DIGITS = 16  # of a digest, in hex
+_OWN_TYPES = {1: np.uint8, 2: np.uint16}  # NumPy's files know no bfloat16 and no float8
+_BLOCK = 1 << 16  # numbers that are measured at once: as float64 they fit into a cache
+
+
+def is_key(array: Any) -> bool:
+    """Whether an array holds typed keys of random numbers."""
+    kind = getattr(array, "dtype", None)
+    return kind is not None and jax.numpy.issubdtype(kind, jax.dtypes.prng_key)
+
+
+def is_whole(array: Any) -> bool:
+    """Whether this process holds all of an array."""
+    return bool(getattr(array, "is_fully_addressable", True))
+
+
+def to_host(array: Any) -> Any:
+    """An array as NumPy's; of typed keys their numbers."""
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def to_bits(array: Any) -> Any:
+    """An array as NumPy's, with a type that its files can hold."""
+    values = to_host(array)
+    return values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values
+
+
+def from_bits(bits: Any, like: Any) -> Any:
+    """The array whose bits these are, of the type and in the place of `like`."""
+    values = bits.view(like.dtype) if np.dtype(like.dtype).kind == "V" else bits.astype(like.dtype)
+    return jax.device_put(values, like.sharding) if isinstance(like, jax.Array) else values
+
+
+def digest(values: Any) -> str:
+    """Of the bits of a NumPy array."""
+    return hashlib.sha256(np.ascontiguousarray(values).data.cast("B") if values.size else b"").hexdigest()[:DIGITS]
+
+
+def measure(array: Any) -> list[Any]:
+    """Norm, mean, largest magnitude, how many are not finite, and the digest of the bits."""
+    values = np.ascontiguousarray(to_host(array))
+    bits = digest(values.view(_OWN_TYPES[values.dtype.itemsize]) if values.dtype.kind == "V" else values)
+    if values.size == 0 or values.dtype == bool or is_key(array):
+        return [0.0, 0.0, 0.0, 0, bits]
+    squares, total, largest, broken = 0.0, 0.0, 0.0, 0
+    flat = values.reshape(-1)
+    with np.errstate(all="ignore"):
+        for begin in range(0, flat.size, _BLOCK):
+            block = flat[begin : begin + _BLOCK]
+            block = (np.abs(block) if block.dtype.kind == "c" else block).astype(np.float64)
+            squares += float(np.einsum("i,i->", block, block))  # np.dot would start BLAS's threads
+            total += float(block.sum())
+            largest = max(largest, float(block.max()), -float(block.min()))
+        if not math.isfinite(squares):
+            numbers = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
+            broken = int(flat.size - np.count_nonzero(np.isfinite(numbers)))
+            largest = math.nan if broken else largest
+    return [math.sqrt(squares) if squares >= 0 else math.nan, total / flat.size, largest, broken, bits]

@@ -1,0 +1,90 @@
+"""One call of a jitted function: its program and its arguments, flat and by name."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+type Words = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass
+class Call:
+    """A call before it happens. `rebuild` makes the words of the call of its leaves."""
+
+    name: str
+    closed: Any  # jaxpr
+    arguments: list[str]  # names
+    leaves: list[Any]
+    rebuild: Callable[[list[Any]], Words]
+    rebuild_dynamic: Callable[[list[Any]], Words]  # without static arguments, as a compiled program takes them
+    lower: Callable[[], Any]  # the function's Lowered
+    compiled: Any = None  # where the trainer has compiled it itself
+    lowered: Any = None
+
+
+def call_of_jitted(jitted: Any, options: dict[str, Any], name: str, args: Any, kwargs: Any) -> Call | None:
+    """The call of what `jax.jit` returned. None where its arguments do not fit its program."""
+    traced = jitted.trace(*args, **kwargs)
+    dynamic_args, dynamic_kwargs, put_back = _split_static(jitted, options, args, kwargs)
+    lower: Callable[[], Any] = traced.lower
+    return _make(name, traced.jaxpr, dynamic_args, dynamic_kwargs, put_back, lower)
+
+
+def call_of_compiled(compiled: Any, lowered: Any, closed: Any, name: str, args: Any, kwargs: Any) -> Call | None:
+    """The call of a program that the trainer compiled ahead of time, which takes no static arguments any more."""
+    call = _make(name, closed, args, kwargs, lambda args, kwargs: (args, kwargs), lambda: lowered)
+    if call is not None:
+        call.compiled, call.lowered = compiled, lowered
+    return call
+
+
+def _make(name: str, closed: Any, args: Any, kwargs: Any, put_back: Any, lower: Callable[[], Any]) -> Call | None:
+    paths, tree = jax.tree_util.tree_flatten_with_path((args, kwargs))
+    leaves = [leaf for _, leaf in paths]
+    if len(leaves) != len(closed.jaxpr.invars):
+        return None
+    names = list(getattr(closed.jaxpr.debug_info, "arg_names", None) or [])
+    if len(names) != len(leaves) or len(set(names)) < len(leaves):
+        names = [jax.tree_util.keystr(path[1:]) for path, _ in paths]
+
+    def rebuild_dynamic(leaves: list[Any]) -> Words:
+        return jax.tree_util.tree_unflatten(tree, leaves)  # type: ignore[no-any-return]
+
+    def rebuild(leaves: list[Any]) -> Words:
+        return put_back(*rebuild_dynamic(leaves))  # type: ignore[no-any-return]
+
+    return Call(name, closed, names, leaves, rebuild, rebuild_dynamic, lower)
+
+
+def _split_static(jitted: Any, options: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """The dynamic arguments, and how the static ones are put back beside them."""
+    numbers, names = _as_list(options.get("static_argnums")), _as_list(options.get("static_argnames"))
+    if not numbers and not names:
+        return args, kwargs, lambda args, kwargs: (args, kwargs)
+    try:
+        parameters = list(inspect.signature(jitted).parameters)
+        numbers = [n % len(parameters) if n < 0 else n for n in numbers]
+        numbers += [parameters.index(name) for name in names if name in parameters]
+        names = [*names, *(parameters[n] for n in numbers if n < len(parameters))]
+    except ValueError:
+        pass  # a function without a signature: what is named static is taken as it stands
+    fixed = {n: args[n] for n in numbers if n < len(args)}
+    fixed_names = {name: kwargs[name] for name in kwargs if name in names}
+
+    def put_back(args: Sequence[Any], kwargs: dict[str, Any]) -> Words:
+        rest, merged = iter(args), list[Any]()
+        for n in range(len(args) + len(fixed)):
+            merged.append(fixed[n] if n in fixed else next(rest))
+        return tuple(merged), kwargs | fixed_names
+
+    dynamic = tuple(value for n, value in enumerate(args) if n not in fixed)
+    return dynamic, {name: value for name, value in kwargs.items() if name not in fixed_names}, put_back
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, (int, str)) else list(value)

@@ -1,0 +1,59 @@
+"""Describes the arguments and results of a step: name, role, type, placement, digest."""
+
+import math
+from typing import Any
+
+import jax
+
+from . import bits
+from .meaning import meanings_of
+
+
+def describe_all(names: list[str], arrays: list[Any], donated: list[bool] | None = None) -> list[dict[str, Any]]:
+    """One JSON object for each array; see `ObservedArray` for its keys."""
+    donated = donated or [False] * len(names)
+    places = meanings_of(names)
+    return [
+        describe(name, place, array, given)
+        for name, place, array, given in zip(names, places, arrays, donated, strict=True)
+    ]
+
+
+def describe(name: str, place: tuple[str, str], array: Any, donated: bool) -> dict[str, Any]:
+    """One array."""
+    shape, kind = tuple(getattr(array, "shape", ())), getattr(array, "dtype", type(array).__name__)
+    sharding = getattr(array, "sharding", None)
+    found = {
+        "name": name,
+        "role": place[0],
+        "meaning": place[1],
+        "shape": list(shape),
+        "dtype": str(kind),
+        "sharding": lies(sharding, len(shape)),
+        "bytes_per_device": bytes_of(array, sharding, shape),
+        "donated": donated,
+    }
+    if bits.is_whole(array):
+        norm, mean, largest, _, digest = bits.measure(array)
+        numbers = {"norm": norm, "mean": mean, "largest": largest}
+        found |= {key: value for key, value in numbers.items() if math.isfinite(value)} | {"digest": digest}
+    return found
+
+
+def lies(sharding: Any, rank: int) -> str:
+    """The mesh axes that split each axis of an array, `-` where none does: `(fsdp, -)`."""
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return ""
+    spec = [*sharding.spec, *[None] * rank][:rank]
+    named = [axes if isinstance(axes, tuple) else (axes,) for axes in spec]
+    split = ["+".join(axis for axis in axes if axis and sharding.mesh.shape.get(axis, 1) > 1) or "-" for axes in named]
+    return f"({', '.join(split)})"
+
+
+def bytes_of(array: Any, sharding: Any, shape: tuple[int, ...]) -> int:
+    """Bytes of an array on one device."""
+    try:
+        part = sharding.shard_shape(shape) if sharding is not None else shape
+        return math.prod(part) * int(array.dtype.itemsize)
+    except (AttributeError, TypeError, ValueError):
+        return 0

@@ -1,0 +1,177 @@
+"""Evaluates a step's jaxpr once more, operation by operation, and writes a row for every tensor in it.
+
+A row is `{"path", "op", "from", "at", "stack", "type", "out", "params", "v"}`. `from` says for each operand what made
+it: `["row", n]`, `["arg", n]`, `["lit", text]`, `["const", digest]`, `["part", i, origin]` of a scan's input, or
+`["parts", [origin, …]]`, which a scan has stacked. `v` is what `bits.measure` returns. The last
+line is `{"results": [origin, …]}`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from . import bits, jaxprs
+from .host_operations import on_host
+from .places import place_of_equation
+
+type Origin = list[Any]
+_LONG_LOOP = 20_000  # equations that a scan may unroll to; a longer one is one operation
+_ADDRESS = re.compile(r" at 0x\w+")
+_PLACEMENT = frozenset(
+    {"sharding", "mesh", "out_sharding", "out_shardings", "context_mesh", "layout", "unconstrained_dims"}
+)
+
+
+class Where(NamedTuple):
+    """The loops and calls that an equation is inside of, and the names that JAX gave to them."""
+
+    path: str
+    stack: str
+
+    def inside(self, equation: Any, part: str) -> "Where":
+        """The body of an equation."""
+        return Where(self.path + part, self.stack_of(equation))
+
+    def stack_of(self, equation: Any) -> str:
+        """The names around an equation, outermost first."""
+        return "/".join(filter(None, (self.stack, str(equation.source_info.name_stack))))
+
+
+class Evaluation:
+    """One evaluation; `rows` counts what was handed to `write`."""
+
+    def __init__(self, write: Callable[[str], Any]):
+        self.write, self.rows, self.notes = write, 0, list[str]()
+        self._params: dict[int, str] = {}
+        self._held: list[Any] = []
+
+    def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
+        """The step's results."""
+        origins: list[Origin] = [["arg", place] for place in range(len(values))]
+        host = [to_numpy(value) for value in values]
+        results, made = self._jaxpr(closed.jaxpr, closed.consts, host, Where("", ""), origins)
+        self.write(json.dumps({"results": made}))
+        return results
+
+    def _jaxpr(
+        self, jaxpr: Any, consts: Sequence[Any], values: list[Any], where: Where, origins: list[Origin]
+    ) -> tuple[list[Any], list[Origin]]:
+        known: dict[Any, tuple[Any, Origin]] = {}
+
+        def read(variable: Any) -> tuple[Any, Origin]:
+            if hasattr(variable, "val"):
+                return np.asarray(variable.val, getattr(variable.aval, "dtype", None)), ["lit", str(variable.val)]
+            return known[variable]
+
+        for variable, value in zip(jaxpr.constvars, consts, strict=True):
+            known[variable] = value, ["const", bits.measure(value)[-1] if hasattr(value, "dtype") else str(value)]
+        known.update(zip(jaxpr.invars, zip(values, origins, strict=True), strict=True))
+        values.clear()  # an argument that nothing reads any more is freed
+        last_use = {
+            variable: n for n, eqn in enumerate(jaxpr.eqns) for variable in eqn.invars if not hasattr(variable, "val")
+        }
+        kept = {variable for variable in jaxpr.outvars if not hasattr(variable, "val")}
+        for n, equation in enumerate(jaxpr.eqns):
+            read_now = [read(variable) for variable in equation.invars]
+            with getattr(equation.ctx, "manager", None) or nullcontext():
+                made = self._equation(equation, [v for v, _ in read_now], where, [o for _, o in read_now])
+            del read_now
+            known.update(zip(equation.outvars, zip(*made, strict=True), strict=True))
+            for variable in equation.invars:
+                if not hasattr(variable, "val") and last_use[variable] == n and variable not in kept:
+                    known.pop(variable, None)
+        found = [read(variable) for variable in jaxpr.outvars]
+        return [value for value, _ in found], [origin for _, origin in found]
+
+    def _equation(
+        self, equation: Any, values: list[Any], where: Where, origins: list[Origin]
+    ) -> tuple[list[Any], list[Origin]]:
+        body, name = jaxprs.inlined_body(equation), equation.primitive.name
+        if body is not None:
+            inner = where.inside(equation, "/remat" if name in jaxprs.REMAT else "")
+            return self._jaxpr(*body, values, inner, origins)
+        if name == "cond":
+            branches = equation.params["branches"]
+            chosen = min(max(int(values[0]), 0), len(branches) - 1)
+            inner = where.inside(equation, f"/branch{chosen}")
+            return self._jaxpr(*jaxprs.open_body(branches[chosen]), values[1:], inner, origins[1:])
+        if name == "scan":
+            length, inside = equation.params["length"], sum(1 for _ in jaxprs.equations(equation.params["jaxpr"].jaxpr))
+            if length * inside <= _LONG_LOOP:
+                return self._scan(equation, values, where, origins)
+            self.notes.append(f"a loop of {length} × {inside} operations is looked at as one")
+        results = on_host(name, equation.params, values)
+        if results is None:
+            results = [to_numpy(value) for value in jaxprs.bind(equation, values)]
+        return results, [self._row(equation, value, n, where, origins) for n, value in enumerate(results)]
+
+    def _scan(
+        self, equation: Any, values: list[Any], where: Where, origins: list[Origin]
+    ) -> tuple[list[Any], list[Origin]]:
+        params = equation.params
+        length, (consts, carries) = params["length"], jaxprs.scan_sizes(params)
+        body, held = jaxprs.open_body(params["jaxpr"])
+        fixed, carry, rows = values[:consts], values[consts : consts + carries], values[consts + carries :]
+        of_fixed, of_carry, of_rows = origins[:consts], origins[consts : consts + carries], origins[consts + carries :]
+        made: list[tuple[list[Any], list[Origin]]] = [([], [])] * length
+        for i in reversed(range(length)) if params["reverse"] else range(length):
+            given = [*fixed, *carry, *(row[i] for row in rows)]
+            came = [*of_fixed, *of_carry, *(part_of(origin, i) for origin in of_rows)]
+            results, theirs = self._jaxpr(body, held, given, where.inside(equation, f"/scan{length}[{i}]"), came)
+            carry, of_carry = results[:carries], theirs[:carries]
+            made[i] = results[carries:], theirs[carries:]
+        if not length:
+            outputs = [np.zeros(v.aval.shape, v.aval.dtype) for v in equation.outvars[carries:]]
+            return [*carry, *outputs], [*of_carry, *(["parts", []] for _ in outputs)]
+        count = len(made[0][0])
+        stacked = [stack([results[k] for results, _ in made]) for k in range(count)]
+        return [*carry, *stacked], [*of_carry, *(["parts", [theirs[k] for _, theirs in made]] for k in range(count))]
+
+    def _row(self, equation: Any, value: Any, output: int, where: Where, origins: list[Origin]) -> Origin:
+        row = {
+            "path": where.path,
+            "op": equation.primitive.name,
+            "from": origins,
+            "at": place_of_equation(equation),
+            "stack": where.stack_of(equation),
+            "type": f"{value.dtype}[{','.join(map(str, value.shape))}]",
+            "out": output,
+            "params": self._brief(equation),
+            "v": bits.measure(value),
+        }
+        self.write(json.dumps(row))
+        self.rows += 1
+        return ["row", self.rows - 1]
+
+    def _brief(self, equation: Any) -> str:
+        """The equation's parameters without placements, inner programs and addresses."""
+        found = self._params.get(id(equation))
+        if found is None:
+            self._held.append(equation)
+            shown = {
+                key: str(value)
+                for key, value in sorted(equation.params.items())
+                if key not in _PLACEMENT and "jaxpr" not in key and not callable(value)
+            }
+            found = self._params[id(equation)] = _ADDRESS.sub("", json.dumps(shown))[:400]
+        return found
+
+
+def to_numpy(value: Any) -> Any:
+    """An array on the host; typed keys stay JAX's."""
+    return value if bits.is_key(value) else np.asarray(value)
+
+
+def stack(values: list[Any]) -> Any:
+    """What a scan makes of the rows of an output."""
+    return (jax.numpy if bits.is_key(values[0]) else np).stack(values)
+
+
+def part_of(origin: Origin, i: int) -> Origin:
+    """What made one row of a scan's input."""
+    return origin[1][i] if origin[0] == "parts" else ["part", i, origin]

@@ -1,0 +1,75 @@
+"""Writes what was recorded, each file whole or not at all."""
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+OBSERVATION, CLAIM = "observation.json", "claim"
+PROGRAM, OPTIMISED = "step.mlir.gz", "step.hlo.gz"
+ARGUMENTS, TENSORS, START = "arguments.npz", "tensors.jsonl.gz", "start.json"
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside `path` that takes its name once it is written."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """A value as JSON."""
+    with whole(path) as file:
+        file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def write_packed(path: Path, text: str) -> None:
+    """A text with gzip; equal texts make equal files."""
+    with whole(path) as file:
+        file.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
+
+
+@contextmanager
+def packed_lines(path: Path) -> Iterator[Callable[[str], Any]]:
+    """A function that appends a line to a file with gzip."""
+    with whole(path) as file, gzip.open(file, "wt", compresslevel=3, encoding="utf-8") as packed:
+        yield lambda line: packed.write(line + "\n")
+
+
+def write_arrays(path: Path, names: list[str], arrays: list[Any]) -> None:
+    """The bits of arrays, each under its place and name."""
+    with whole(path) as file, file.open("wb") as opened:
+        np.savez(opened, **{f"{n:04d}|{name}": bits for n, (name, bits) in enumerate(zip(names, arrays, strict=True))})
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The bits of arrays by name, each read when it is asked for."""
+    stored = np.load(path, allow_pickle=False)
+    return _Arrays(stored)
+
+
+class _Arrays(dict[str, Any]):
+    def __init__(self, stored: Any):
+        super().__init__({key.partition("|")[2]: key for key in stored.files})
+        self._stored = stored
+
+    def __getitem__(self, name: str) -> Any:
+        return self._stored[super().__getitem__(name)]
+
+
+def claim(folder: Path) -> bool:
+    """Whether this process is the first that has found its step: of a trainer's processes one records."""
+    try:
+        os.close(os.open(folder / CLAIM, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""Asks a jaxpr what it is made of, in the words of every JAX from 0.8 on."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+# whose body takes the equation's own operands and gives its results
+_INLINED = frozenset({
+    "pjit", "jit", "closed_call", "core_call", "remat", "remat2", "checkpoint",
+    "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
+})  # fmt: skip
+_BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"})
+REMAT = frozenset({"remat", "remat2", "checkpoint"})
+LIKELY_NAME = "train_step"
+
+
+def open_body(body: Any) -> tuple[Any, Any]:
+    """A jaxpr and its constants, closed or not."""
+    return (body.jaxpr, body.consts) if hasattr(body, "jaxpr") else (body, getattr(body, "consts", ()))
+
+
+def inlined_body(equation: Any) -> tuple[Any, Any] | None:
+    """The body of an equation that is a plain call, with its constants; None for others."""
+    if equation.primitive.name not in _INLINED:
+        return None
+    body = next((equation.params[key] for key in _BODIES if equation.params.get(key) is not None), None)
+    if body is None:
+        return None
+    found = open_body(body)
+    return found if len(found[0].invars) == len(equation.invars) else None
+
+
+def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
+    """How many constants and how many carries a scan has."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carries = params["ft_in"].unpack()[:2]  # JAX 0.11 and newer
+    return len(consts), len(carries)
+
+
+def bind(equation: Any, values: list[Any]) -> list[Any]:
+    """Run one equation on concrete values."""
+    primitive, params = equation.primitive, equation.primitive.get_bind_params(equation.params)
+    functions, params = params if isinstance(params, tuple) else ((), params)  # the pair is of JAX 0.9 and older
+    found = primitive.bind(*functions, *values, **params)
+    return list(found) if primitive.multiple_results else [found]
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation, those of inner jaxprs too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for part in value if isinstance(value, (tuple, list)) else (value,):
+                body = getattr(part, "jaxpr", part)
+                if hasattr(body, "eqns"):
+                    yield from equations(body)
+
+
+def is_step(name: str, jaxpr: Any) -> bool:
+    """Whether a jitted function looks like a training step: it has matrix products, and half of the floating-point
+    arrays that it is given come back in type and shape, as new weights or as gradients."""
+    given, made = _floats(jaxpr.invars), _floats(jaxpr.outvars)
+    if not given or sum((given & made).values()) * 2 < sum(given.values()):
+        return False
+    return name == LIKELY_NAME or any(equation.primitive.name in _PRODUCTS for equation in equations(jaxpr))
+
+
+def _floats(variables: Any) -> Counter[tuple[Any, ...]]:
+    types = [variable.aval for variable in variables if getattr(variable.aval, "ndim", 0) > 0]
+    return Counter((kind.shape, str(kind.dtype)) for kind in types if "float" in str(kind.dtype))

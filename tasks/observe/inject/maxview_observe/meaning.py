@@ -1,0 +1,80 @@
+"""Turns the name of an array into what it is: the same for Linen's tree and NNX's, in checkpoints and in arguments.
+
+| is | Linen's `TrainState` | NNX's model and optimizer | canonical path |
+|---|---|---|---|
+| a parameter | `params.params.X`, `params.X` | `model.X`, `params.X` (and `.value` behind it) | `parameter` X |
+| a moment | `opt_state.0.mu.params.X` | `optimizer.opt_state.1.0.mu.X` | `optimizer` mu.X |
+| a counter | `opt_state.0.count`, `step` | `optimizer.opt_state.1.0.count`, `optimizer.step` | `counter` count, step |
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
+type Place = tuple[ArrayRole, str]  # what an array is, and its canonical path
+
+_QUANTISATION = re.compile(r"aqt|qwix|quant|_overwrite_with_gradient|fp8|amax_history", re.IGNORECASE)
+_RANDOM = re.compile(r"rngs?|RngStream|dropout_rng|key_data", re.IGNORECASE)
+_COUNTERS = frozenset({"count", "step", "mini_step", "gradient_step"})
+_WORD = re.compile(r"[A-Za-z_][\w-]*|\d+")
+# words with which the tree of a training state begins, behind the name of the argument that holds it
+_STATE = frozenset({"params", "model", "optimizer", "opt_state", "nnx_aux", *_COUNTERS})
+_VALUE = ("value", "raw_value")
+
+
+def place_of(name: str) -> Place:
+    """The role and the canonical path of an array by its dotted name in a state's tree."""
+    parts = name.split(".")
+    if parts[-1] in _VALUE and len(parts) > 1:
+        parts.pop()
+    if parts[0] == "optimizer" and len(parts) > 1:
+        parts = parts[1:]
+    role = _role_beside(parts)
+    if role is not None:
+        return role, ".".join(parts)
+    if parts[0] in ("params", "model"):
+        parts = parts[1:]
+        return "parameter", ".".join(parts[1:] if parts[:1] == ["params"] and len(parts) > 1 else parts)
+    if parts[0] == "opt_state":
+        kind = next((part for part in parts[1:] if not part.isdigit()), "")
+        rest = parts[parts.index(kind) + 1 :] if kind else []
+        if kind in _COUNTERS:
+            return "counter", kind
+        return "optimizer", ".".join([kind, *(rest[1:] if rest[:1] == ["params"] and len(rest) > 1 else rest)])
+    return ("counter" if parts[-1] in _COUNTERS else "other state"), ".".join(parts)
+
+
+def _role_beside(parts: Sequence[str]) -> ArrayRole | None:
+    """The role of an array that only one implementation has."""
+    if any(map(_RANDOM.fullmatch, parts)):  # first: a stream of random numbers may be there for the quantisation
+        return "random numbers"
+    if any(map(_QUANTISATION.search, parts)):
+        return "quantisation"
+    return "other state" if parts[0] == "nnx_aux" else None
+
+
+def meaning_of(argument: str) -> tuple[str, str]:
+    """The role and canonical path of a step's argument: `state.params['params']['x']` and `state['model']['x'].value`
+    are both `("parameter", "x")`. What belongs to no training state is "data"."""
+    words = _WORD.findall(argument)
+    if len(words) > 1 and words[-1] in _VALUE:
+        words.pop()
+    if (words and words[-1].endswith("rng")) or any(map(_RANDOM.fullmatch, words)):
+        return "random numbers", ".".join(words)
+    begins = next((place for place, word in enumerate(words) if word in _STATE), None)
+    if begins is not None:
+        return place_of(".".join(words[begins:]))
+    return "data", ".".join(words[1:] or words)
+
+
+def meanings_of(arguments: Iterable[str]) -> list[tuple[str, str]]:
+    """The meaning of each argument; equal ones are numbered by their order."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for argument in arguments:
+        role, path = meaning_of(argument)
+        seen[role, path] += 1
+        found.append((role, path if seen[role, path] == 1 else f"{path} #{seen[role, path]}"))
+    return found

@@ -1,0 +1,219 @@
+"""Records one call of the training step, runs it, and ends the process."""
+
+import importlib.metadata
+import os
+import resource
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from . import bits, files
+from .calls import Call, Words
+from .describe import describe_all
+from .evaluation import Evaluation
+from .find_step import StepFinder
+from .memory_files import write_memory
+from .profiling import Profiling
+from .report import describe_error, say
+from .settings import Settings
+from .start_state import Replacement
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "maxtext", "qwix", "aqtp", "libtpu")
+
+
+class StepObserver:
+    """The recorder of an observed process, which trains no further than it is looked at."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
+        self.calls, self.busy = 0, False
+        self.compiled: Any = None
+        self.jit = jax.jit
+        self.record: dict[str, Any] = {"notes": []}
+        self.seconds = 0.0
+
+    def wants(self, name: str) -> bool:
+        """See Recorder."""
+        return not self.busy and self.finder.may_be(name)
+
+    def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
+        """See Recorder."""
+        return None
+
+    def fail(self, name: str, error: Exception) -> None:
+        """See Recorder."""
+        if self.finder.may_be(name) and (self.finder.wanted or self.finder.name):
+            self.note(f"a call of {name} cannot be looked at: {describe_error(error)}")
+        self.finder.others[name] += 1
+
+    def note(self, text: str) -> None:
+        """Keep and print what could not be done."""
+        if text not in self.record["notes"]:
+            self.record["notes"].append(text)
+            say(text)
+
+    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
+        """See Recorder."""
+        if not self.finder.accept(call):
+            args, kwargs = call.rebuild(call.leaves)
+            return go_on(*args, **kwargs)
+        number, self.calls = self.calls, self.calls + 1
+        if number == 0 and self.settings.start is not None:
+            with self.guarded("the arguments cannot be replaced"):
+                self.replace(call)
+        if number == self.settings.call:
+            self.look(call)
+        profile = self.settings.profile
+        if profile and number == profile[0]:
+            self.profiling = Profiling(self.settings.folder / "profile")
+        results = self.go_on(call, go_on)
+        if number == self.settings.call:
+            with self.guarded("the results cannot be described"):
+                self.record["results"] = describe_results(results)
+        if profile and number == profile[1]:
+            jax.block_until_ready(results)
+            self.profiling.stop()
+            self.record["profile"] = True
+        if number >= max(self.settings.call, profile[1] if profile else 0):
+            self.finish()
+        return results
+
+    @contextmanager
+    def guarded(self, what: str) -> Any:
+        """What fails inside is noted, and never the trainer's death."""
+        began = time.monotonic()
+        try:
+            yield
+        except Exception as error:
+            self.note(f"{what}: {describe_error(error)}")
+        finally:
+            self.seconds += time.monotonic() - began
+
+    def replace(self, call: Call) -> None:
+        """Take the other arm's arguments."""
+        assert self.settings.start is not None
+        own = [bits.digest(bits.to_bits(leaf)) if bits.is_whole(leaf) else None for leaf in call.leaves]
+        done = Replacement(call.arguments, call.leaves, self.settings.start / files.ARGUMENTS)
+        call.leaves = done.leaves
+        self.record["own"] = {
+            name: mine for name, mine in zip(call.arguments, own, strict=True) if name in done.replaced
+        }
+        say(f"{len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+
+    def look(self, call: Call) -> None:
+        """Everything that is recorded before the step runs, for it consumes what it is given."""
+        folder = self.settings.folder
+        self.record |= {"step": call.name, "call": self.settings.call, **surroundings()}
+        with self.guarded("the program cannot be lowered"):
+            lowered = call.lowered or call.lower()
+            if self.settings.program:
+                files.write_packed(folder / files.PROGRAM, lowered.as_text(debug_info=True))
+                self.record["program"] = True
+            self.compiled = call.compiled or lowered.compile()
+            if self.settings.program and (text := self.compiled.as_text()):
+                files.write_packed(folder / files.OPTIMISED, text)
+        if self.settings.program and self.compiled is not None:
+            with self.guarded("the buffers cannot be written"):
+                write_memory(folder, self.compiled)
+        with self.guarded("the arguments cannot be described"):
+            self.record["arguments"] = describe_all(call.arguments, call.leaves, donated(lowered, len(call.leaves)))
+        whole = all(map(bits.is_whole, call.leaves))
+        if not whole:
+            self.note(f"the step is sharded over {jax.process_count()} processes: its tensors are not looked at")
+        if self.settings.keep_arguments and whole:
+            with self.guarded("the arguments cannot be written"):
+                files.write_arrays(folder / files.ARGUMENTS, call.arguments, list(map(bits.to_bits, call.leaves)))
+        if self.settings.tensors and whole:
+            with self.guarded("the step cannot be evaluated operation by operation"):
+                self.evaluate(call)
+
+    def evaluate(self, call: Call) -> None:
+        """A row for every tensor."""
+        began = time.process_time()
+        with files.packed_lines(self.settings.folder / files.TENSORS) as write:
+            evaluation = Evaluation(write)
+            evaluation.run(call.closed, call.leaves)
+        for text in dict.fromkeys(evaluation.notes):
+            self.note(text)
+        self.record["tensors"] = evaluation.rows
+        say(f"{evaluation.rows} tensors of {call.name} in {time.process_time() - began:.1f} s of the processor")
+
+    def go_on(self, call: Call, go_on: Callable[..., Any]) -> Any:
+        """Run the step, by the program that was compiled to look at it where there is one."""
+        if self.compiled is not None and call.compiled is None:
+            args, kwargs = call.rebuild_dynamic(call.leaves)
+            self.busy = True  # this call of a compiled program is not the trainer's
+            try:
+                return self.compiled(*args, **kwargs)
+            except TypeError as error:
+                self.note(f"the program compiled to look at it cannot be run: {describe_error(error)}")
+                self.compiled = None
+            finally:
+                self.busy = False
+        args, kwargs = call.rebuild(call.leaves)
+        return go_on(*args, **kwargs)
+
+    def finish(self) -> None:
+        """Write the record, and end the process: it was started for nothing else."""
+        self.write()
+        say("observed; the process ends here")
+        os._exit(0)
+
+    def write(self) -> None:
+        """`observation.json`."""
+        own = self.record.pop("own", {})
+        for argument in self.record.get("arguments", ()):
+            argument["own_digest"] = own.get(argument["name"])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        files.write_json(
+            self.settings.folder / files.OBSERVATION,
+            self.record | {"seconds": round(self.seconds, 3), "peak_bytes": peak},
+        )
+
+    def end_without_step(self) -> None:
+        """At the process's end: say why there is nothing."""
+        if (self.settings.folder / files.CLAIM).exists() and not self.finder.claimed:
+            return  # another process of this trainer has found it
+        if self.finder.name is None:
+            self.note(self.explain())
+        elif "step" not in self.record:
+            self.note(f"{self.finder.name} was called {self.calls} times, and call {self.settings.call} was wanted")
+        else:
+            self.note("the trainer ended before the wanted calls were made")
+        self.write()
+
+    def explain(self) -> str:
+        """Why no step was found."""
+        shown = ", ".join(list(self.finder.others)[:5])
+        if jax.jit is not self.jit and not isinstance(getattr(jax.jit, "__wrapped__", None), type(self.jit)):
+            return "no step was found: the trainer has replaced jax.jit by a function of its own"
+        if not shown:
+            return "no step was found: the trainer calls no jitted function"
+        return f"no step was found among the jitted functions of the trainer ({shown}): none returns what it trains"
+
+
+def surroundings() -> dict[str, Any]:
+    """Devices, processes and versions of this process."""
+    software = {}
+    for package in _PACKAGES:
+        try:
+            software[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    count, platform = jax.device_count(), jax.default_backend()
+    return {"devices": count, "processes": jax.process_count(), "platform": platform, "software": software}
+
+
+def donated(lowered: Any, count: int) -> list[bool]:
+    """Which arguments the program may overwrite."""
+    infos = jax.tree_util.tree_leaves(lowered.args_info)
+    return [bool(info.donated) for info in infos] if len(infos) == count else [False] * count
+
+
+def describe_results(results: Any) -> list[dict[str, Any]]:
+    """The results of the compiled step."""
+    paths = jax.tree_util.tree_flatten_with_path(results)[0]
+    return describe_all([f"result{jax.tree_util.keystr(path)}" for path, _ in paths], [leaf for _, leaf in paths])

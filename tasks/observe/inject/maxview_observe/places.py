@@ -1,0 +1,39 @@
+"""Turns the traceback of an operation into the trainer's own source line."""
+
+import os
+import re
+import sys
+from typing import Any
+
+_LIBRARIES = re.compile(
+    r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|absl|qwix|aqt|equinox|haiku|chex)/"
+    r"|/maxview_observe/|/lib/python3\.\d+/(?!site-packages|dist-packages)|<frozen"
+)
+_cache: dict[int, list[Any]] = {}
+_held: list[Any] = []  # keeps the tracebacks whose ids are keys
+
+
+def place_of_equation(equation: Any) -> list[Any]:
+    """`[file, line, function, short file]`: the innermost frame outside of libraries; empty where there is none."""
+    traceback = equation.source_info.traceback
+    if traceback is None:
+        return ["", 0, "", ""]
+    found = _cache.get(id(traceback))
+    if found is None:
+        _held.append(traceback)
+        found = _cache[id(traceback)] = _read(traceback)
+    return found
+
+
+def _read(traceback: Any) -> list[Any]:
+    for frame in traceback.frames:
+        if not _LIBRARIES.search(frame.file_name):
+            return [frame.file_name, frame.line_num, frame.function_name, shorten(frame.file_name)]
+    return ["", 0, "", ""]
+
+
+def shorten(file: str) -> str:
+    """A file's path below the folder that it is imported from: equal for equal files of two checkouts."""
+    folders = [os.path.join(os.path.abspath(place), "") for place in sys.path]
+    above = max((folder for folder in folders if file.startswith(folder)), key=len, default="")
+    return file.removeprefix(above)

@@ -1,0 +1,34 @@
+"""Reads the file that says what is recorded of the process, and where."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is wanted of this process. `folder` exists."""
+
+    folder: Path
+    step: str | None = None  # the jitted function's name; None: the first that looks like a training step
+    call: int = 0  # of the step that is recorded, counted from 0
+    program: bool = False  # keep its texts
+    tensors: bool = False  # evaluate it operation by operation
+    keep_arguments: bool = False  # write them
+    start: Path | None = None  # the arguments of another arm, which replace these by meaning
+    profile: tuple[int, int] | None = None  # the calls that are profiled, the last included
+    end: bool = False  # end the process once all this is done
+
+
+def read_settings(file: str) -> Settings:
+    """The settings in a JSON file."""
+    path = Path(file)
+    given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    start, profile = given.pop("start", None), given.pop("profile", None)
+    return Settings(
+        folder=path.parent,
+        start=Path(start) if start else None,
+        profile=(profile[0], profile[1]) if profile else None,
+        **given,
+    )

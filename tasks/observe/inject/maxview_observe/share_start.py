@@ -1,0 +1,196 @@
+"""Lets a run begin with another arm's first state and see its batches; the run itself goes on as it is.
+
+The arm that is the measure keeps its first arguments, and every batch that is another than the one before. The other
+arm takes them, by meaning and by the number of the step, and says in `start.json` what it could not take.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from . import bits, files
+from .calls import Call, Words
+from .find_step import StepFinder
+from .meaning import meanings_of
+from .report import describe_error, say
+from .settings import Settings
+from .start_state import Replacement
+
+MOST_BATCH_BYTES = 1 << 28  # of all that one run keeps
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The arguments that each call of the step is given anew: their places among the leaves, and their names."""
+
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    leaves: int  # of a whole call
+
+
+class StartSharer:
+    """The recorder of a judged run that shares its start."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.finder = settings, StepFinder(settings.folder, settings.step)
+        self.first = 0  # the step of the first call
+        self.calls, self.over = 0, False
+        self.results: list[Any] = []  # of the first call: what comes back is state, and no batch
+        self.fresh: Fresh | None = None
+        self.batch, self.bytes = "", 0  # digest of the last batch that is on disk, and the size of all
+
+    def wants(self, name: str) -> bool:
+        """See Recorder."""
+        return not self.over and self.finder.may_be(name)
+
+    def fail(self, name: str, error: Exception) -> None:
+        """See Recorder."""
+        self.finder.others[name] += 1
+
+    def again(self, name: str, args: Any, kwargs: Any) -> Words | None:
+        """See Recorder."""
+        if self.fresh is None:
+            return None
+        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        if len(leaves) != self.fresh.leaves:  # static arguments are among them
+            return None
+        self.calls += 1
+        with_batch = self.guarded(lambda: self.share_batch(leaves, self.first + self.calls - 1))
+        return None if with_batch is None else jax.tree_util.tree_unflatten(tree, with_batch)
+
+    def run(self, call: Call, go_on: Callable[..., Any]) -> Any:
+        """See Recorder."""
+        if self.finder.accept(call):
+            number, self.calls = self.calls, self.calls + 1
+            call.leaves = self.guarded(lambda: self.share(call, number)) or call.leaves
+        args, kwargs = call.rebuild(call.leaves)
+        results = go_on(*args, **kwargs)
+        if self.finder.claimed and self.calls == 1 and not self.over:
+            self.results = jax.tree_util.tree_leaves(results)
+        return results
+
+    def guarded(self, share: Callable[[], list[Any]]) -> list[Any] | None:
+        """What `share` makes of the leaves; after a failure the run is left alone."""
+        try:
+            return share()
+        except Exception as error:
+            self.give_up(f"the start is not shared: {describe_error(error)}")
+            return None
+
+    def share(self, call: Call, number: int) -> list[Any]:
+        """The leaves that the step is given instead of those of the call."""
+        if number == 0:
+            self.first = step_of(call.arguments, call.leaves) or 0
+            return self.begin(call)
+        if self.fresh is None:
+            self.fresh, self.results = fresh_data(call, self.results), []
+            self.over = not self.fresh.places
+        return self.share_batch(call.leaves, self.first + number)
+
+    def begin(self, call: Call) -> list[Any]:
+        """The first call of this process, which may go on from a checkpoint."""
+        if not all(map(bits.is_whole, call.leaves)):
+            self.give_up("the start is not shared: other processes hold parts of the state")
+        elif self.settings.start is None:
+            if not (self.settings.folder / files.ARGUMENTS).exists():
+                held = list(map(bits.to_bits, call.leaves))
+                files.write_arrays(self.settings.folder / files.ARGUMENTS, call.arguments, held)
+                say(f"start: the first {len(held)} arguments of {call.name} are kept for the other arm")
+        elif not (file := self.settings.start / files.ARGUMENTS).exists():
+            self.give_up("the start is not shared: the other arm has kept none")
+        elif self.first != stored_step(file):
+            say(f"start: {call.name} goes on from step {self.first}: its state stays as it is")
+        else:
+            return self.take(call, file)
+        return call.leaves
+
+    def take(self, call: Call, file: Path) -> list[Any]:
+        """The other arm's first arguments."""
+        done = Replacement(call.arguments, call.leaves, file)
+        say(f"start: shared: {len(done.replaced)} of {len(call.leaves)} arguments are the other arm's")
+        for name, reason in done.kept.items():
+            say(f"start: {name} stays the arm's own: {reason}")
+        found = {"replaced": done.replaced, "kept": done.kept, "unused": done.unused, "own_values": done.own_values}
+        self.tell(found)
+        return done.leaves
+
+    def share_batch(self, leaves: list[Any], step: int) -> list[Any]:
+        """The leaves with the other arm's batch of this step in them, or as they are once that batch is kept."""
+        assert self.fresh is not None
+        if self.settings.start is None:
+            self.keep_batch([bits.to_bits(leaves[place]) for place in self.fresh.places], step)
+            return leaves
+        file = last_batch(self.settings.start, step)
+        if file is None:
+            return leaves
+        theirs = files.read_arrays(file)
+        places = dict(zip(meanings_of(theirs), theirs, strict=True))
+        changed = list(leaves)
+        for place, meaning in zip(self.fresh.places, meanings_of(self.fresh.names), strict=True):
+            values = theirs[places[meaning]] if meaning in places else None
+            if values is not None and values.shape == leaves[place].shape:
+                changed[place] = bits.from_bits(values, leaves[place])
+        return changed
+
+    def keep_batch(self, arrays: list[Any], step: int) -> None:
+        """Write a batch that is another than the last."""
+        assert self.fresh is not None
+        found = "".join(map(bits.digest, arrays))
+        if found == self.batch:
+            return
+        self.batch, self.bytes = found, self.bytes + sum(array.nbytes for array in arrays)
+        if self.bytes > MOST_BATCH_BYTES:
+            self.give_up(f"start: batches are kept up to step {step}: they take more than {MOST_BATCH_BYTES >> 20} MiB")
+        else:
+            files.write_arrays(batch_file(self.settings.folder, step), list(self.fresh.names), arrays)
+
+    def give_up(self, reason: str) -> None:
+        """Leave the run alone from here on."""
+        self.over = True
+        say(reason)
+        if self.settings.start is not None and not (self.settings.folder / files.START).exists():
+            self.tell({"reason": reason})
+
+    def tell(self, found: dict[str, Any]) -> None:
+        """`start.json`."""
+        files.write_json(self.settings.folder / files.START, found)
+
+
+def step_of(names: list[str], arrays: list[Any]) -> int | None:
+    """The step that a state says it is at; None where it has no such counter."""
+    for meaning, array in zip(meanings_of(names), arrays, strict=True):
+        if meaning == ("counter", "step") and getattr(array, "size", 0) == 1:
+            return int(bits.to_host(array))
+    return None
+
+
+def stored_step(file: Path) -> int:
+    """The step of stored arguments."""
+    stored = files.read_arrays(file)
+    counters = [name for name in stored if meanings_of([name]) == [("counter", "step")]]
+    return step_of(counters, [stored[name] for name in counters]) or 0
+
+
+def fresh_data(call: Call, results: list[Any]) -> Fresh:
+    """The arguments that are data and no result of the call before."""
+    known = set(map(id, results))
+    found = [
+        (place, name)
+        for place, (name, (role, _)) in enumerate(zip(call.arguments, meanings_of(call.arguments), strict=True))
+        if role == "data" and id(call.leaves[place]) not in known
+    ]
+    return Fresh(tuple(place for place, _ in found), tuple(name for _, name in found), len(call.leaves))
+
+
+def batch_file(folder: Path, step: int) -> Path:
+    """Where the batch of a step lies."""
+    return folder / f"batch-{step:08d}.npz"
+
+
+def last_batch(folder: Path, step: int) -> Path | None:
+    """The batch that a step sees: the last that was kept up to it."""
+    kept = sorted(file for file in folder.glob("batch-*.npz") if file <= batch_file(folder, step))
+    return kept[-1] if kept else None

@@ -1,0 +1,43 @@
+"""Replaces a step's first arguments by those of another arm that mean the same."""
+
+from pathlib import Path
+from typing import Any
+
+from . import bits
+from .files import read_arrays
+from .meaning import meaning_of, meanings_of
+
+_MAY_DIFFER = ("random numbers", "counter")
+
+
+class Replacement:
+    """The leaves of a call with another arm's values in them, and what became of each."""
+
+    def __init__(self, names: list[str], leaves: list[Any], file: Path):
+        """Raises OSError, ValueError."""
+        stored = read_arrays(file)
+        theirs = dict(zip(meanings_of(stored), stored, strict=True))
+        self.leaves, self.replaced, self.kept = list(leaves), list[str](), dict[str, str]()
+        for place, (name, meaning) in enumerate(zip(names, meanings_of(names), strict=True)):
+            there = theirs.pop(meaning, None)
+            if reason := self._reason(leaves[place], meaning[0], there):
+                self.kept[name] = reason
+                continue
+            values = stored[str(there)]
+            if values.shape != bits.to_bits(leaves[place]).shape:
+                self.kept[name] = f"shape {tuple(leaves[place].shape)} here, {tuple(values.shape)} there"
+                continue
+            self.leaves[place] = bits.from_bits(values, leaves[place])
+            self.replaced.append(name)
+        # what makes the arms begin apart
+        self.own_values = [name for name in self.kept if meaning_of(name)[0] not in _MAY_DIFFER]
+        self.unused = list(theirs.values())  # what only the other arm has
+
+    @staticmethod
+    def _reason(leaf: Any, role: str, there: str | None) -> str | None:
+        """Why an argument stays as it is."""
+        if role == "random numbers":
+            return "random numbers stay the arm's own"
+        if there is None:
+            return "the other arm has none"
+        return None if bits.is_whole(leaf) else "parts of it are held by other processes"

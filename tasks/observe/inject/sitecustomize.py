@@ -1,0 +1,54 @@
+"""Starts the recorder once the process has imported JAX, then runs the next `sitecustomize` on the path."""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+VARIABLE = "MAXVIEW_OBSERVE"
+
+
+class AfterJax:
+    """A finder that adds one action behind the import of JAX, and then takes itself away."""
+
+    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> Any:
+        """The spec of JAX, whose loader starts the recorder afterwards."""
+        if name != "jax":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("jax")
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_start(module: ModuleType) -> None:
+            execute(module)
+            start()
+
+        spec.loader.exec_module = execute_and_start  # type: ignore[method-assign]
+        return spec
+
+
+def start() -> None:
+    """Patch `jax.jit`. A failure is printed: the trainer goes on without the recorder."""
+    try:
+        importlib.import_module("maxview_observe.begin").begin(os.environ[VARIABLE])
+    except Exception as error:
+        sys.stderr.write(f"[maxview] nothing is observed: {type(error).__name__}: {error}\n")
+
+
+def run_next() -> None:
+    """Run the `sitecustomize` that this one hides."""
+    others = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+if os.environ.get(VARIABLE):
+    sys.meta_path.insert(0, AfterJax())
+run_next()

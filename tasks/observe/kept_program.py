@@ -1,0 +1,53 @@
+"""Keeps the StableHLO of the training step that a judged run really ran: JAX writes it, and nothing is patched."""
+
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+from tasks.records import RunPlan
+from tasks.records.observation import PROGRAM
+
+FOLDER = "lowered"  # of a run's folder: every program that JAX compiled
+VARIABLE = "JAX_DUMP_IR_TO"
+_MODULE = re.compile(r"jax_ir\d+_(?:jit_)?(?P<name>.+)_compile\.mlir")
+_STEP, _PRODUCTS = "train_step", ("stablehlo.dot_general", "stablehlo.convolution")
+
+
+def program_variables(plan: RunPlan) -> dict[str, str]:
+    """The variable that makes a run's JAX write what it compiles; none where the run's own target sets it."""
+    if plan.backend != "local" or plan.compiles_for is not None or VARIABLE in plan.environment:
+        return {}
+    return {VARIABLE: str(Path(plan.directory) / FOLDER)}
+
+
+def keep_step_program(directory: Path) -> Path | None:
+    """The step's program in a run's folder, packed, with its source locations. The others are removed.
+
+    The step is the function `train_step`, else the largest program with matrix products; its first compile counts.
+    None: the run's trainer compiled none, or is no JAX program.
+    """
+    kept, folder = directory / PROGRAM, directory / FOLDER
+    if folder.is_dir():
+        step = find_step(folder)
+        if step is not None:
+            unfinished = kept.with_name(f"{kept.name}.tmp")
+            unfinished.write_bytes(gzip.compress(step.read_bytes(), compresslevel=6, mtime=0))
+            unfinished.replace(kept)
+        shutil.rmtree(folder)
+    return kept if kept.exists() else None
+
+
+def find_step(folder: Path) -> Path | None:
+    """The step's program among all that a process compiled."""
+    named = [(path, match["name"]) for path in sorted(folder.glob("*.mlir")) if (match := _MODULE.fullmatch(path.name))]
+    steps = [path for path, name in named if name == _STEP]
+    if steps:
+        return steps[0]
+    by_size = sorted((path for path, _ in named), key=lambda path: -path.stat().st_size)
+    return next((path for path in by_size if _has_products(path)), None)
+
+
+def _has_products(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return any(name in text for name in _PRODUCTS)

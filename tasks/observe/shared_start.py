@@ -1,0 +1,33 @@
+"""Lets a judged run begin with the other arm's first state: what its process is told, and what it reported."""
+
+import json
+from pathlib import Path
+
+from tasks.observe.settings_file import prepare
+from tasks.records import RunPlan, StartReport
+from tasks.records.start_report import FILE, FOLDER
+
+
+def with_shared_start(plan: RunPlan) -> RunPlan:
+    """The plan with the variables that make its process keep, or take, the first state. Its folder exists."""
+    if plan.start is None:
+        return plan
+    folder = Path(plan.directory) / FOLDER
+    folder.mkdir(exist_ok=True)
+    source = plan.start.taken_from
+    start = str(Path(plan.directory).parent / source / FOLDER) if source else None
+    variables = prepare(folder, plan.environment, start=start)
+    return plan.model_copy(update={"environment": {**plan.environment, **variables}})
+
+
+def read_start(plan: RunPlan) -> StartReport | None:
+    """What a run that was to take the other arm's state reported; None if it was not."""
+    if plan.start is None or plan.start.taken_from is None:
+        return None
+    try:
+        text = (Path(plan.directory) / FOLDER / FILE).read_text(encoding="utf-8")
+        return StartReport.model_validate(json.loads(text))
+    except FileNotFoundError:
+        return StartReport(reason="no training step was found in it")
+    except (OSError, ValueError) as error:
+        return StartReport(reason=f"its report cannot be read: {error}")

@@ -1,0 +1,89 @@
+"""Faults planted in a small trainer are named by line; edits that change nothing are not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tasks.causes.tensors import compare_tensors
+from tasks.observe.arm import observe_arm
+from tasks.records import RunPlan, TensorComparison
+
+type Planned = Callable[..., RunPlan]
+type Compare = Callable[..., TensorComparison]
+
+# the edit, and the words of the line that the first root must name
+FAULTS = {
+    "epsilon": (("epsilon=1e-5", "epsilon=1e-3"), "# line: norm"),
+    "key without its layer": (("jax.random.fold_in(key, n)", "jax.random.fold_in(key, 0)"), "# line: key"),
+    "one product in bf16": (
+        ('(x @ weights["up"])', '((x.astype("bfloat16") @ weights["up"].astype("bfloat16")).astype("float32"))'),
+        "# line: product",
+    ),
+    "weight decay": (("0.1 * w)", "0.2 * w)"), "# line: decay"),
+    "stopped gradient": (
+        ('jnp.tanh(x @ weights["up"])', 'jax.lax.stop_gradient(jnp.tanh(x @ weights["up"]))'),
+        "# line: product",
+    ),
+    "rate of dropout": (("key, 0.9, h.shape", "key, 0.8, h.shape"), "# line: dropout"),
+}  # fmt: skip
+HARMLESS = {
+    "renamed": ("kept = jax", "chosen = kept = jax"),
+    "another order": ("    m = 0.9 * m + 0.1 * g\n", "    unused = w * 2.0\n    m = 0.9 * m + 0.1 * g\n"),
+    "a function more": ("x = norm(x)\n    h", "x = (lambda value: norm(value))(x)\n    h"),
+    "another order of arguments": ("def train_step(state, batch):", "def train_step(batch, state):"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def compare(plan_of: Planned, tmp_path: Path) -> Compare:
+    """The comparison of the small trainer with an edited one."""
+
+    def run(*edits: tuple[str, str], words: tuple[str, ...] = (), shared: bool = False) -> TensorComparison:
+        folders = tmp_path / "a", tmp_path / "b"
+        left = observe_arm(plan_of("left"), folders[0])
+        right = observe_arm(plan_of("right", *edits, words=words), folders[1], start=folders[0] if shared else None)
+        assert left.tensors, left.notes
+        assert right.tensors, right.notes
+        return compare_tensors(*folders, names=("left", "right"))
+
+    return run
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Planned) -> None:
+    edit, mark = FAULTS[fault]
+    found = compare(edit)
+    assert found.first is not None
+    source = Path(found.first.path).read_text().splitlines()
+    assert mark in source[found.first.line - 1], found.sentence
+    assert not found.different_arguments
+
+
+@pytest.mark.parametrize("edit", HARMLESS)
+def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
+    old, new = HARMLESS[edit]
+    calls = [
+        ('step(state, {"x": x, "y": x[:, :4]})', 'step({"x": x, "y": x[:, :4]}, state)'),
+        ("argnums=0", "argnums=1"),
+    ]
+    found = compare((old, new), *(calls if "arguments" in edit else []))
+    assert found.roots == ()
+    assert found.sentence.endswith("are equal bit for bit")
+
+
+def test_other_first_weights_are_the_first_root_until_they_are_shared(compare: Compare) -> None:
+    apart = compare(words=("1",))
+    assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}
+    together = compare(words=("1",), shared=True)
+    assert together.roots == ()
+    assert together.replaced_arguments == 9  # 3 weights, 3 moments, the step, x and y
+
+
+def test_the_root_tells_the_constant_and_how_often(compare: Compare) -> None:
+    found = compare(FAULTS["epsilon"][0])
+    assert found.first is not None
+    assert (found.first.kind, found.first.operation) == ("constant", "add")
+    assert (found.first.baseline, found.first.candidate) == ("1e-05", "0.001")
+    assert found.first.direction == "forward"
+    assert {"forward", "recomputed"} <= {root.direction for root in found.roots}

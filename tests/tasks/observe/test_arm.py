@@ -1,0 +1,99 @@
+"""What is recorded of a trainer's step; what is said where none can be; and that a judged run stays what it is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.launch.local import build_environment
+from tasks.observe.arm import observe_arm
+from tasks.records import RunPlan
+
+type Planned = Callable[..., RunPlan]
+STEP = """
+import jax, jax.numpy as jnp
+def train_step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)
+w, x = jnp.ones((4, 4)), jnp.ones((2, 4))
+"""
+
+
+def test_program_arguments_results_and_tensors_of_the_first_step(plan_of: Planned, tmp_path: Path) -> None:
+    found = observe_arm(plan_of("arm"), tmp_path / "o")
+    assert (found.step, found.call, found.notes) == ("train_step", 0, ())
+    assert {(a.role, a.meaning) for a in found.arguments} >= {
+        ("parameter", "layers.up"), ("optimizer", "mu.layers.up"), ("counter", "step"), ("data", "x"),
+    }  # fmt: skip
+    assert all(a.donated for a in found.arguments if a.role == "parameter")
+    assert not any(a.donated for a in found.arguments if a.role == "data")
+    up = next(a for a in found.arguments if a.meaning == "layers.up")
+    stored = np.load(tmp_path / "o" / "arguments.npz")
+    (values,) = [stored[name] for name in stored.files if name.endswith("['params']['layers']['up']")]
+    assert up.norm == pytest.approx(float(np.linalg.norm(values.astype(np.float64))))
+    assert {"observation.json", "step.mlir.gz", "step.hlo.gz", "tensors.jsonl.gz"} <= {
+        path.name for path in (tmp_path / "o").iterdir()
+    }
+    assert "step 0 loss" not in (tmp_path / "o" / "observation.log").read_text()  # it ended with what it was for
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("print('no JAX here')", "imported no JAX"),
+        ("import jax; print(jax.numpy.ones(3))", "calls no jitted function"),
+        ("import jax; print(jax.jit(lambda x: x + 1)(1.0))", "none returns what it trains"),
+        ("import jax, os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit code 137"),
+        (STEP + "jax.jit = lambda f: f\nfor _ in range(2): w = jax.jit(train_step)(w, x)", "replaced jax.jit"),
+        ("import jax; raise SystemExit(3)", "exit code 3"),
+    ],
+)
+def test_a_trainer_without_a_step_is_one_sentence(program: str, said: str, plan_of: Planned, tmp_path: Path) -> None:
+    found = observe_arm(plan_of("arm", text=program), tmp_path / "o")
+    assert found.step is None
+    assert said in " ".join(found.notes)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "step = jax.jit(train_step, donate_argnums=0)\nw = step(w, x)",
+        "step = jax.jit(train_step).lower(w, x).compile()\nw = step(w, x)",
+        "import functools\njit = functools.partial(jax.jit, static_argnames=('n',))\n"
+        "step = jit(lambda w, x, n: train_step(w, x) * n)\nw = step(w, x, n=1)",
+        "step = jax.jit(lambda n, w, x: train_step(w, x) * n, static_argnums=0)\nw = step(1, w, x)",
+        "old = jax.jit\njax.jit = lambda f, **k: old(f, **k)\nw = jax.jit(train_step)(w, x)",
+        "class T:\n    @jax.jit\n    def go(w, x): return train_step(w, x)\nw = T.go(w, x)",
+    ],
+)
+def test_every_way_to_compile_a_step_is_seen(call: str, plan_of: Planned, tmp_path: Path) -> None:
+    found = observe_arm(plan_of("arm", text=STEP + call), tmp_path / "o")
+    assert found.step is not None, found.notes
+    assert found.tensors > 3
+    assert [(a.shape, a.dtype) for a in found.arguments] == [((4, 4), "float32"), ((2, 4), "float32")]
+    assert len(found.results) == 1
+
+
+def test_a_failure_of_the_recorder_is_not_the_trainers(plan_of: Planned, tmp_path: Path) -> None:
+    text = STEP + "import numpy\nnumpy.savez = None\nw = jax.jit(train_step)(w, x)"
+    found = observe_arm(plan_of("arm", text=text), tmp_path / "o")
+    assert found.step == "train_step"
+    assert any("the arguments cannot be written" in note for note in found.notes)
+    assert found.tensors > 3
+
+
+def test_an_arm_in_an_image_is_not_observed(plan_of: Planned, tmp_path: Path) -> None:
+    plan = plan_of("arm").model_copy(update={"backend": "xpk"})
+    found = observe_arm(plan, tmp_path / "o")
+    assert found.notes == ("arm runs in an image on a cluster, and is not observed",)
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_process_gets_no_more_of_the_caller_than_a_judged_run(plan_of: Planned, tmp_path: Path) -> None:
+    plan = plan_of("arm", text="import os; print(sorted(os.environ))")
+    observe_arm(plan, tmp_path / "o")
+    log = (tmp_path / "o" / "observation.log").read_text()
+    assert "MAXVIEW_OBSERVE" in log
+    allowed = build_environment(plan, {"PATH": "p", "HOME": "h", "HF_TOKEN": "secret"})
+    assert "HF_TOKEN" not in allowed
+    assert "HF_TOKEN" not in log

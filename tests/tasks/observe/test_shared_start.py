@@ -1,0 +1,71 @@
+"""A judged run that begins with another one's state, and the program that a judged run leaves."""
+
+import gzip
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tasks.launch import local
+from tasks.launch.job import with_recording
+from tasks.observe.kept_program import keep_step_program
+from tasks.observe.shared_start import read_start
+from tasks.records import RunPlan, SharedStart
+
+type Planned = Callable[..., RunPlan]
+
+
+def train(plan: RunPlan, *, recorded: bool = True) -> list[str]:
+    """The losses of a run, as its log prints them."""
+    log = Path(plan.directory) / "log.txt"
+    log.unlink(missing_ok=True)
+    handle = local.launch(with_recording(plan) if recorded else plan, log)
+    while local.is_alive(handle):
+        time.sleep(0.1)
+    return re.findall(r"loss (\S+)", log.read_text())
+
+
+def test_losses_are_the_other_arms_in_every_digit(plan_of: Planned) -> None:
+    first = plan_of("first")
+    kept = first.model_copy(update={"start": SharedStart()})
+    alone, other = train(first, recorded=False), train(plan_of("apart", words=("1",)))
+    assert len(alone) == 3
+    assert alone != other
+    assert train(kept) == alone  # keeping its start changes nothing
+    taking = plan_of("second", words=("1",)).model_copy(update={"start": SharedStart(taken_from="first")})
+    assert train(taking) == alone  # weights, and the batch of every step
+    report = read_start(taking)
+    assert report is not None
+    assert report.is_shared
+    assert len(report.replaced) == 9
+
+
+def test_what_has_another_shape_is_told(plan_of: Planned) -> None:
+    train(plan_of("first").model_copy(update={"start": SharedStart()}))
+    wider = plan_of("second", ("(WIDTH, 4)", "(WIDTH, 5)"), ("x[:, :4]", "x[:, :5]"))
+    taking = wider.model_copy(update={"start": SharedStart(taken_from="first")})
+    assert len(train(taking)) == 3  # it trains all the same
+    report = read_start(taking)
+    assert report is not None
+    assert not report.is_shared
+    assert report.kept["state['params']['head']"] == "shape (16, 5) here, (16, 4) there"
+
+
+def test_without_a_start_to_take_it_begins_with_its_own(plan_of: Planned) -> None:
+    taking = plan_of("second").model_copy(update={"start": SharedStart(taken_from="never ran")})
+    assert train(taking) == train(plan_of("alone"), recorded=False)
+    report = read_start(taking)
+    assert report is not None
+    assert report.reason == "the start is not shared: the other arm has kept none"
+
+
+def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
+    plan = plan_of("arm")
+    train(plan)
+    kept = keep_step_program(Path(plan.directory))
+    assert kept is not None
+    text = gzip.decompress(kept.read_bytes()).decode()
+    assert "module @jit_train_step" in text
+    assert "stablehlo.dot_general" in text
+    assert "trainer.py" in text  # with its source lines
+    assert keep_step_program(Path(plan.directory)) == kept  # asked again, it is still there
