@@ -135,14 +135,14 @@ def _code_line(source: SourceLine) -> CodeLine:
 
 
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, Part]:
-    """Rows of their own: the median gap between two steps, and the garbage collections between them."""
+    """Rows of their own: the shortest gap between two steps, and the garbage collections in a gap."""
     if len(runs) < 2:
         return {}
     gaps = [max(after[0] - before[1], 0.0) for before, after in pairwise(runs)]
     first, last = runs[0][1], runs[-1][0]
     collected = sum(spent for begin, spent in profile["collections"] if first <= begin <= last) / len(gaps)
     return {
-        (GAP, ""): Part(GAP, None, statistics.median(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
+        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
         (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9),
     }
 
