@@ -59,7 +59,7 @@ class Arm(Frozen):
     `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
     of its own, `python` names one that exists, and `image` one for targets that run images. Whose trainer that is
     `trainer` says, where it is not the comparison's, and where its refs are `repository`. `command` is how a trainer
-    that is anybody's is started, where that is not as the comparison says.
+    that is custom is started, if not as the comparison says.
     """
 
     name: Name
@@ -97,7 +97,7 @@ class Comparison(Frozen):
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
-    command: CommandTemplate | None = None  # how both arms are started, if their trainer is anybody's
+    command: CommandTemplate | None = None  # how both arms are started, if their trainer is custom
     explain: Literal["auto", "off"] = "auto"  # look into why the arms differ, once, where they do
     # shared: the second arm begins with the first one's weights, moments and batches. Not set: MaxText's two
     # implementations, which draw other weights from one seed, share their start, and others do not
@@ -141,7 +141,7 @@ class Comparison(Frozen):
         return self
 
     def command_of(self, arm: Arm) -> CommandTemplate | None:
-        """How an arm's trainer is started, if it is anybody's."""
+        """Return how an arm's custom trainer is started; None for other trainers."""
         return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
 
     def trainer_of(self, arm: Arm) -> Trainer:
@@ -150,7 +150,7 @@ class Comparison(Frozen):
 
     @property
     def has_command(self) -> bool:
-        """Whether an arm's trainer is anybody's."""
+        """Whether an arm has a custom trainer."""
         return any(self.trainer_of(arm) == "command" for arm in self.arms)
 
     @property

@@ -14,6 +14,7 @@ from configs.schema import Frozen
 
 FILE = "nightly.yml"
 PREVIOUS = "previous"  # the commit that the last nightly judged
+BLESSED = "blessed"  # the runs in configs/baselines: the first arm is not trained
 DEFAULT = "default"
 DEFAULT_SLICES = 1
 
@@ -98,7 +99,11 @@ def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Night
     for number, item in enumerate(nightly.comparisons):
         where = origin_of(data, path, ("comparisons", number))
         spec = problems.attempt(lambda item=item: load_comparison(item.name, root=root))  # type: ignore[misc]
-        if spec is not None and not spec.has_refs and (item.branch or item.baseline or item.repository):
+        if (
+            spec is not None
+            and not spec.has_refs
+            and (item.branch or item.baseline not in (None, BLESSED) or item.repository)
+        ):
             problems.lines.append(
                 f"{where}: the arms of {item.name} are no refs: leave branch, baseline, repository out"
             )

@@ -10,6 +10,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
+from configs.nightly import BLESSED
 from flows.compare import compare_cases
 from tasks.publish.index import PAGE
 from tasks.publish.nightly import comment_markdown, night_headline
@@ -121,6 +122,7 @@ def run_cell(
         repeats=cell.repeats,
         overrides=plan.overrides,
         arms=cell.arms,
+        blessed=BLESSED if cell.blessed else "",
         rules=plan.rules.get(cell.comparison),
     )
     beside = sum(other.comparison == cell.comparison for other in plan.cells) - 1

@@ -25,10 +25,10 @@ from prefect.runtime import flow_run
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
+from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import cross_maxtext, job
@@ -58,6 +58,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
@@ -169,6 +170,12 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     text, rows = proofs_markdown(proofs), proof_rows(proofs)
     outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
+
+
+@task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
+def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
+    """The runs of a baseline file, which stand for the arm that is not trained."""
+    return blessed_runs(plan, arm, store, place)
 
 
 @task(

@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parent.parent.parent
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
 type Key = tuple[str, str]  # a function, an instruction or a part of the host; a pass
-type Profile = Mapping[str, Any]  # as `model/profile.py` writes it
+type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
 class Part(NamedTuple):
@@ -53,9 +53,9 @@ def find_profile(folder: Path) -> Path | None:
 
 
 def read_profiles(paths: Sequence[Path]) -> list[Profile]:
-    """What `model.profile` reads in these files, in a process with JAX. Raises ValueError with its complaint."""
+    """Read these files with `model.compile.profile`, in a process with JAX. Raises ValueError with its complaint."""
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-W", "ignore", "-m", "model.profile", *map(str, paths)]
+    argv = [sys.executable, "-W", "ignore", "-m", "model.compile.profile", *map(str, paths)]
     done = subprocess.run(
         argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

@@ -49,9 +49,9 @@ def compare_program_files(
 
 
 def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
-    """What `model.stablehlo` reads in these files, in a process with JAX. Raises ValueError with its complaint."""
+    """Read these files with `model.compile.stablehlo`, in a process with JAX. Raises ValueError with its complaint."""
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-m", "model.stablehlo", *map(str, paths)]
+    argv = [sys.executable, "-m", "model.compile.stablehlo", *map(str, paths)]
     done = subprocess.run(
         argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

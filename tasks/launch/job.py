@@ -11,12 +11,12 @@ from etils import epath
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
-from tasks.launch.play import TMP_MARK
 from tasks.launch.supervised import Supervised
 from tasks.observe.kept_program import program_variables
 from tasks.observe.shared_start import with_shared_start
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
+from tasks.resolve.replay.play import TMP_MARK
 from tasks.store import RunDirectory
 from tasks.store.locks import hold
 

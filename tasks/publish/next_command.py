@@ -70,6 +70,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
 def arm_wishes(plans: Sequence[RunPlan]) -> list[str]:
     """The options behind the trainers of the two arms: refs, where they were looked up, and what runs them."""
     words = []
+    if plans[0].blessed:
+        words += ["--baseline", plans[0].blessed]
     if all(plan.ref for plan in plans):  # else the comparison's file has them
         for option, plan in zip(("--baseline", "--branch"), plans, strict=True):
             words += [option, str(plan.ref)]

@@ -16,7 +16,6 @@ from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
 from tasks.publish.explanation import TITLE, list_sections
-from tasks.publish.text import visible
 from tasks.publish.time_bars import describe_part, list_parts
 from tasks.publish.verdict_words import (
     EFFECTS,
@@ -35,6 +34,7 @@ from tasks.publish.verdict_words import (
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, Explanation, MetricDiff
+from tasks.records.text import visible
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 MOST_CAUSES = 4  # of each part of an explanation

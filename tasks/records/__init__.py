@@ -1,5 +1,6 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
+from tasks.records.baseline import Baseline, Blessing
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
@@ -60,7 +61,9 @@ __all__ = [
     "ArrayDifference",
     "ArrayRole",
     "BackendName",
+    "Baseline",
     "Better",
+    "Blessing",
     "CheckpointCommitted",
     "CheckpointDifference",
     "CheckpointEvent",

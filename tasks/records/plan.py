@@ -65,4 +65,5 @@ class RunPlan(Frozen):
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
     start: SharedStart | None = None  # None: it begins with a state of its own
-    start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout
+    blessed: str = ""  # the baseline file that holds this run
+    start_folder: str | None = None  # the folder in which a custom command starts, unless that is its checkout

@@ -12,7 +12,7 @@ from configs.comparison import Arm, Comparison, find, list_names, load_compariso
 from configs.durations import MOST_REPEATS
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
-from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
+from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
@@ -50,6 +50,7 @@ class NightCell(Frozen):
     quarantine: str = ""  # why it counts for nothing
     repeats: int | None = None
     arms: ArmWishes = ArmWishes()
+    blessed: bool = False  # against the runs in configs/baselines
 
 
 class NightPlan(Frozen):
@@ -187,7 +188,9 @@ def make_plan(
         # a command has a place for what its own cases change, and hardly for every case
         wanted_cases = spec.cases if every_case and spec.has_command else cases
         cells += [
-            _cell(nightly, name, case, day).model_copy(update={"arms": arms, "repeats": repeats})
+            _cell(nightly, name, case, day).model_copy(
+                update={"arms": arms, "repeats": repeats, "blessed": item.baseline == BLESSED}
+            )
             for case in wanted_cases
         ]
     problems.raise_any()
@@ -215,6 +218,8 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
     left, right = spec.arms
     branch = _look_up(spec, item, right, item.branch or str(right.ref))
     name = item.baseline or str(left.ref)
+    if name == BLESSED:
+        return ArmWishes(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
     before = last.plan.commits.get(spec.name) if last is not None else None
     if name == PREVIOUS:
         baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from flows.cli.app import call
+from tasks.diff.compare_logs import archive, case_runs, compare_pair, read_pair
 from tasks.history import append_comparison, load_history, noise_groups, rebuild_history
 from tasks.history.prior import read_past
 from tasks.history.record_rows import alike_word
 from tasks.history.table import read_runs
-from tasks.ingest.compare_logs import archive, case_runs, compare_pair, read_pair
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.store import Store, open_store
 
@@ -87,7 +87,7 @@ def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ing
 
 
 def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> None:
-    ingest(1.0, 1.0)  # two settings, for all that anybody knows
+    ingest(1.0, 1.0)  # possibly two settings
     row = step_time(ingest(1.0, 1.02))
     assert row.verdict == "unknown"
     assert "or let the history of lab know 8 pairs of equal runs: --aa --target lab" in row.reason

@@ -14,7 +14,7 @@ from tasks.scrape import scrape_text
 UNHURRIED = (HealthCheck.data_too_large, HealthCheck.large_base_example, HealthCheck.too_slow)
 
 
-# the same examples every time: `python -m benchmarks.fuzz_scrape` looks for new ones, and for longer logs;
+# the same examples every time: `python -m tests.soak.fuzz_scrape` looks for new ones, and for longer logs;
 # hypothesis draws every choice of `draw`, so that a failure shrinks to a short log with little damage
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", range(5))

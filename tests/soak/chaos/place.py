@@ -1,0 +1,324 @@
+"""A local Prefect in a folder of its own, the comparisons that it runs, and the processes of it that can be killed."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psutil
+
+from benchmarks.nightly_load import COPIED, ROOT, free_port
+from tasks.launch.supervise import GUARD
+from tasks.services import up
+from tasks.services.processes import Kept, session_of, start_kept
+from tests.soak.chaos.nursery import ENDED
+
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+STEPS = 12
+SETTINGS = (f"steps={STEPS}", "checkpoint_period=4", "max_target_length=32")
+PATIENCE_S = 300.0  # after which a comparison counts as stuck
+REPLAY_SPEED = "16"
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A comparison that the worker runs."""
+
+    place: "Place"
+    id: str
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.place.state_of(self.id)["type"] in FINAL
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended, or where it is stuck."""
+        ended = wait_until(self.is_over, seconds, 0.5)
+        state = self.place.state_of(self.id)
+        return f"{'' if ended else 'stuck in '}{state['type']} {state['name']}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A comparison that somebody runs from a shell."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path  # what it has printed
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended; one that is stuck is killed."""
+        try:
+            return f"exit {self.process.wait(seconds)}"
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return "stuck"
+
+
+@dataclass(frozen=True)
+class Forked:
+    """A comparison that is a fork of the loaded command line, on the server here."""
+
+    pid: int
+    log: Path  # what it has printed
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._ended.exists()
+
+    def finish(self, seconds: float = PATIENCE_S) -> str:
+        """How it ended; one that is stuck is killed."""
+        if not wait_until(self.is_over, seconds):
+            os.kill(self.pid, signal.SIGKILL)
+            return "stuck"
+        return f"exit {self._ended.read_text()}"
+
+    @property
+    def _ended(self) -> Path:
+        return self.log.with_name(self.log.name + ENDED)
+
+
+class Place:
+    """A running `maxview up` on a copy of the packages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state, self.out = folder, folder / "state", folder / "out"
+        self.tree, self.home = folder / "tree", folder / "home"
+        noted = self.state / up.PLACE_FILE  # a server may be up that was left by a benchmark which was killed
+        self.port = up.Place.model_validate_json(noted.read_text()).port if noted.exists() else free_port()
+        self.api = f"http://127.0.0.1:{self.port}/api"
+        shutil.rmtree(self.tree, ignore_errors=True)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", self.tree)
+        nightly = self.tree / "configs" / "nightly.yml"  # of a command that was killed the slice goes back in a minute
+        nightly.write_text(
+            nightly.read_text().replace("slices: {", "slices: {replay: 99, ").replace("cpu: 1", "cpu: 99")
+        )
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
+        self.environment = kept | {
+            "MAXVIEW_CACHE": str(folder / "cache"),
+            "MAXVIEW_REPLAY": str(folder / "stored"),
+            "MAXVIEW_REPLAY_SPEED": REPLAY_SPEED,
+            "PREFECT_WORKER_QUERY_SECONDS": "1",  # less waiting for the worker to look
+            "PYTHONPATH": str(self.tree),
+            # a trainer that is started again compiles nothing again: of its time more is training
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+
+    def up(self) -> None:
+        """Bring up what is not up."""
+        self._run("-m", "flows.cli", "up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
+
+    def down(self) -> None:
+        """End worker and server, what commands are forked from, and the embedded server that rests."""
+        if nursery := self.__dict__.get("_nursery"):
+            nursery.stdin.close()
+            nursery.wait()
+        self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
+
+    def bring_back(self, name: str) -> None:
+        """Start the server or the worker again, as `up` does, and nothing else: the rest is there."""
+        place = up.Place.model_validate_json((self.state / up.PLACE_FILE).read_text())
+        words = {
+            up.SERVER: ("server", "start", "--host", place.host, "--port", str(place.port)),
+            up.WORKER: ("worker", "start", "--pool", place.pool, "--name", "maxview"),
+        }
+        argv = [sys.executable, "-m", "prefect", *words[name]]
+        settings = up.settings_of(place, self.environment)
+        kept = start_kept(name, argv, state=self.state, folder=self.tree, environment=settings)
+        if name == up.SERVER:
+            up.wait_for_server(place, kept)
+
+    def make_home(self) -> None:
+        """The database of commands that bring their own server, which is slow to make."""
+        if not self.home.exists():
+            self.home.mkdir()
+            with closing(sqlite3.connect(self.state / "prefect" / "prefect.db")) as made:
+                made.execute("VACUUM INTO ?", [str(self.home / "prefect.db")])
+
+    def _run(self, *words: str, **settings: str) -> None:
+        argv, environment = [sys.executable, *words], self.environment | settings
+        done = subprocess.run(argv, cwd=self.tree, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+
+    def ask(self, path: str, **content: Any) -> Any:
+        """An answer of the server's; waits for one that is being brought back."""
+        for attempt in range(60):
+            try:  # a server on a busy machine also answers 503: its database is locked
+                reply = httpx.post(f"{self.api}{path}", timeout=30, **content) if content else httpx.get(
+                    f"{self.api}{path}", timeout=30
+                )  # fmt: skip
+                reply.raise_for_status()
+                return reply.json()
+            except (httpx.TransportError, httpx.HTTPStatusError) as error:
+                if attempt == 59 or (isinstance(error, httpx.HTTPStatusError) and error.response.status_code < 500):
+                    raise
+                time.sleep(1)
+        raise AssertionError("unreachable")
+
+    def ask_for(self, kind: str, target: str) -> "FlowRun | Command | Forked":
+        """The comparison in which one of a kind is to be killed: what can be is forked, which takes the least time."""
+        if kind == "worker":
+            return self.submit(target)
+        return self.command(target) if kind == "embedded" else self.fork(target)
+
+    def _words(self, target: str) -> list[str]:
+        words = ["compare", "linen-vs-nnx", "--target", target, "--out", str(self.out)]
+        return words + [word for setting in SETTINGS for word in ("--set", setting)]
+
+    def command(self, target: str) -> Command:
+        """`maxview compare` as from a shell: a process group of its own, with a server of its own."""
+        log = self.folder / f"command-{time.time_ns()}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flows.cli", *self._words(target)], cwd=self.tree,
+                env=self.environment | {"PREFECT_HOME": str(self.home)},
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        return Command(process, log)
+
+    def fork(self, target: str) -> Forked:
+        """`maxview compare` from where it is loaded, with the server here: a session of its own."""
+        log = self.folder / f"forked-{time.time_ns()}.log"
+        wanted = {"words": self._words(target), "log": str(log), "environment": {}}
+        nursery = self._nursery
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps(wanted) + "\n")
+        nursery.stdin.flush()
+        return Forked(int(nursery.stdout.readline()), log)
+
+    @cached_property
+    def _nursery(self) -> "subprocess.Popen[str]":
+        settings = {"PREFECT_HOME": str(self.home), "PREFECT_API_URL": self.api}
+        with (self.folder / "nursery.log").open("ab") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.soak.chaos.nursery"], cwd=self.tree,
+                env=self.environment | settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                text=True,
+            )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", "nursery.log says why"
+        return process
+
+    def submit(self, target: str, speed: str = REPLAY_SPEED) -> FlowRun:
+        """Have the worker run the comparison."""
+        deployment = self.ask("/deployments/name/compare/linen-vs-nnx")["id"]
+        parameters = {"target": target, "overrides": list(SETTINGS)}
+        wanted = {
+            "parameters": parameters,
+            "state": {"type": "SCHEDULED"},
+            "idempotency_key": uuid4().hex,  # asked twice, it is still one run
+            "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
+        }
+        created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
+        return FlowRun(self, created)
+
+    def state_of(self, flow_run: str) -> dict[str, Any]:
+        """The flow run's state."""
+        state: dict[str, Any] = self.ask(f"/flow_runs/{flow_run}")["state"]
+        return state
+
+    def kept(self, name: str) -> Kept:
+        """The server or the worker."""
+        return Kept.model_validate_json((self.state / f"{name}.json").read_text())
+
+    def supervisors(self) -> list[psutil.Process]:
+        """Those of the runs that go at the moment."""
+        found = []
+        for process, words in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                if any(word.endswith("/supervise.py") for word in words) and process.name() != GUARD.decode():
+                    found.append(process)
+        return found
+
+    def trainers(self) -> list[psutil.Process]:
+        """The commands that supervisors run at the moment."""
+        found = []
+        for process in self.supervisors():
+            with suppress(psutil.NoSuchProcess):
+                found += [child for child in process.children() if child.name() != GUARD.decode()]
+        return found
+
+    def forked(self) -> list[psutil.Process]:
+        """The commands that were forked."""
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(self._nursery.pid).children()
+        return []
+
+    def embedded(self) -> list[psutil.Process]:
+        """The servers of commands."""
+        return [process for process, words in self._processes() if "tasks.services.embedded" in words]
+
+    def copies(self) -> list[psutil.Process]:
+        """The commands that the spare process does, in copies of itself."""
+        spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
+        numbers = {process.pid for process in spares}
+        return [process for process in spares if process.ppid() in numbers]
+
+    def at_work(self) -> list[psutil.Process]:
+        """Every process of a run, of a command or of a flow run: all but what waits for the next of them."""
+        waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
+        waiting |= {self.kept("worker").pid, self._nursery.pid}
+        copies = {process.pid for process in self.copies()}
+        return [
+            process
+            for process, words in self._processes()
+            if process.pid not in waiting and ("flows.cli.spare" not in words or process.pid in copies)
+        ]
+
+    def _processes(self) -> Iterator[tuple[psutil.Process, list[str]]]:
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                words = process.cmdline()
+                ours = any(str(self.out) in word for word in words)  # a job: it has an environment of its own
+                if ours or process.environ().get("PYTHONPATH") == str(self.tree):
+                    yield process, words
+
+    def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
+        """Send the signal to all of a kind; the moment, or None if there is none. `flow`: commands that were forked."""
+        find: dict[str, Callable[[], list[psutil.Process]]] = {
+            "server": lambda: session_of(self.kept("server")),
+            "worker": lambda: [psutil.Process(self.kept("worker").pid)],
+            "flow": self.forked,
+            "trainer": self.trainers,
+            "supervisor": self.supervisors,
+            "embedded": self.embedded,
+        }
+        moment = None
+        for victim in find[kind]():
+            with suppress(psutil.NoSuchProcess):
+                victim.send_signal(number)
+                moment = time.time()
+        return moment
+
+
+def wait_until(condition: Callable[[], Any], seconds: float, pause: float = 0.1) -> Any:
+    """What the condition gave once it is true; None if it was not in that time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(pause)
+    return None
