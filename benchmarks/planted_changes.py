@@ -22,8 +22,8 @@ OURS = (
     Change("an epsilon", "jax.lax.rsqrt(mean_square + epsilon)", "jax.lax.rsqrt(mean_square + 10 * epsilon)"),
     Change(
         "a dropout key without its layer",
-        "key = core.fold_in(context.key, layer)",
-        "key = core.fold_in(context.key, 0)",
+        "key = layers.fold_in(context.key, layer)",
+        "key = layers.fold_in(context.key, 0)",
         "03_dropout",
         also=("fold_in",),
     ),
@@ -35,8 +35,8 @@ OURS = (
     ),
     Change(
         "a stopped gradient",
-        'query_BLHK = core.rotary(project("query"), context)',
-        'query_BLHK = jax.lax.stop_gradient(core.rotary(project("query"), context))',
+        'query_BLHK = layers.rotary(project("query"), context)',
+        'query_BLHK = jax.lax.stop_gradient(layers.rotary(project("query"), context))',
     ),
     Change(
         "a swapped axis of rope",
@@ -98,9 +98,9 @@ MAXTEXT = (
 INNOCENT = (
     Change("a renamed variable", "wide = x_BLE.astype(jnp.float32)\n    mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)\n    normed = (wide *", "x32 = x_BLE.astype(jnp.float32)\n    mean_square = jnp.mean(jnp.square(x32), axis=-1, keepdims=True)\n    normed = (x32 *"),
     Change("factors in another order", "normed = (wide * jax.lax.rsqrt(mean_square + epsilon))", "normed = (jax.lax.rsqrt(epsilon + mean_square) * wide)"),
-    Change("independent operations in another order", '        query_BLHK = core.rotary(project("query"), context)\n        key_BLGK = core.rotary(project("key"), context)\n', '        key_BLGK = core.rotary(project("key"), context)\n        query_BLHK = core.rotary(project("query"), context)\n'),
+    Change("independent operations in another order", '        query_BLHK = layers.rotary(project("query"), context)\n        key_BLGK = layers.rotary(project("key"), context)\n', '        key_BLGK = layers.rotary(project("key"), context)\n        query_BLHK = layers.rotary(project("query"), context)\n'),
     Change("a function taken out", "mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)", "mean_square = (lambda x: jnp.mean(jnp.square(x), axis=-1, keepdims=True))(wide)"),
-    Change("arguments by name", "return core.rms_norm(x_BLE, self.scale[...], cfg.normalization_layer_epsilon, cfg.dtype)", "return core.rms_norm(x_BLE=x_BLE, scale_E=self.scale[...], epsilon=cfg.normalization_layer_epsilon, dtype=cfg.dtype)"),
+    Change("arguments by name", "return layers.rms_norm(x_BLE, self.scale[...], cfg.normalization_layer_epsilon, cfg.dtype)", "return layers.rms_norm(x_BLE=x_BLE, scale_E=self.scale[...], epsilon=cfg.normalization_layer_epsilon, dtype=cfg.dtype)"),
     Change("a comment and an empty line", "def rotary(", "# turned by position\n\n\ndef rotary("),
     Change("rope's terms in another order", "[first * cos - second * sin, second * cos + first * sin]", "[cos * first - sin * second, sin * first + cos * second]"),
     Change("a method of the array", "sin, cos = context.sin_BLK[:, :, None, :], context.cos_BLK[:, :, None, :]", "cos, sin = jnp.expand_dims(context.cos_BLK, 2), jnp.expand_dims(context.sin_BLK, 2)"),
@@ -122,12 +122,12 @@ def slow(name: str, text: str, x: str, n: int) -> Change:
 SLOW = (
     slow("norm", "return normed * scale_E", "normed", IN_LAYERS),
     slow("rope", "first, second = jnp.split(x_BLHK, 2, axis=-1)", "x_BLHK", IN_LAYERS),
-    slow("MLP, its hidden values", 'hidden_BLF = core.dropout(hidden_BLF, self.config, key, "mlp")', "hidden_BLF", IN_LAYERS),
-    slow("MLP, its result", 'core.name_result(self.wo(hidden_BLF), "mlpwo")', "hidden_BLF", IN_LAYERS),
-    slow("attention, its result", "core.name_result(self.out(attended_BLHK), core.OUT)", "attended_BLHK", IN_LAYERS),
+    slow("MLP, its hidden values", 'hidden_BLF = layers.dropout(hidden_BLF, self.config, key, "mlp")', "hidden_BLF", IN_LAYERS),
+    slow("MLP, its result", 'layers.name_result(self.wo(hidden_BLF), "mlpwo")', "hidden_BLF", IN_LAYERS),
+    slow("attention, its result", "layers.name_result(self.out(attended_BLHK), layers.OUT)", "attended_BLHK", IN_LAYERS),
     slow("attention, the mask's caller", "attend(query_BLHK, key_BSHK, value_BSHK, visible", "value_BSHK", IN_LAYERS),
-    slow("residual", "core.dropout(x_BLE + changed_BLE, self.config", "changed_BLE", IN_LAYERS),
-    slow("last norm", "core.dropout(self.decoder_norm(x_BLE), cfg", "x_BLE", ONCE),
+    slow("residual", "layers.dropout(x_BLE + changed_BLE, self.config", "changed_BLE", IN_LAYERS),
+    slow("last norm", "layers.dropout(self.decoder_norm(x_BLE), cfg", "x_BLE", ONCE),
     slow("embedding", 'x_BLE = constrain(x_BLE, "activation_batch", "activation_length", "activation_embed")\n        context', "x_BLE", ONCE),
     slow("objective", "lm_loss = cross_entropy(output.x_BLE, output.kernel_EV", "output.x_BLE", ONCE),
 )  # fmt: skip

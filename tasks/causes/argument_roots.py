@@ -39,6 +39,7 @@ def compare_arguments(baseline: Observation, candidate: Observation, names: tupl
     places = [_places(found) for found in (baseline, candidate)]
     equal: tuple[set[int], set[int]] = set(), set()
     different: dict[Role, list[tuple[ObservedArray, ObservedArray]]] = {}
+    replaced: dict[Role, list[str]] = {}
     for key, ours in places[0].items():
         theirs = places[1].get(key)
         if theirs is None:
@@ -47,13 +48,17 @@ def compare_arguments(baseline: Observation, candidate: Observation, names: tupl
         if left.digest is not None and left.digest == right.digest:
             equal[0].add(ours)
             equal[1].add(theirs)
+            if right.own_digest not in (None, left.digest):  # by itself it would begin otherwise
+                replaced.setdefault(left.role, []).append(left.meaning)
         else:
             different.setdefault(left.role, []).append((left, right))
     _same_values(baseline, candidate, equal)
+    roots = [_root(role, pairs) for role, pairs in different.items()]
+    roots += [_replaced_root(role, meanings, names) for role, meanings in replaced.items()]
     lone = [f"{names[0]}: {baseline.arguments[n].name}" for key, n in places[0].items() if key not in places[1]]
     lone += [f"{names[1]}: {candidate.arguments[n].name}" for key, n in places[1].items() if key not in places[0]]
     return GivenArguments(
-        roots=tuple(_root(role, pairs) for role, pairs in different.items()),
+        roots=tuple(roots),
         equal=(frozenset(equal[0]), frozenset(equal[1])),
         different=tuple(left.meaning for pairs in different.values() for left, _ in pairs),
         replaced=sum(argument.own_digest is not None for argument in candidate.arguments),
@@ -87,6 +92,16 @@ def _root(role: Role, pairs: Sequence[tuple[ObservedArray, ObservedArray]]) -> R
         kind="argument", operation=role, type=kinds[0], count=len(pairs), baseline=values[0], candidate=values[1],
         after=left.meaning, sentence=sentence,
     )  # fmt: skip
+
+
+def _replaced_root(role: Role, meanings: Sequence[str], names: tuple[str, str]) -> Root:
+    shown = ", ".join(meanings[:_SHOWN]) + (", …" if len(meanings) > _SHOWN else "")
+    verb = "is another" if len(meanings) == 1 else "are others"
+    sentence = (
+        f"{counted(len(meanings), _WORDS[role])} of {names[1]} {verb} before the step: {shown}; "
+        f"here the step is given those of {names[0]}"
+    )
+    return Root(kind="argument", operation=role, count=len(meanings), after=meanings[0], sentence=sentence)
 
 
 def _values(argument: ObservedArray) -> str:

@@ -33,7 +33,7 @@ from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 
 PROFILED = (2, 6)  # calls of the step: the first ones wait for the compiler and a save
 BUFFERS, INSTRUCTIONS = "step.buffers.pb", "step.hlo.pb"
-MOST_LINES = 12  # of code that a headline section lists
+MOST_RESULTS = 3  # that a headline names
 
 type Both[T] = tuple[T, T]
 
@@ -208,17 +208,20 @@ def _say_headline(
     memory: MemoryExplanation | None,
     spent: TimeExplanation | None,
 ) -> str:
-    """One sentence: the first tensor if there is one, else the program, else what is left."""
+    """One sentence: the first tensor if there is one, else the program, else what is left.
+
+    An evaluation operation by operation is not the fused program: what only the compiled steps differ in is told so.
+    """
     if tensors is not None and tensors.roots:
         return tensors.sentence
+    if tensors is not None and tensors.tensors != (0, 0) and tensors.different_results:
+        here = "equal before the compiler; the compiled programs round differently from here"
+        shown = ", ".join(tensors.different_results[:MOST_RESULTS])
+        return f"{here}: {program.sentence if program else 'the step'}; at its end {shown} differ"
     if program is not None and program.answer != "differs":
         return f"{program.sentence}; only what each is given, and its host, can differ"
     if tensors is not None and program is not None:
-        if tensors.different_results:
-            after = f"; at the end of the step {', '.join(tensors.different_results[:3])} differ"
-            here = "equal before the compiler; the compiled programs round differently from here"
-            return f"{here}: {program.sentence}{after}"
-        return f"no tensor of the step differs; {program.sentence}"
+        return f"{tensors.sentence}; {program.sentence}"
     said = next((one.sentence for one in (tensors, program, memory, spent) if one is not None), "")
     return said or "nothing could be compared"
 

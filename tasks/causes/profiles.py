@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parent.parent.parent
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
 type Key = tuple[str, str]  # a function, an instruction or a part of the host; a pass
-type Profile = Mapping[str, Any]  # as `model/profile.py` writes it
+type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
 class Part(NamedTuple):
@@ -53,9 +53,9 @@ def find_profile(folder: Path) -> Path | None:
 
 
 def read_profiles(paths: Sequence[Path]) -> list[Profile]:
-    """What `model.profile` reads in these files, in a process with JAX. Raises ValueError with its complaint."""
+    """Read these files with `model.compile.profile`, in a process with JAX. Raises ValueError with its complaint."""
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-W", "ignore", "-m", "model.profile", *map(str, paths)]
+    argv = [sys.executable, "-W", "ignore", "-m", "model.compile.profile", *map(str, paths)]
     done = subprocess.run(
         argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -135,14 +135,14 @@ def _code_line(source: SourceLine) -> CodeLine:
 
 
 def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, Part]:
-    """Rows of their own: the median gap between two steps, and the garbage collections between them."""
+    """Rows of their own: the shortest gap between two steps, and the garbage collections in a gap."""
     if len(runs) < 2:
         return {}
     gaps = [max(after[0] - before[1], 0.0) for before, after in pairwise(runs)]
     first, last = runs[0][1], runs[-1][0]
     collected = sum(spent for begin, spent in profile["collections"] if first <= begin <= last) / len(gaps)
     return {
-        (GAP, ""): Part(GAP, None, statistics.median(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
+        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
         (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9),
     }
 

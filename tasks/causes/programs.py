@@ -49,9 +49,9 @@ def compare_program_files(
 
 
 def read_transcripts(paths: Sequence[Path]) -> list[Transcript]:
-    """What `model.stablehlo` reads in these files, in a process with JAX. Raises ValueError with its complaint."""
+    """Read these files with `model.compile.stablehlo`, in a process with JAX. Raises ValueError with its complaint."""
     environment = pass_on(os.environ) | {"JAX_PLATFORMS": "cpu"}
-    argv = [sys.executable, "-m", "model.stablehlo", *map(str, paths)]
+    argv = [sys.executable, "-m", "model.compile.stablehlo", *map(str, paths)]
     done = subprocess.run(
         argv, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
@@ -186,15 +186,14 @@ def _group(
                 groups[name_place(source), one.node.phase].append(_Listed(side, one))
     literals = find_literals(sides[0]), find_literals(sides[1])
     flops, size = (max(getattr(side, name) for side in sides) or 1 for name in ("flops", "bytes"))
-    rows = [_make_row(listed, phase, literals, (flops, size), names) for (_, phase), listed in groups.items()]
-    # those first in the order of the program, forward before it is computed again; a dict keeps that order
-    order = {id(row): place if row.first else 0 for place, row in enumerate(rows)}
-    return sorted(
-        rows,
-        key=lambda row: (
-            not row.first, row.phase == "recomputed", order[id(row)], -max(row.flops_share, row.bytes_share)
-        ),
-    )  # fmt: skip
+    rows: list[tuple[tuple[bool | float, ...], OperationDifference]] = []
+    for place, ((_, phase), listed) in enumerate(groups.items()):
+        row = _make_row(listed, phase, literals, (flops, size), names)
+        # an operation that the other program lacks explains those that only read its result
+        lacks = any(one.found.is_first and one.found.partner is None for one in listed)
+        last = float(place) if row.first else -max(row.flops_share, row.bytes_share)
+        rows.append(((not row.first, row.phase == "recomputed", not lacks, last), row))
+    return [row for _, row in sorted(rows, key=lambda one: one[0])]
 
 
 def _make_row(

@@ -15,7 +15,9 @@ from tasks.records import RunPlan
 from tasks.records.observation import ARGUMENTS, PROGRAM
 
 SIDES = ("baseline", "candidate")
-PROGRAM_OF_KIT = Path(__file__).parent.parent.parent / "model" / "reproduce.py"  # which imports JAX, as tasks never do
+PROGRAM_OF_KIT = (
+    Path(__file__).parent.parent.parent / "model" / "compile" / "reproduce.py"
+)  # which imports JAX, as tasks never do
 
 
 def write_kit_of(plans: Both[RunPlan], names: Both[str], folder: Path, out: Path) -> Path:

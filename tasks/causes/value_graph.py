@@ -16,7 +16,7 @@ from tasks.causes.source_lines import SourceLine, find_source_line, is_library
 from tasks.observe.inject.maxview_observe.meaning import meaning_of
 from tasks.preflight.analyse import locate
 
-type Transcript = Mapping[str, Any]  # as `model/stablehlo.py` writes it
+type Transcript = Mapping[str, Any]  # as `model/compile/stablehlo.py` writes it
 type Operation = Mapping[str, Any]
 
 PLACEMENTS = frozenset({"sdy.sharding_constraint", "sdy.reshard"})

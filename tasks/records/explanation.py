@@ -55,7 +55,6 @@ class ProgramExplanation(Frozen):
     inputs: tuple[InputDifference, ...] = ()
     placements: tuple[str, ...] = ()  # sharding constraints that only one has
     compiled: tuple[ProgramDifference, ...] = ()  # donation, recomputing, collectives of the optimised programs
-    same_compiled: bool | None = None  # whether the compilers made one program; None: not known
 
 
 class LiveBuffer(Frozen):

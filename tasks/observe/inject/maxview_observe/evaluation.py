@@ -32,10 +32,16 @@ class Where(NamedTuple):
 
     path: str
     stack: str
+    call: tuple[Any, ...] = ("", 0, "", "")  # the trainer's line that calls a library's function
 
     def inside(self, equation: Any, part: str) -> "Where":
         """The body of an equation."""
-        return Where(self.path + part, self.stack_of(equation))
+        return Where(self.path + part, self.stack_of(equation), tuple(self.place_of(equation)))
+
+    def place_of(self, equation: Any) -> Sequence[Any]:
+        """The line of an equation; of one that has none of the trainer's, the line of the call that it is inside of."""
+        found = place_of_equation(equation)
+        return found if found[0] else self.call
 
     def stack_of(self, equation: Any) -> str:
         """The names around an equation, outermost first."""
@@ -137,7 +143,7 @@ class Evaluation:
             "path": where.path,
             "op": equation.primitive.name,
             "from": origins,
-            "at": place_of_equation(equation),
+            "at": list(where.place_of(equation)),
             "stack": where.stack_of(equation),
             "type": f"{value.dtype}[{','.join(map(str, value.shape))}]",
             "out": output,

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-COLLECTION = "garbage collection"  # as model/profile.py reads it
+COLLECTION = "garbage collection"  # as model/compile/profile.py reads it
 
 
 class Profiling:

@@ -1,6 +1,6 @@
 """Turns the texts of StableHLO programs into JSON: their functions, operations, types, attributes and source lines.
 
-    python -m model.stablehlo PROGRAM.mlir[.gz]…
+    python -m model.compile.stablehlo PROGRAM.mlir[.gz]…
 
 prints one line of JSON for each. A text may be of an older JAX.
 """

@@ -1,9 +1,10 @@
 """Turns profiles (XPlane) into JSON: how long each instruction of each program took in each run, and what the host did.
 
-    python -m model.profile PROFILE.xplane.pb…
+    python -m model.compile.profile PROFILE.xplane.pb…
 
 prints one line of JSON for each: `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
-in each run, of all devices together; `collections`: [begin, ns] of each garbage collection; `devices`: how many there are.
+in each run, of all devices together; `collections`: [begin, ns] of each garbage collection; `devices`: their
+number.
 """
 
 import bisect

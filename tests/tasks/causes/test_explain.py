@@ -1,0 +1,91 @@
+"""When a comparison is explained, what is told first, and what is no subject of an explanation."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.causes import occasion
+from tasks.causes.explain import _say_headline
+from tasks.causes.occasion import find_occasion, plans_of, wants_explanation
+from tasks.causes.subjects import find_subject
+from tasks.records import ComparisonRecord, Floor, ProgramExplanation, Root, TensorComparison
+from tasks.records.metric import MetricDiff
+
+type MakeRecord = Callable[..., ComparisonRecord]
+
+SAME = ProgramExplanation(
+    answer="same computation in another order", sentence="both arms lower the same computation", hashes=("a", "a")
+)
+OTHER = ProgramExplanation(answer="differs", sentence="the programs differ at 1 place: fused", hashes=("a", "b"))
+EQUAL = TensorComparison(sentence="no tensor differs", tensors=(9, 9))
+
+
+def test_a_tensor_that_differs_is_told_first() -> None:
+    root = Root(kind="constant", sentence="an epsilon")
+    found = TensorComparison(sentence="equal up to mlpwi_1", roots=(root,), tensors=(9, 9))
+    assert _say_headline(found, OTHER, None, None) == "equal up to mlpwi_1"
+
+
+@pytest.mark.parametrize("program", [SAME, OTHER])
+def test_what_only_the_compiled_programs_differ_in_is_told_so(program: ProgramExplanation) -> None:
+    rounded = EQUAL.model_copy(update={"different_results": ("parameter w",)})
+    found = _say_headline(rounded, program, None, None)
+    assert found.startswith("equal before the compiler; the compiled programs round differently from here")
+    assert found.endswith("at its end parameter w differ")
+
+
+def test_one_computation_leaves_only_what_is_given_and_the_host() -> None:
+    assert _say_headline(EQUAL, SAME, None, None).endswith("only what each is given, and its host, can differ")
+
+
+@pytest.fixture
+def record() -> MakeRecord:
+    def make(verdict: str = "same", metric: str = "loss_per_step", **changes: Any) -> ComparisonRecord:
+        row = MetricDiff.model_construct(metric=metric, title="Loss, step by step", verdict=verdict)
+        fields: dict[str, Any] = {"rows": (row,), "floors": (), "aa": False, "programs": None} | changes
+        arm = type("Arm", (), {"has_died": False})()
+        return ComparisonRecord.model_construct(baseline=arm, candidate=arm, **fields)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wanted"), [("regressed", True), ("changed", True), ("same", False), ("unknown", False)]
+)
+def test_a_difference_is_an_occasion(record: MakeRecord, verdict: str, wanted: bool) -> None:
+    assert bool(find_occasion(record(verdict))) is wanted
+
+
+def test_another_program_is_an_occasion_and_a_control_is_none(record: MakeRecord) -> None:
+    floor = Floor(name="same program", holds=False, evidence="")
+    assert find_occasion(record(floors=(floor,))) == "the program"
+    assert find_occasion(record("regressed", aa=True)) == ""
+    assert find_occasion(record("regressed", metric="stall_s")) == ""  # of storage and the host
+
+
+def test_a_comparison_may_leave_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert wants_explanation("linen-vs-nnx")
+    off = type("Comparison", (), {"explain": "off"})()
+    monkeypatch.setattr(occasion, "load_comparison", lambda _name: off)
+    assert not wants_explanation("linen-vs-nnx")
+
+
+def test_a_comparison_of_another_place_is_not_explained_by_itself() -> None:
+    assert not wants_explanation("no-such-comparison")
+    assert plans_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "name one comparison"),
+        (["a", "b", "c"], "name one comparison"),
+        (["nothing-like-it"], "no comparison 'nothing-like-it'.*there is none"),
+        (["no/run", "no/other"], "no/run: is no run's folder"),
+    ],
+)
+def test_what_is_no_subject_is_an_error_that_says_what_to_type(words: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_subject(words, str(tmp_path))
