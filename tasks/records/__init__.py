@@ -1,5 +1,6 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
+from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
@@ -47,6 +48,8 @@ __all__ = [
     "ArrayRole",
     "BackendName",
     "Better",
+    "BisectedPoint",
+    "Bisection",
     "CheckpointCommitted",
     "CheckpointDifference",
     "CheckpointEvent",
@@ -59,6 +62,7 @@ __all__ = [
     "ComparisonRecord",
     "CompileError",
     "CompiledProgram",
+    "Corner",
     "Coverage",
     "Curve",
     "DeathKind",
@@ -77,6 +81,7 @@ __all__ = [
     "InputArray",
     "JobCause",
     "JobStatus",
+    "LedgerEntry",
     "Level",
     "LevelMeaning",
     "LifeSpan",
@@ -84,6 +89,7 @@ __all__ = [
     "LogError",
     "LogEvent",
     "LogReading",
+    "Mark",
     "Memory",
     "MetricDiff",
     "ParameterArray",
