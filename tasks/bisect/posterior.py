@@ -34,7 +34,8 @@ class Belief(Frozen, arbitrary_types_allowed=True):
     def level_at(self, point: int) -> Values:
         """The expected level of a point under every hypothesis."""
         stretch = (point >= self.changes[:, 0]).astype(int) + (point >= self.changes[:, 1])
-        return self.levels[np.arange(len(stretch)), stretch]
+        found: Values = self.levels[np.arange(len(stretch)), stretch]
+        return found
 
 
 def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:

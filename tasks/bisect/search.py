@@ -1,6 +1,6 @@
 """Decides after every run of a bisection what to run next, or that it is over: which point changed the metric."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import sqrt
 from typing import Literal, Protocol
 
@@ -29,6 +29,9 @@ class Rated(Frozen):
     text: str = ""  # the effect with its interval, or the reason
     wanted: int | None = None  # runs of each that would probably decide
     cost: str = ""  # of those
+    effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
+    low: float | None = None
+    high: float | None = None
 
 
 class Judge(Protocol):
@@ -146,10 +149,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
     first, notes = _last_good(line, marks)
     refuted: set[int] = set()
     while True:
-        weights = [
-            0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
-            for point, weight in enumerate(line.weights)
-        ]
+        weights = _weights(line, first, refuted)
         if not any(weights):
             why = "no point of the line can have caused it: their source and their programs are equal"
             return Finish(outcome="range", why=why, rated=ends, notes=notes)
@@ -161,7 +161,7 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         pairs = ENDS * max(1, sum(1 for point in _trained(line, judge) if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
         rated = Rated(verdict="unknown")
-        if judge.runs(before) and judge.runs(after):
+        if all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
             rated = judge.compare(before, after, shares=pairs)
         if rated.verdict in WORSE and is_witnessed(judge, belief, before, after, CHANCE / pairs):
             return Finish(
@@ -176,6 +176,23 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         if stuck or not _may_go_on(judge, line, limits, spent_s):
             return _range(belief, ends, notes, "the runs that are allowed do not make it sure")
         return Train(points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side")
+
+
+def find_current_belief(line: Line, judge: Judge) -> Belief | None:
+    """The posterior by the runs there are; None while the ends do not differ, or where no point can be the culprit."""
+    if judge_ends(line, judge).verdict not in WORSE:
+        return None
+    marks = mark_points(line, judge)
+    first, _ = _last_good(line, marks)
+    weights = _weights(line, first, set())
+    return believe(line, judge, weights, marks, first) if any(weights) else None
+
+
+def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
+    return [
+        0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
+        for point, weight in enumerate(line.weights)
+    ]
 
 
 def believe(
@@ -292,7 +309,8 @@ def _range(belief: Belief, rated: Rated | None, notes: tuple[str, ...], why: str
 
 
 def _trained(line: Line, judge: Judge) -> list[int]:
-    return [point for point in range(1, line.last) if line.alike[point] == point and judge.runs(point)]
+    return [point for point in range(1, line.last) if line.alike[point] == point and judge.runs(point)
+            and not judge.failed(point)]  # fmt: skip
 
 
 def _may_go_on(judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
