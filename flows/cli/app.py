@@ -8,6 +8,7 @@ from importlib.metadata import version
 import cyclopts
 from rich.console import Console
 
+from flows.cli.commands.bisect import bisect
 from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
@@ -32,7 +33,7 @@ app = cyclopts.App(
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
-for command in (compare, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
+for command in (compare, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
     app.command(command)
 app.command(resolve_command, name="resolve")
 app.command(site)

@@ -6,8 +6,10 @@ from tasks.diff.until import undecided_rows
 from tasks.records import ComparisonRecord
 
 
-def find_question(record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float) -> Question | Train | Finish:
-    """The worst row of the ends after `runs` runs of each; another run of both while nothing is sure and more may help."""
+def find_question(
+    record: ComparisonRecord, runs: int, last: int, limits: Limits, spent_s: float
+) -> Question | Train | Finish:
+    """The worst row of the ends after `runs` runs of each; one more of both while nothing is sure and it may help."""
     question = worst_question(record)
     if question is not None:
         return question

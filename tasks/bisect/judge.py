@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 
+from configs.comparison import Metric, Tolerance
+from configs.noise import DeviceKind
 from tasks.bisect.posterior import Observation
 from tasks.bisect.questions import DIED, Question
 from tasks.bisect.search import Rated
@@ -47,9 +49,18 @@ class RunJudge:
     @property
     def noise(self) -> Noise:
         """See Judge."""
+        return learn_noise(self._rules.noises[self._kind], self._past.get(QUICK[self._question.metric]))
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Up to which difference the clock is the same."""
+        clock: Metric = "step_cpu_time_s" if self._question.metric == CPU_TIME.name else "step_time_s"
+        return self._rules.tolerance_of_time(clock, self._kind)
+
+    @property
+    def _kind(self) -> DeviceKind:
         arm = ArmRuns(name="", label="", runs=next(iter(self._runs.values())))
-        kind = "cpu_time" if self._question.metric == CPU_TIME.name else kind_of((arm, arm))
-        return learn_noise(self._rules.noises[kind], self._past.get(QUICK[self._question.metric]))
+        return "cpu_time" if self._question.metric == CPU_TIME.name else kind_of((arm, arm))
 
     def runs(self, point: int) -> int:
         """See Judge."""
@@ -135,4 +146,6 @@ def _rate_deaths(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> Rated
     before, after = ([run for run in side if run.has_died] for side in (left, right))
     if bool(before) == bool(after):
         return Rated(verdict="same", text="died as well" if before else "runs to its end")
-    return Rated(verdict="regressed", text=_cause(after[0])) if after else Rated(verdict="improved", text="does not die")
+    return (
+        Rated(verdict="regressed", text=_cause(after[0])) if after else Rated(verdict="improved", text="does not die")
+    )

@@ -1,4 +1,4 @@
-"""Turns commits into the compile ledger: what the compiler makes of each one's step, without training, kept by source."""
+"""Turns commits into the compile ledger: what the compiler makes of each one's step, kept by source."""
 
 import gzip
 import hashlib
@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
@@ -30,6 +30,7 @@ TIMEOUT_S = 1800.0
 TAIL_LINES = 3
 LAST = 0.02  # weight, for a time, of a point with an equal program: only the host loop may have changed
 HOST = 0.2  # the same for a loss: only the data or what is drawn may have changed
+PREFIXES = ("", "k", "M", "G", "T", "P")
 MORE_MEMORY = 1.001  # as the tolerance of the row
 
 type Forecast = Literal["good", "bad", "unknown"]
@@ -224,13 +225,9 @@ def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
     return "another program: " + (", ".join(told) or "the same sizes")
 
 
-def show_size(value: Any) -> str:
+def show_size(value: int | None) -> str:
     """A count with a unit's prefix, in powers of 1000; a dash for None."""
     if value is None:
         return "–"
-    size = float(value)
-    for prefix in ("", "k", "M", "G", "T"):
-        if size < 1000:
-            break
-        size /= 1000
-    return f"{size:.3g}{prefix}" if size < 1000 else f"{size:.3g}P"
+    power = min(len(PREFIXES) - 1, (len(str(abs(int(value)))) - 1) // 3)
+    return f"{value / 1000**power:.3g}{PREFIXES[power]}"

@@ -44,9 +44,7 @@ def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[Line
              f"--good {bad.name} --bad {good.name}"]
         )  # fmt: skip
     if base != good.sha:
-        raise ConfigError(
-            [f"'{good.name}' is not before '{bad.name}': they part at {base[:9]}; try --good {base[:9]}"]
-        )
+        raise ConfigError([f"'{good.name}' is not before '{bad.name}': they part at {base[:9]}; try --good {base[:9]}"])
     listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
     if len(listed) > MOST:
         raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])

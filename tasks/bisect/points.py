@@ -116,11 +116,17 @@ def span_of_packages(request: BisectRequest) -> Span:
     return Span(repository=repository, named=request.repository is not None, good=held, bad=held, points=points)
 
 
-def corner_spans(request: BisectRequest, commits: Span) -> tuple[Span, ...]:
-    """Good and bad code with the first version, then with the last: two lines of two points each."""
+def corner_span(request: BisectRequest, commits: Span) -> Span:
+    """Old and new code with the first version, then both with the last: four points."""
     first, *_, last = read_versions(request.packages)
     ends = (commits.points[0], commits.points[-1])
-    return tuple(commits.model_copy(update={"points": ends, "software": (version,)}) for version in (first, last))
+    points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
+    return commits.model_copy(update={"points": points})
+
+
+def hold_packages(request: BisectRequest, commits: Span) -> Span:
+    """The line of commits, each with the last version."""
+    return commits.model_copy(update={"software": (read_versions(request.packages)[-1],)})
 
 
 def read_versions(text: str) -> tuple[str, ...]:

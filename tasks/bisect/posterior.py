@@ -44,7 +44,7 @@ def find_belief(observations: Sequence[Observation], weights: Sequence[float], n
     weights: of every point, how likely it is the culprit before anything is run; 0 rules it out. The noise is that of
     a pair of equal runs. The level changes at one point, or at two with prior chance TWICE. Levels are drawn around an
     unknown middle with the variance of the observed difference, the variance of a run is scaled inverse χ² with the
-    noise's degrees of freedom; both are integrated out (A. Gelman et al., Bayesian Data Analysis, 3rd ed., ch. 3 and 5).
+    noise's degrees of freedom; both are integrated out (A. Gelman et al., Bayesian Data Analysis, ch. 3 and 5).
     Raises ValueError if every weight is 0.
     """
     prior = np.asarray(weights, dtype=float)

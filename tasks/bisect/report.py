@@ -18,7 +18,11 @@ _POINT = re.compile(r"\{(\d+)\}")
 
 
 def describe_points(
-    points: Sequence[BisectedPoint], line: Line, ruled_out: Mapping[int, str], judge: Judge | None, belief: Belief | None
+    points: Sequence[BisectedPoint],
+    line: Line,
+    ruled_out: Mapping[int, str],
+    judge: Judge | None,
+    belief: Belief | None,
 ) -> tuple[BisectedPoint, ...]:
     """The points with what is known of each after the search."""
     marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
@@ -51,9 +55,7 @@ def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
     return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
 
 
-def write_headline(
-    finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question
-) -> str:
+def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
     """The answer as one sentence."""
     if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
         return f"{case}: {finish.why}"

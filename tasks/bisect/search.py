@@ -175,7 +175,9 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
         if stuck or not _may_go_on(judge, line, limits, spent_s):
             return _range(belief, ends, notes, "the runs that are allowed do not make it sure")
-        return Train(points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side")
+        return Train(
+            points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side"
+        )
 
 
 def find_current_belief(line: Line, judge: Judge) -> Belief | None:

@@ -45,7 +45,9 @@ class ExactJudge:
 
     def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
         left, right = self.truth[before], self.truth[after]
-        return Rated(verdict="same" if left == right else "regressed" if right > left else "improved", text=left + right)
+        return Rated(
+            verdict="same" if left == right else "regressed" if right > left else "improved", text=left + right
+        )
 
 
 def search(judge: Any, line: Line = EVERY, limits: Limits | None = None) -> Finish:
@@ -103,9 +105,7 @@ def test_a_slower_step_is_found_through_the_noise(size: float) -> None:
     wrong = right = 0
     for _ in range(25):
         culprit = int(random.integers(1, POINTS))
-        judge = simulated.SimulatedTimes(
-            simulated.step(size, culprit), lambda: SIGMA * float(random.standard_t(10))
-        )
+        judge = simulated.SimulatedTimes(simulated.step(size, culprit), lambda: SIGMA * float(random.standard_t(10)))
         found = search(judge)
         right += found.culprit == culprit
         wrong += found.culprit not in (None, culprit)
