@@ -30,10 +30,10 @@ def make_savers(arm: Arm, folder: Path) -> dict[str, Callable[[int], float]]:
     import orbax.checkpoint as ocp
     from etils import epath
 
-    from model import checkpoint
+    from model.train import checkpoint
 
     config = arm.config.model_copy(update={"enable_checkpointing": True, "checkpoint_period": 1})
-    tree = arm.dialect.to_tree(arm.state)
+    tree = arm.api.to_tree(arm.state)
 
     def timed(manager: ocp.CheckpointManager, save: Callable[[int], object]) -> Callable[[int], float]:
         def run(step: int) -> float:
@@ -52,15 +52,15 @@ def make_savers(arm: Arm, folder: Path) -> dict[str, Callable[[int], float]]:
 
     ours = checkpoint.make_manager(config, epath.Path(folder / "ours"))
     return {
-        "ours": timed(ours, lambda step: checkpoint.save(config, ours, step, arm.dialect.to_tree(arm.state))),
+        "ours": timed(ours, lambda step: checkpoint.save(config, ours, step, arm.api.to_tree(arm.state))),
         "Orbax": orbax("orbax", asynchronous=True),
         "Orbax, synchronous": orbax("synchronous", asynchronous=False),
     }
 
 
-def measure(dialect: str, saves: int) -> bool:
-    """Print what a dialect's state takes; whether the target may be met."""
-    arm = Arm("f32", nnx=dialect == "nnx")
+def measure(api: str, saves: int) -> bool:
+    """Print what a api's state takes; whether the target may be met."""
+    arm = Arm("f32", nnx=api == "nnx")
     arm.step()
     with tempfile.TemporaryDirectory() as folder:
         savers = make_savers(arm, Path(folder))
@@ -71,7 +71,7 @@ def measure(dialect: str, saves: int) -> bool:
     counted = {name: times[WARM:] for name, times in held.items()}
     ratio = find_ratio(counted["ours"], counted["Orbax"])
     shown = "  ".join(f"{name} {1000 * statistics.median(times):.1f} ms" for name, times in counted.items())
-    print(f"{dialect:5} {shown}  ours over Orbax's {ratio.judge(TARGET)}", flush=True)
+    print(f"{api:5} {shown}  ours over Orbax's {ratio.judge(TARGET)}", flush=True)
     return ratio.least <= TARGET
 
 
@@ -81,7 +81,7 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ.update(ENVIRONMENT)
     print(describe_machine(), flush=True)
-    met = [measure(dialect, arguments.saves) for dialect in ("linen", "nnx")]  # both are shown
+    met = [measure(api, arguments.saves) for api in ("linen", "nnx")]  # both are shown
     return 0 if all(met) else 1
 
 

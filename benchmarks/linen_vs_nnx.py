@@ -1,4 +1,4 @@
-"""Calls the compiled steps of both dialects in turn, in one process, and prints NNX's time over Linen's.
+"""Calls the compiled steps of both APIs in turn, in one process, and prints NNX's time over Linen's.
 
     python -m benchmarks.linen_vs_nnx
 
@@ -24,24 +24,24 @@ WARM = 3  # calls of each before any counts: caches and allocators
 
 
 class Arm:
-    """A dialect's compiled step with its state."""
+    """A api's compiled step with its state."""
 
     def __init__(self, numbers: str, *, nnx: bool) -> None:
         # the backend is chosen as JAX is loaded
         from configs.load import CONFIG_ROOT, load_train_config
-        from model.data import make_source
-        from model.dialect import make_dialect
-        from model.sharding import make_mesh
-        from model.step import declare_state, init_state, lower_step, make_program
+        from model.decoder.sharding import make_mesh
+        from model.train.api import make_api
+        from model.train.data_source import make_source
+        from model.train.step import init_state, lower_step, make_program, set_up
 
         keys = SHARED | NUMBERS[numbers] | {"pure_nnx": nnx, "run_name": "x", "base_output_directory": "x"}
         words = [f"{key}={value}" for key, value in keys.items()]
         config = load_train_config(CONFIG_ROOT / "cases" / "01_base.yml", words)
-        self.config, self.dialect = config, make_dialect(config)
-        mesh, dialect = make_mesh(config), self.dialect
-        declared = declare_state(config, dialect, mesh)
-        self.program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
-        self.state: Any = init_state(config, dialect, declared, mesh)
+        self.config, self.api = config, make_api(config)
+        mesh, api = make_mesh(config), self.api
+        setup = set_up(config, api, mesh)
+        self.program = make_program(setup, lower_step(setup))
+        self.state: Any = init_state(setup)
         self.batch = make_source(config, mesh).next()
 
     def step(self) -> tuple[float, float]:
@@ -58,10 +58,10 @@ def measure(numbers: str, pairs: int) -> bool:
     """Print both ratios of one type of activations; whether the target may be met."""
     arms = [Arm(numbers, nnx=False), Arm(numbers, nnx=True)]
     same = arms[0].program.stablehlo_sha256 == arms[1].program.stablehlo_sha256
-    print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both dialects")
+    print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both APIs")
     for arm in arms * WARM:
         arm.step()
-    taken = np.empty((pairs, 2, 2))  # pair, dialect, clock
+    taken = np.empty((pairs, 2, 2))  # pair, api, clock
     for pair in range(pairs):
         for side in (0, 1) if pair % 2 else (1, 0):
             taken[pair, side] = arms[side].step()

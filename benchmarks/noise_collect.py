@@ -29,7 +29,7 @@ FIXED = ("checkpoint_period=20", "log_config=false")
 
 def train_once(config: str, overrides: tuple[str, ...], log: str) -> None:
     """In the forked process: one training, its output in a file."""
-    from model.train import main  # the fork server has imported it already
+    from model.train.__main__ import main  # the fork server has imported it already
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
@@ -47,7 +47,7 @@ def main() -> None:
     # the C library reads MALLOC_… once, when a process starts: so the fork server must start with them
     os.environ |= target.environment
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["model.train"])
+    context.set_forkserver_preload(["model.train.__main__"])
     steps: list[dict[str, float | int]] = []
     began = time.time()
     with tempfile.TemporaryDirectory() as folder:

@@ -25,10 +25,10 @@ from configs.topologies import GIB, find_topology
 from tasks.launch.config import yaml_scalar
 from tasks.preflight.analyse import analyse_program
 from tasks.records.compiled import FILE, OPTIMISED, CompiledProgram
-from tasks.resolve.identify import TrainerSource
 from tasks.resolve.plans import find_unfit, resolve_config
-from tasks.trainers.compile import CONFIG, plan_compile
-from tasks.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.compile import CONFIG, plan_compile
+from tasks.resolve.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.source import TrainerSource
 
 COMPARISON = load_comparison("linen-vs-nnx")
 ARMS = ("linen", "nnx")

@@ -23,7 +23,7 @@ from typing import Any
 from playwright.sync_api import Page, expect, sync_playwright
 
 from benchmarks.machine import describe_machine
-from tasks.ingest.compare_logs import archive, compare_pair
+from tasks.diff.compare_logs import archive, compare_pair
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_pair
 from tasks.publish.build import build_site

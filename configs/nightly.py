@@ -2,11 +2,12 @@
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from configs.comparison import Count, Kind, Name, find, load_comparison
+from configs.durations import read_duration
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import explain
 from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
@@ -14,10 +15,16 @@ from configs.schema import Frozen
 
 FILE = "nightly.yml"
 PREVIOUS = "previous"  # the commit that the last nightly judged
+BLESSED = "blessed"  # the runs in configs/baselines: the first arm is not trained
 DEFAULT = "default"
 DEFAULT_SLICES = 1
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _check_duration(text: str) -> str:
+    read_duration(text)
+    return text
 
 
 class NightlyComparison(Frozen):
@@ -47,6 +54,9 @@ class Nightly(Frozen):
     slices: dict[Name, Count] = {}
     owners: dict[Name, Text] = {}
     quarantine: tuple[Quarantine, ...] = ()
+    # auto: of what regressed or died since the night before, and has commits between, the commit is looked for
+    bisect: Literal["auto"] | None = None
+    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # of runs, for each such case
     # owner/name#12: the pull request, or issue, on GitHub whose one comment shows the last night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 
@@ -98,7 +108,11 @@ def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Night
     for number, item in enumerate(nightly.comparisons):
         where = origin_of(data, path, ("comparisons", number))
         spec = problems.attempt(lambda item=item: load_comparison(item.name, root=root))  # type: ignore[misc]
-        if spec is not None and not spec.has_refs and (item.branch or item.baseline or item.repository):
+        if (
+            spec is not None
+            and not spec.has_refs
+            and (item.branch or item.baseline not in (None, BLESSED) or item.repository)
+        ):
             problems.lines.append(
                 f"{where}: the arms of {item.name} are no refs: leave branch, baseline, repository out"
             )

@@ -14,7 +14,7 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
-from configs.comparison import load_target
+from configs.comparison import load_comparison, load_target
 from configs.errors import ConfigError
 from tasks.diff.case import CaseRuns
 from tasks.diff.until import MOST_REPEATS, NextLook, Patience
@@ -47,6 +47,7 @@ from tasks.services.run_form import (
 from tasks.services.running_jobs import Jobs, Stopped
 from tasks.services.slices import slice_of
 from tasks.steps import (
+    blessed_step,
     comment_step,
     compare_checkpoints_step,
     diff_compiles_step,
@@ -62,6 +63,7 @@ from tasks.steps import (
     watch_step,
 )
 from tasks.store import Store, open_store
+from tasks.store.baselines import is_baseline_place
 from tasks.verify.common_step import have_common_step
 from tasks.verify.steps_to_prove import find_unverified
 
@@ -124,7 +126,14 @@ def compare(
         repeats=repeats,
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
-        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software), aa=aa),
+        blessed=str(baseline) if is_baseline_place(baseline) else "",
+        arms=ArmWishes(
+            baseline=None if is_baseline_place(baseline) else baseline,
+            branch=branch,
+            repository=repository,
+            software=tuple(software),
+            aa=aa,
+        ),
     )
     patience = Patience(budget_s=budget_s, most=max_repeats or MOST_REPEATS) if until_decided else None
     return compare_cases(request, open_store(out), Jobs(), patience=patience, take_over=take_over, place=comment)
@@ -163,6 +172,8 @@ def compare_cases(
                 comparisons.append(publish_case(refused[case], store))
                 continue
             records = list(run(list(group)))
+            if request.blessed:
+                records = [*find_blessed(records[0], request, store), *records]
             runs = CaseRuns(
                 comparison=request.comparison,
                 case=case,
@@ -195,6 +206,14 @@ def compare_cases(
     forget_step(flow_run.id, store)
     tell_end((f"{result.case}: {result.headline}", page.told) for result, page in comparisons)
     return final_state(results, problem)
+
+
+def find_blessed(candidate: RunRecord, request: Request, store: Store) -> list[RunRecord]:
+    """The blessed runs of the candidate's case, as those of the comparison's first arm."""
+    assert candidate.plan is not None  # it was launched
+    arm = load_comparison(request.comparison).arms[0].name
+    found: list[RunRecord] = blessed_step(candidate.plan, arm, store, request.blessed)
+    return found
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
@@ -306,7 +325,7 @@ def run_until_decided(
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))
-        repeats = len(runs.runs) // 2
+        repeats = sum(run.arm == runs.runs[-1].arm for run in runs.runs)
         following = decide(result, repeats)
         numbers = range(repeats, following.repeats or repeats)
         plans = [plan for plan in spare if plan.case == runs.case and plan.repeat in numbers]

@@ -7,7 +7,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from tasks.ingest.compare_logs import UNTITLED, Given, check_words
+from tasks.diff.compare_logs import UNTITLED, Given, check_words
 from tasks.ingest.given_logs import sort_words
 from tasks.services.endings import final_state, tell_end
 from tasks.services.events import EVENTS, Compared

@@ -27,10 +27,10 @@ from tasks.bisect.ledger import make_entry
 from tasks.bisect.points import BisectRequest, Span, find_span, span_of_packages
 from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
 from tasks.diff.case import CaseRuns, case_id, compare_case
+from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.diff.until import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
-from tasks.ingest.compare_logs import Given, archive, case_runs, compare_pair
 from tasks.ingest.given_logs import open_arms
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
@@ -61,6 +61,7 @@ from tasks.records import (
     RunRecord,
     StepCompleted,
 )
+from tasks.resolve.blessed import blessed_runs
 from tasks.resolve.night import CellResult, NightPlan, NightRecord, NightRequest, finish_night, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.scrape import scrape_run
@@ -172,6 +173,12 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
     text, rows = proofs_markdown(proofs), proof_rows(proofs)
     outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
+
+
+@task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
+def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
+    """The runs of a baseline file, which stand for the arm that is not trained."""
+    return blessed_runs(plan, arm, store, place)
 
 
 @task(
@@ -311,9 +318,11 @@ def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | N
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
+def finish_night_step(
+    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
+) -> NightRecord:
     """The night's record in the store."""
-    return finish_night(plan, results, store)
+    return finish_night(plan, results, store, found)
 
 
 @task(

@@ -46,7 +46,7 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
     [
         ("flows.cli.app, flows.compare, flows.ingest", ("jax", "flax", "orbax")),
         ("flows.cli.app", ("prefect", "polars", "jax")),
-        ("model.train", ("prefect", "polars", "fastapi")),
+        ("model.train.loop", ("prefect", "polars", "fastapi")),
         (
             "tasks.scrape, tasks.verify.against, tasks.diff, tasks.preflight.case, tasks.store, tasks.resolve.plans",
             ("jax", "prefect"),

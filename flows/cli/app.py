@@ -9,6 +9,8 @@ import cyclopts
 from rich.console import Console
 
 from flows.cli.commands.bisect import bisect
+from flows.cli.commands.bless import bless
+from flows.cli.commands.card import card
 from flows.cli.commands.check_words import check_words
 from flows.cli.commands.compare import compare
 from flows.cli.commands.configs import cases, resolve_command
@@ -33,7 +35,22 @@ app = cyclopts.App(
     help_format="plaintext",  # what draws Markdown takes longer to load than all else
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
-for command in (compare, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor):
+for command in (
+    compare,
+    bisect,
+    preflight,
+    ingest,
+    scrape,
+    verify,
+    cases,
+    up,
+    down,
+    nightly,
+    history,
+    doctor,
+    bless,
+    card,
+):
     app.command(command)
 app.command(resolve_command, name="resolve")
 app.command(site)
@@ -49,7 +66,7 @@ def call(argv: Sequence[str] | None = None) -> int:
     except cyclopts.CycloptsError:
         return 2  # cyclopts has printed what is wrong
     except (ValueError, FlowError) as error:
-        from tasks.publish.text import visible_lines
+        from tasks.records.text import visible_lines
 
         errors.print(f"maxview: {visible_lines(str(error))}")
         return 2

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from configs.comparison import list_names
+from tasks.diff.compare_logs import UNTITLED, archive, compare_pair
 from tasks.history import append_comparison, load_history
 from tasks.history.judge import judge
 from tasks.history.series import find_series
-from tasks.ingest.compare_logs import UNTITLED, archive, compare_pair
 from tasks.ingest.example_logs import ExamplePair, example_pairs
 from tasks.ingest.given_logs import LoggedArms, read_arms, read_pair
 from tasks.publish.history import write_history_page

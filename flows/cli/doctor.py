@@ -17,10 +17,10 @@ from rich.markup import escape
 from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.check import find_obstacles
+from tasks.resolve.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.place import PYTHON_VARIABLE
 from tasks.services.resting import REST_S, find_resting
 from tasks.store import StoreError, check_place
-from tasks.trainers.maxtext import find_maxtext
-from tasks.trainers.place import PYTHON_VARIABLE
 
 State = Literal["ok", "optional", "missing"]
 SIGNS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}

@@ -22,7 +22,6 @@ from tasks.launch.backend import Restarted
 from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import LogLine, ProcessGone
 from tasks.publish.site import PublishedPage
-from tasks.publish.text import plain, visible
 from tasks.records import (
     CheckpointCommitted,
     CheckpointProof,
@@ -33,6 +32,7 @@ from tasks.records import (
     RunPlan,
     StepCompleted,
 )
+from tasks.records.text import plain, visible
 from tasks.services.events import (
     Compared,
     Comparing,

@@ -2,8 +2,8 @@
 
 from rich.console import Console
 
-from tasks.publish.text import plain
 from tasks.records import LogReading
+from tasks.records.text import plain
 
 
 def show_progress(console: Console, size: int, line: bytes) -> None:

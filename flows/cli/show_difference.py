@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from tasks.publish.array_tables import describe_alone, describe_counts, name_pair
-from tasks.publish.text import plain
 from tasks.records import ArrayDifference, CheckpointDifference, ValueDifference
+from tasks.records.text import plain
 
 MOST_ROWS = 20
 

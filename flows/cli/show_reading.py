@@ -10,9 +10,9 @@ from rich.table import Table
 
 from tasks.publish.reading_json import json_text
 from tasks.publish.schedule import draw_schedule
-from tasks.publish.text import plain
 from tasks.records import LogReading, RunReading
 from tasks.records.counted import counted
+from tasks.records.text import plain
 from tasks.store import write_atomically
 from tasks.store.atomic import write_bytes_atomically
 

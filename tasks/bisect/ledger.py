@@ -21,13 +21,14 @@ from tasks.launch.local import build_environment
 from tasks.preflight.analyse import analyse_program, locate
 from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
 from tasks.records.compiled import FILE, OPTIMISED
+from tasks.resolve.trainers.compile import KEEP_COMPILED
 from tasks.store import Store
 from tasks.store.documents import model_from_json, read_document
-from tasks.trainers.compile import KEEP_COMPILED
 
 FOLDER = "bisect"
 TIMEOUT_S = 1800.0
 TAIL_LINES = 3
+NOTHING_COMPILED = "NothingCompiled"  # of model/compile_record.py: a trainer that only compiles as it is called
 LAST = 0.02  # weight, for a time, of a point with an equal program: only the host loop may have changed
 HOST = 0.2  # the same for a loss: only the data or what is drawn may have changed
 PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -86,6 +87,8 @@ def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> Led
     if program is None or not program.ok or program.fingerprints is None:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
         stated = program.error if program is not None else None
+        if stated and stated.type == NOTHING_COMPILED:
+            return LedgerEntry()
         words = f"{stated.type}: {stated.message.strip().splitlines()[0]}" if stated else " ".join(said)
         return LedgerEntry(error=words[:500] or f"its compile ended with exit code {done.returncode}")
     return summarise_program(program, folder / OPTIMISED)
@@ -109,8 +112,8 @@ def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
 def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
     """The command that compiles the step of a plan and trains nothing; None where that cannot be known.
 
-    A plan that compiles ahead only gets another folder. A training starts as it would, by way of `model/compiled.py`,
-    which ends it when its step is compiled; a custom command may never compile a step ahead.
+    A plan that compiles ahead only gets another folder. A training starts as it would, by way of
+    `model/compile_record.py`, which ends it when its step is compiled; a custom command may compile none ahead.
     """
     words = tuple(word.replace(plan.directory, str(folder)) for word in plan.argv)
     words = tuple(_moved(word, Path(plan.directory).name, folder) for word in words)

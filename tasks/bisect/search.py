@@ -161,7 +161,9 @@ def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.
         pairs = ENDS * max(1, sum(1 for point in _trained(line, judge) if judge.runs(line.alike[point - 1])))
         after = line.alike[culprit]
         rated = Rated(verdict="unknown")
-        if all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
+        if not judge.varies and _is_settled(line, marks, before, after, first):
+            rated = ends
+        elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
             rated = judge.compare(before, after, shares=pairs)
         if rated.verdict in WORSE and is_witnessed(judge, belief, before, after, CHANCE / pairs):
             return Finish(
@@ -190,6 +192,12 @@ def find_current_belief(line: Line, judge: Judge) -> Belief | None:
     return believe(line, judge, weights, marks, first) if any(weights) else None
 
 
+def _is_settled(line: Line, marks: Mapping[int, tuple[Mark, str]], before: int, after: int, first: int) -> bool:
+    """Whether a pair without noise is good and bad by its comparisons with the ends, which surely differ."""
+    is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
+    return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
+
+
 def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
     return [
         0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
@@ -202,8 +210,8 @@ def believe(
 ) -> Belief:
     """The posterior of the points behind `first`, which is as good as the good end."""
     seen: list[Observation] = []
-    noise = judge.noise
     if judge.varies:
+        noise = judge.noise
         for point in (0, *_trained(line, judge), line.last):
             at = first if line.alike[first] == point else point
             if at >= first and not judge.failed(point):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from configs.topologies import TOPOLOGIES
+from tasks.diff.compare_logs import INGEST, options_of
 from tasks.history.judge import LINES, Event, Judged, Line, LineTrend
 from tasks.history.series import Night, Series
-from tasks.ingest.compare_logs import INGEST, options_of
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 30  # nights drawn

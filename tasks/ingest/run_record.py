@@ -10,10 +10,10 @@ import polars as pl
 from tasks.ingest.last_words import find_end, find_platform_cause, find_refusal
 from tasks.launch.supervise import CANNOT_START, TIMED_OUT
 from tasks.records import CheckpointProof, DeathKind, LogError, RunPlan, RunReading, RunRecord, number_from_json
-from tasks.resolve.identify import SOURCE
+from tasks.resolve.trainers.maxtext_events import FOLDER, read_maxtext_events
+from tasks.resolve.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
+from tasks.resolve.trainers.source import SOURCE
 from tasks.store import RunDirectory
-from tasks.trainers.maxtext_events import FOLDER, read_maxtext_events
-from tasks.trainers.maxtext_metrics import read_maxtext_metrics, wrote_metrics
 
 REFUSED = 2
 SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n

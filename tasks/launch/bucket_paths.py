@@ -5,8 +5,8 @@ import re
 from etils import epath
 
 from tasks.records import RunPlan
+from tasks.resolve.trainers.maxtext_events import FOLDER as TENSORBOARD
 from tasks.store import RunDirectory
-from tasks.trainers.maxtext_events import FOLDER as TENSORBOARD
 
 OWN_FILES = ("metrics.jsonl", "program.json")  # what a trainer leaves beside its checkpoints
 OWN_FOLDERS = (TENSORBOARD,)

@@ -11,10 +11,10 @@ from etils import epath
 from tasks.launch.backend import Backend, Restarted
 from tasks.launch.config import config_text
 from tasks.launch.errors import LaunchError as LaunchError
-from tasks.launch.play import TMP_MARK
 from tasks.launch.supervised import Supervised
 from tasks.records import BackendName, JobStatus, RunHandle, RunPlan
 from tasks.resolve.checkout import check_checkout
+from tasks.resolve.replay.play import TMP_MARK
 from tasks.store import RunDirectory
 from tasks.store.locks import hold
 

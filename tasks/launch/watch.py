@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from configs.schema import Frozen
 from tasks.launch.backend import Restarted
-from tasks.publish.text import visible
 from tasks.records import LogEvent
+from tasks.records.text import visible
 from tasks.scrape import LogFollower
 
 LONGEST_LINE = 2_000  # characters of a line that are streamed on; the log keeps all of it

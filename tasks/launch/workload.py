@@ -7,8 +7,8 @@ import shlex
 
 from configs.environment import is_own
 from configs.launch import Xpk
-from tasks.launch.commands import CONFIG_IN_POD
 from tasks.records import RunPlan
+from tasks.resolve.commands import CONFIG_IN_POD
 
 NAME_LENGTH = 40  # xpk refuses more
 _OTHER = re.compile(r"[^a-z0-9]+")

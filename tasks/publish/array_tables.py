@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from configs.schema import Frozen
-from tasks.publish.text import visible
 from tasks.records import ArrayDifference, ArrayRole, CheckpointDifference, Verdict
 from tasks.records.counted import counted
+from tasks.records.text import visible
 
 WHY_ALONE: dict[ArrayRole, str] = {
     "random numbers": "streams of random numbers, which one implementation keeps in its checkpoint",

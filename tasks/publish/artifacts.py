@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 
 from tasks.publish.chart import draw_changes, draw_loss, draw_times, to_data_uri
-from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import (
     EFFECT_WORDS,
     EFFECTS,
@@ -21,6 +20,7 @@ from tasks.publish.verdict_words import (
     threshold_text,
 )
 from tasks.records import ArmSummary, ComparisonRecord, Finding, MetricDiff
+from tasks.records.text import shorten, visible
 
 LONGEST_KEY = 100
 MOST_DIFFERENCES = 10  # between two compiled programs

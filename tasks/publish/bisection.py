@@ -12,8 +12,8 @@ from tasks.publish.artifacts import escape_markdown
 from tasks.publish.index import PAGE
 from tasks.publish.index_page import link_home
 from tasks.publish.templating import hash_of, make_environment, read_asset
-from tasks.publish.text import shorten, visible
 from tasks.records import BisectedPoint, Bisection
+from tasks.records.text import shorten, visible
 from tasks.store import Store, check_name, write_atomically
 
 FOLDER, RECORD = "bisections", "bisection.json"

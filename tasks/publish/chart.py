@@ -10,10 +10,10 @@ import pygal  # type: ignore[import-untyped]
 from pygal.style import Style  # type: ignore[import-untyped]
 
 from tasks.publish.curves import thin_out
-from tasks.publish.text import shorten, visible
 from tasks.publish.time_bars import average_parts
 from tasks.publish.verdict_words import OUTCOMES, name_verdict
 from tasks.records import ComparisonRecord, Curve, MetricDiff
+from tasks.records.text import shorten, visible
 
 WIDTH = 760
 POINTS = 120  # per curve: more cannot be distinguished at this width

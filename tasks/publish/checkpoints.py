@@ -4,7 +4,6 @@ from collections import Counter
 from typing import Literal
 
 from configs.schema import Frozen
-from tasks.publish.text import visible
 from tasks.records import (
     LEVELS,
     ArmSummary,
@@ -18,6 +17,7 @@ from tasks.records import (
     pair_saves,
 )
 from tasks.records.counted import counted
+from tasks.records.text import visible
 
 State = Literal["proved", "damaged", "uncommitted", "committed", "unproved", "retired", "overwritten"]
 

@@ -6,9 +6,9 @@ from tasks.diff.metric_row import NOT_JUDGED, is_unfilled
 from tasks.publish.artifacts import escape_markdown
 from tasks.publish.nightly import MARKER
 from tasks.publish.site import PublishedPage
-from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import WORST_FIRST, difference_text, name_verdict, outcome_of
 from tasks.records import ComparisonRecord, MetricDiff
+from tasks.records.text import shorten, visible
 from tasks.store import safe_name
 
 LONGEST = 300

@@ -12,9 +12,9 @@ from tasks.diff.maxview_rows import TFLOPS, TOKENS
 from tasks.diff.time_rows import CPU_TIME
 from tasks.publish.logs import Logs
 from tasks.publish.streamed_file import replace_text
-from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import name_side
 from tasks.records import ArmSummary, ComparisonRecord, RunRecord, Stall
+from tasks.records.text import shorten, visible
 
 TITLES = {  # and units; what is not here has the name that the log gives it
     "loss": ("Loss", ""),

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from configs.schema import Frozen
-from tasks.publish.text import shorten, visible
 from tasks.records import RunRecord, Source
+from tasks.records.text import shorten, visible
 
 LONGEST = 400  # characters of a value
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import get_args
 
 from configs.schema import Frozen
-from tasks.publish.text import visible
 from tasks.publish.verdict_words import Effect, describe_coverage, facts_of, format_moment, name_side
 from tasks.records import ComparisonRecord, Evidence, Finding
+from tasks.records.text import visible
 
 # what a finding is about, where the arms have a fact of that name
 FACTS = {

@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tasks.publish.text import visible
 from tasks.records import ComparisonRecord, Floor
+from tasks.records.text import visible
 
 FLOORS = ("same program", "same bits", "same checkpoint")
 SIGNS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}

@@ -14,8 +14,8 @@ from pydantic import ValidationError, field_serializer, field_validator
 
 from configs.schema import Frozen
 from tasks.publish.nightly import night_headline
-from tasks.publish.text import shorten, visible
 from tasks.records import ComparisonRecord, Verdict
+from tasks.records.text import shorten, visible
 from tasks.resolve.night import NightRecord, read_records
 from tasks.store import Store, StoreError
 

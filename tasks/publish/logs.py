@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tasks.publish.checkpoints import CheckpointLine, list_checkpoints
 from tasks.publish.logview import Kind, LogView, read_log
-from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, Evidence, Source
 from tasks.records.compiled import LOWERED, OPTIMISED
+from tasks.records.text import visible
 
 PROGRAMS = {OPTIMISED: "the optimised program", LOWERED: "the lowered program"}
 

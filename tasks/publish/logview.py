@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tasks.publish.streamed_file import replace_text, replacing
-from tasks.publish.text import shorten, visible
 from tasks.publish.word_filter import Letters
 from tasks.records import Source
+from tasks.records.text import shorten, visible
 
 PIECE = 1_000_000  # characters: what is loaded at once
 LINES_BEFORE_DEATH = 12

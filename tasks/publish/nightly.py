@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tasks.publish.artifacts import escape_markdown
-from tasks.publish.text import shorten, visible
 from tasks.publish.verdict_words import OUTCOMES, name_verdict
+from tasks.records.text import shorten, visible
 from tasks.resolve.night import CellResult, NightRecord
 
 CHANGED_EVENT = "maxview.nightly.changed"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from tasks.publish.artifacts import LONGEST_TEXT, escape_markdown
 from tasks.publish.checkpoint_lives import show_rate
-from tasks.publish.text import shorten, visible
 from tasks.records import LEVELS, CheckpointProof, highest
+from tasks.records.text import shorten, visible
 
 
 def proofs_headline(proofs: Sequence[CheckpointProof]) -> str:

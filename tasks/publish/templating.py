@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from tasks.publish.text import visible
+from tasks.records.text import visible
 
 
 def make_environment(**known: Any) -> Environment:

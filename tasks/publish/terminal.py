@@ -15,7 +15,6 @@ from rich.text import Text
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.array_tables import describe_alone, describe_counts, describe_values, name_pair
 from tasks.publish.checkpoints import STATES, list_checkpoints
-from tasks.publish.text import visible
 from tasks.publish.time_bars import describe_part, list_parts
 from tasks.publish.verdict_words import (
     EFFECTS,
@@ -34,6 +33,7 @@ from tasks.publish.verdict_words import (
 )
 from tasks.publish.verdict_words import threshold_text as words_of_threshold
 from tasks.records import ArmSummary, CheckpointDifference, ComparisonRecord, MetricDiff
+from tasks.records.text import visible
 
 MOST_DIFFERENCES = 6  # between programs, in a terminal
 LONGEST_HEADING = 16  # a longer arm name heads its column as "baseline" or "candidate"

@@ -1,8 +1,8 @@
 """Turns the accounts of the time of each run into one list of parts per arm, and those into words."""
 
 from configs.schema import Frozen
-from tasks.publish.text import visible
 from tasks.records import ComparisonRecord, TimePart
+from tasks.records.text import visible
 
 LEAST_SHARE = 0.0005  # less is not worth a word
 PERCENT_A_LETTER = 0.7  # of a bar of 850 px, in which a letter takes 6

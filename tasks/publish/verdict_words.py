@@ -5,8 +5,8 @@ from typing import Literal
 
 from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
-from tasks.publish.text import visible
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.text import visible
 
 SHORT = 64  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]

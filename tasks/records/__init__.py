@@ -1,5 +1,6 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
+from tasks.records.baseline import Baseline, Blessing
 from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
@@ -47,9 +48,11 @@ __all__ = [
     "ArrayDifference",
     "ArrayRole",
     "BackendName",
+    "Baseline",
     "Better",
     "BisectedPoint",
     "Bisection",
+    "Blessing",
     "CheckpointCommitted",
     "CheckpointDifference",
     "CheckpointEvent",

@@ -58,4 +58,5 @@ class RunPlan(Frozen):
     xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
+    blessed: str = ""  # the baseline file that holds this run
     start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout

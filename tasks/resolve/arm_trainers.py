@@ -10,14 +10,15 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.commits_between import list_commits
-from tasks.resolve.identify import TrainerSource, read_trainer_source
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.trainers.place import place_command, place_maxtext
+from tasks.resolve.trainers.place import place_command, place_maxtext
+from tasks.resolve.trainers.source import TrainerSource, read_trainer_source
 
 HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
-# without its __init__.py the folder is no package of its own, and Python would take the one that is installed
-TRAINER = ("model/__init__.py", "model/train.py", "configs/base.yml")
+# Without its __init__.py the folder is no package, and Python would import the installed one. `model.train` was a
+# module before it was a package: either serves.
+TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
 class ArmWishes(Frozen):
@@ -162,7 +163,7 @@ def _make_trainer(
 
 def _checkout(repository: str, ref: ResolvedRef, cache: Path) -> Path:
     folder = make_checkout(repository, ref.sha, cache)
-    missing = [name for name in TRAINER if not (folder / name).is_file()]
+    missing = [names[0] for names in TRAINER if not any((folder / name).is_file() for name in names)]
     if missing:
         raise CheckoutError(f"{repository}: '{ref.name}' ({ref.sha}) holds no trainer: {', '.join(missing)} missing")
     return folder

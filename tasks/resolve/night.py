@@ -9,10 +9,10 @@ from typing import Literal
 from pydantic import ValidationError
 
 from configs.comparison import Arm, Comparison, find, list_names, load_comparison, load_target
-from configs.durations import MOST_REPEATS
+from configs.durations import MOST_REPEATS, read_duration
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
-from configs.nightly import PREVIOUS, Nightly, NightlyComparison, load_nightly
+from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
 from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
@@ -50,6 +50,7 @@ class NightCell(Frozen):
     quarantine: str = ""  # why it counts for nothing
     repeats: int | None = None
     arms: ArmWishes = ArmWishes()
+    blessed: bool = False  # against the runs in configs/baselines
 
 
 class NightPlan(Frozen):
@@ -65,6 +66,7 @@ class NightPlan(Frozen):
     cells: tuple[NightCell, ...] = ()
     comment: str | None = None  # owner/name#12: where its summary is shown
     rules: dict[str, VerdictRules] = {}  # comparison -> what it is judged by, as its files said when the night began
+    bisect_budget_s: float | None = None  # seconds of runs to find a commit in, of each new regression; None: do not
 
 
 class CellResult(Frozen):
@@ -187,7 +189,9 @@ def make_plan(
         # a command has a place for what its own cases change, and hardly for every case
         wanted_cases = spec.cases if every_case and spec.has_command else cases
         cells += [
-            _cell(nightly, name, case, day).model_copy(update={"arms": arms, "repeats": repeats})
+            _cell(nightly, name, case, day).model_copy(
+                update={"arms": arms, "repeats": repeats, "blessed": item.baseline == BLESSED}
+            )
             for case in wanted_cases
         ]
     problems.raise_any()
@@ -201,6 +205,7 @@ def make_plan(
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
+        bisect_budget_s=read_duration(nightly.bisect_budget) if nightly.bisect == "auto" else None,
         rules=rules,
     )
 
@@ -215,6 +220,8 @@ def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None
     left, right = spec.arms
     branch = _look_up(spec, item, right, item.branch or str(right.ref))
     name = item.baseline or str(left.ref)
+    if name == BLESSED:
+        return ArmWishes(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
     before = last.plan.commits.get(spec.name) if last is not None else None
     if name == PREVIOUS:
         baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)
@@ -239,22 +246,50 @@ def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
     return NightCell(comparison=comparison, case=case, owner=nightly.owner(case), quarantine=why)
 
 
-def finish_night(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
-    """The night's record, written to the store: from here on it is over."""
-    before = max(
-        (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
-        key=lambda record: record.ended,
-        default=None,
-    )
+def finish_night(
+    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
+) -> NightRecord:
+    """Write the night's record to the store: from here on it is over. found: lines about commits that were found."""
+    before = find_night_before(plan, store)
     record = NightRecord(
         plan=plan,
         results=tuple(results),
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         before=before.plan.id if before else None,
-        changes=tuple(find_changes(before.results if before else (), results)),
+        changes=(*find_changes(before.results if before else (), results), *found),
     )
     store.files.write(f"{FOLDER}/{plan.id}/record.json", record.model_dump_json(indent=1).encode())
     return record
+
+
+def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
+    """The last night on the same target."""
+    return max(
+        (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
+        key=lambda record: record.ended,
+        default=None,
+    )
+
+
+def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
+    """The cells that regressed or died between two commits, and did not the night before."""
+    before = find_night_before(plan, store)
+    known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
+    found = []
+    for result in results:
+        cell = result.cell
+        refs = {(ref or "").rpartition(":")[2] for ref in (cell.arms.baseline, cell.arms.branch)}
+        was = known.get((cell.comparison, cell.case))
+        is_new = result.word in ("regressed", "died") and was not in ("regressed", "died")
+        if is_new and not cell.quarantine and len(refs) == 2 and "" not in refs:
+            found.append(result)
+    return found
+
+
+def tell_culprit(cell: NightCell, headline: str) -> str:
+    """The line of a night about a bisection; before its first colon it names the cell, as in `find_changes`."""
+    owner = f" ({cell.owner})" if cell.owner else ""
+    return f"{cell.comparison} {cell.case}{owner}: bisected, which commit: {headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:

@@ -32,10 +32,12 @@ from configs.model_checks import MESH_KEYS
 from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
-from tasks.launch.commands import Command, CompileHere, make_command, make_compile
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, place_arms
-from tasks.resolve.identify import TrainerSource, hash_identity, name_run
+from tasks.resolve.blessed import check_baselines
+from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
+from tasks.resolve.identify import hash_identity, name_run
+from tasks.resolve.trainers.source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
 RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
@@ -61,6 +63,7 @@ class Request(Frozen):
     fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
     arms: ArmWishes = ArmWishes()  # refs and software of the arms
     rules: VerdictRules | None = None  # of the night that this is a part of; None: as the files say now
+    blessed: str = ""  # the place of baseline files: their runs stand for the first arm, which is not trained
     compile_only: bool = False  # for the target's topology, on this machine; nothing is trained
 
 
@@ -176,7 +179,8 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     }
     problems.raise_any()
     repeats = comparison.repeats if request.repeats is None else request.repeats
-    runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in comparison.arms]
+    arms = comparison.arms[1:] if request.blessed else comparison.arms
+    runs = [(case, arm.name, repeat) for case in cases for repeat in range(repeats) for arm in arms]
     make: Callable[..., Command] = partial(make_command, target)
     if request.compile_only:
         runs = [run for run in runs if run[-1] == 0]
@@ -189,7 +193,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     rules = request.rules or problems.attempt(read_rules)
     problems.lines = list(dict.fromkeys(problems.lines))
     problems.raise_any()
-    return [
+    plans = [
         plan_run(
             comparison,
             on_this_machine(target) if request.compile_only else target,
@@ -206,6 +210,9 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
         for (case, arm, repeat), command in zip(runs, commands, strict=True)
         if command is not None  # else there was a problem
     ]
+    if request.blessed:
+        check_baselines(plans, request.blessed)
+    return plans
 
 
 def plan_compiling(

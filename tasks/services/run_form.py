@@ -7,7 +7,7 @@ import pydantic
 
 from configs.comparison import Kind, list_names, load_comparison
 from configs.errors import ConfigError
-from tasks.publish.text import shorten, visible
+from tasks.records.text import shorten, visible
 from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
 
 LONGEST_NAME = 400  # of a flow run: every case of a comparison fits
@@ -42,7 +42,10 @@ Branch = Annotated[
 ]
 Baseline = Annotated[
     str | None,
-    Field(max_length=LONGEST_REF, description="main-vs-branch: what to judge it against; empty: main"),
+    Field(
+        max_length=LONGEST_REF,
+        description="main-vs-branch: what to judge it against; empty: main. blessed: the runs in configs/baselines",
+    ),
 ]
 Repository = Annotated[
     str | None, Field(description="main-vs-branch: clone or address with both; empty: maxview's own checkout")

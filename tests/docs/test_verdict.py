@@ -13,6 +13,7 @@ import pytest
 from configs.comparison import load_effects, load_tolerances
 from configs.findings import KINDS
 from configs.noise import load_noises
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.diff.curve_tests import AT_ONCE, FEWEST, GROWN, MOST_BLOCKS, OFFSET_CHANCE
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
@@ -21,7 +22,6 @@ from tasks.diff.fates import FAR_APART_S
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, SURE, learn_noise
 from tasks.diff.step_time_levels import CLOSE, QUICK, TOO_QUICK
 from tasks.diff.time_rows import MOST_SLOW
-from tasks.ingest.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord
 from tasks.store import Store
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.store import Store
-from tasks.trainers.maxtext import find_maxtext
 
 PYTHON = os.environ.get("MAXVIEW_MAXTEXT_PYTHON")
 pytestmark = pytest.mark.skipif(

@@ -12,8 +12,8 @@ from configs.errors import ConfigError
 from configs.read import read_yaml
 from configs.verdict_rules import load_verdict_rules
 from flows.cli.app import call
+from tasks.diff.compare_logs import archive, read_pair
 from tasks.diff.comparison import diff
-from tasks.ingest.compare_logs import archive, read_pair
 from tasks.ingest.run_record import read_metrics
 from tasks.launch.errors import LaunchError
 from tasks.launch.local import open_locked

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from flows.cli.app import call
-from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.launch.watch import LogLine, watch
 from tasks.publish.artifacts import summary_description, summary_markdown, table_rows
 from tasks.publish.site import publish_comparison

@@ -10,8 +10,8 @@ import pytest
 
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
-from model.stop import StopSignal
-from model.train import train
+from model.train.loop import train
+from model.train.stop import StopSignal
 
 
 def start_backend() -> None:

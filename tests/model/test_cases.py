@@ -14,29 +14,29 @@ from etils import epath
 
 from configs.load import ConfigError
 from configs.schema import TrainConfig
-from model.contraction import contract, int8, plain
-from model.data import make_source
-from model.dialect import make_dialect
-from model.sharding import make_mesh
-from model.step import HOST, declare_state, init_state, lower_step
-from model.stop import StopSignal
-from model.train import train
+from model.decoder.contraction import contract, int8, plain
+from model.decoder.sharding import make_mesh
+from model.train.api import make_api
+from model.train.data_source import make_source
+from model.train.loop import train
+from model.train.step import HOST, init_state, lower_step, set_up
+from model.train.stop import StopSignal
 
 type MiniConfig = Callable[..., TrainConfig]
 
 
 def lower(config: TrainConfig, devices: int = 1) -> str:
-    mesh, dialect = make_mesh(config, jax.devices()[:devices]), make_dialect(config)
-    return str(lower_step(config, dialect, declare_state(config, dialect, mesh), mesh).as_text())
+    mesh, api = make_mesh(config, jax.devices()[:devices]), make_api(config)
+    return str(lower_step(set_up(config, api, mesh)).as_text())
 
 
 def first_gradients(config: TrainConfig) -> dict[str, Any]:
     """What the step says before its update: its losses and the norm of its gradient."""
-    mesh, dialect = make_mesh(config, jax.devices()[:1]), make_dialect(config)
-    state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
+    mesh, api = make_mesh(config, jax.devices()[:1]), make_api(config)
+    state = init_state(set_up(config, api, mesh))
     batch = make_source(config, mesh).next()
     with jax.set_mesh(mesh):
-        return jax.device_get(jax.jit(dialect.train_step)(state, batch)[1])
+        return jax.device_get(jax.jit(api.train_step)(state, batch)[1])
 
 
 def test_what_is_kept_is_not_computed_again(mini_config: MiniConfig) -> None:
@@ -102,7 +102,7 @@ def test_offloaded_moments_lie_in_the_host_s_memory(mini_config: MiniConfig) -> 
     kinds = {}
     for offload in ("true", "false"):
         config = mini_config(f"11_optimizer_offload_{offload}")
-        declared = declare_state(config, make_dialect(config), make_mesh(config))
+        declared = set_up(config, make_api(config), make_mesh(config))
         leaves = jax.tree.leaves(declared.arrays)
         kinds[offload] = [leaf.sharding.memory_kind == HOST for leaf in leaves].count(True)
     assert kinds == {"true": 2 * 12, "false": 0}

@@ -11,14 +11,14 @@ import pytest
 from etils import epath
 
 from configs.schema import TrainConfig
-from model import checkpoint
-from model.batch import Batch
-from model.compiled import strip_stablehlo
-from model.cross_restore import translate
-from model.data import make_source
-from model.dialect import Dialect, make_dialect, name_arrays
-from model.sharding import make_mesh
-from model.step import DeclaredState, Program, declare_state, init_state, lower_step, make_program
+from model.compile_record import strip_stablehlo
+from model.decoder.sharding import make_mesh
+from model.train import checkpoint
+from model.train.api import Api, make_api, name_arrays
+from model.train.batch import Batch
+from model.train.cross_restore import translate
+from model.train.data_source import make_source
+from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
 
 SCAN, LOOP = {"scan_layers": True}, {"scan_layers": False}
 F32, BF16 = {"dtype": "float32"}, {"dtype": "bfloat16"}
@@ -81,11 +81,11 @@ STEPS, MIDDLE = 4, 2
 
 @dataclass(frozen=True)
 class Trained:
-    """One dialect's run, with its state half-way as host arrays."""
+    """One api's run, with its state half-way as host arrays."""
 
     config: TrainConfig
-    dialect: Dialect
-    declared: DeclaredState
+    api: Api
+    setup: Setup
     program: Program
     batch: Batch
     first: dict[str, Any]
@@ -104,20 +104,20 @@ def bits(arrays: dict[str, Any]) -> dict[str, bytes]:
 
 def train(config: TrainConfig, devices: int) -> Trained:
     mesh = make_mesh(config, jax.devices()[:devices])
-    dialect = make_dialect(config)
-    declared = declare_state(config, dialect, mesh)
-    program = make_program(config, declared, lower_step(config, dialect, declared, mesh), mesh)
+    api = make_api(config)
+    setup = set_up(config, api, mesh)
+    program = make_program(setup, lower_step(setup))
     batch = make_source(config, mesh).next()
-    state = init_state(config, dialect, declared, mesh)
-    first, middle, metrics = jax.device_get(name_arrays(dialect, state)), None, []
+    state = init_state(setup)
+    first, middle, metrics = jax.device_get(name_arrays(api, state)), None, []
     for step in range(STEPS):
         if step == MIDDLE:
             middle = jax.tree.map(np.array, state)  # the next step consumes the device's copy
         state, of_step = program.run(state, batch)
         metrics.append(jax.device_get(of_step))
     assert middle is not None
-    final = jax.device_get(name_arrays(dialect, state))
-    return Trained(config, dialect, declared, program, batch, first, middle, final, metrics)
+    final = jax.device_get(name_arrays(api, state))
+    return Trained(config, api, setup, program, batch, first, middle, final, metrics)
 
 
 def name_case(case: tuple[str, int, dict[str, Any]]) -> str:
@@ -152,26 +152,24 @@ def test_same_bits(pair: tuple[Trained, Trained]) -> None:
 
 
 def test_same_checkpoint(pair: tuple[Trained, Trained], tmp_path: Path) -> None:
-    """Each dialect writes its own tree, the other reads it by its names and goes on."""
+    """Each api writes its own tree, the other reads it by its names and goes on."""
     for writer, reader in (pair, pair[::-1]):
-        directory = epath.Path(tmp_path / writer.dialect.name)
+        directory = epath.Path(tmp_path / writer.api.name)
         manager = checkpoint.make_manager(writer.config, directory)
-        state = jax.tree.map(
-            lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.declared.arrays
-        )
-        assert checkpoint.save(writer.config, manager, MIDDLE - 1, writer.dialect.to_tree(state), force=True)
+        state = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), writer.middle, writer.setup.arrays)
+        assert checkpoint.save(writer.config, manager, MIDDLE - 1, writer.api.to_tree(state), force=True)
         manager.wait_until_finished()
-        abstract = writer.dialect.to_tree(writer.declared.arrays)
-        there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.dialect.to_tree(reader.declared.arrays))
-        assert there is not None  # each tree is the dialect's own
-        restored = writer.dialect.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
+        abstract = writer.api.to_tree(writer.setup.arrays)
+        there = checkpoint.tree_difference(manager, MIDDLE - 1, reader.api.to_tree(reader.setup.arrays))
+        assert there is not None  # each tree is the api's own
+        restored = writer.api.from_tree(checkpoint.restore(manager, MIDDLE - 1, abstract))
         manager.close()
-        state = translate(writer.dialect, restored, reader.dialect, reader.declared)
-        assert bits(name_arrays(reader.dialect, state)) == bits(name_arrays(writer.dialect, writer.middle))
+        state = translate(writer.api, restored, reader.setup)
+        assert bits(name_arrays(reader.api, state)) == bits(name_arrays(writer.api, writer.middle))
         for step in range(MIDDLE, STEPS):
             state, metrics = reader.program.run(state, reader.batch)
             assert np.asarray(metrics["loss"]).tobytes() == writer.metrics[step]["loss"].tobytes()
-        assert bits(name_arrays(reader.dialect, state)) == bits(writer.final)
+        assert bits(name_arrays(reader.api, state)) == bits(writer.final)
 
 
 @pytest.mark.long
@@ -187,8 +185,8 @@ def test_same_lowered_program_in_other_settings_of_a_case(
 
 def lower(config: TrainConfig, devices: int = 8) -> str:
     mesh = make_mesh(config, jax.devices()[:devices])
-    dialect = make_dialect(config)
-    return strip_stablehlo(lower_step(config, dialect, declare_state(config, dialect, mesh), mesh).as_text())
+    api = make_api(config)
+    return strip_stablehlo(lower_step(set_up(config, api, mesh)).as_text())
 
 
 @pytest.mark.parametrize(
@@ -206,8 +204,8 @@ def test_one_device_and_eight_start_from_the_same_weights_and_tokens(mini_config
     for devices in (1, 8):
         config = mini_config(per_device_batch_size=8 // devices)
         mesh = make_mesh(config, jax.devices()[:devices])
-        dialect = make_dialect(config)
-        state = init_state(config, dialect, declare_state(config, dialect, mesh), mesh)
+        api = make_api(config)
+        state = init_state(set_up(config, api, mesh))
         params.append(jax.device_get(state.params))
         tokens.append(np.asarray(make_source(config, mesh).next().inputs))
     for one, eight in zip(*map(jax.tree.leaves, params), strict=True):

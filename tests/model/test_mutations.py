@@ -1,4 +1,4 @@
-"""The proof can fail: one dialect changed in the ways in which migrations break, and the floor that sees it."""
+"""The proof can fail: one api changed in the ways in which migrations break, and the floor that sees it."""
 
 import types
 from collections.abc import Callable
@@ -11,13 +11,13 @@ import pytest
 
 import model
 from configs.schema import TrainConfig
-from model import trainer_nnx
-from model.compiled import strip_stablehlo
-from model.data import make_source
-from model.dialect import Dialect, name_arrays
-from model.sharding import make_mesh
-from model.step import DeclaredState, declare_state, init_state, lower_step, make_program
-from model.trainer_linen import Linen
+from model.compile_record import strip_stablehlo
+from model.decoder.sharding import make_mesh
+from model.train import trainer_nnx
+from model.train.api import Api, name_arrays
+from model.train.data_source import make_source
+from model.train.step import Setup, init_state, lower_step, make_program, set_up
+from model.train.trainer_linen import Linen
 
 type MiniConfig = Callable[..., TrainConfig]
 
@@ -31,7 +31,7 @@ MUTATIONS = {
         'value_BLGK = jax.lax.stop_gradient(project("value"))',
         "same program",
     ),
-    "a dropout key": ("decoder_nnx", "core.fold_in(context.key, layer)", "context.key", "same program"),
+    "a dropout key": ("decoder_nnx", "layers.fold_in(context.key, layer)", "context.key", "same program"),
     "an activation": ("decoder_nnx", "jax.nn.silu", "jax.nn.gelu", "same program"),
     "a weight decay that is lost": (
         "trainer_nnx",
@@ -56,7 +56,7 @@ MUTATIONS = {
 
 def mutate(name: str, before: str, after: str, **values: Any) -> types.ModuleType:
     """A module of ours with one text replaced by another."""
-    path = Path(model.__file__).parent / f"{name}.py"
+    path = Path(model.__file__).parent / ("train" if name.startswith("trainer") else "decoder") / f"{name}.py"
     source = path.read_text(encoding="utf-8")
     assert before in source
     module = types.ModuleType(name)
@@ -66,27 +66,27 @@ def mutate(name: str, before: str, after: str, **values: Any) -> types.ModuleTyp
 
 
 class Lab:
-    """One dialect on its mesh, with its program compiled when it is first run."""
+    """One api on its mesh, with its program compiled when it is first run."""
 
-    def __init__(self, config: TrainConfig, dialect: Dialect):
-        self.config, self.dialect = config, dialect
+    def __init__(self, config: TrainConfig, api: Api):
+        self.config, self.api = config, api
         self.mesh = make_mesh(config, jax.devices()[:DEVICES])
-        self.declared: DeclaredState = declare_state(config, dialect, self.mesh)
-        self.lowered = lower_step(config, dialect, self.declared, self.mesh)
+        self.setup: Setup = set_up(config, api, self.mesh)
+        self.lowered = lower_step(self.setup)
         self.text = strip_stablehlo(self.lowered.as_text())
 
     def start(self) -> Any:
-        return init_state(self.config, self.dialect, self.declared, self.mesh)
+        return init_state(self.setup)
 
     def run(self, state: Any, steps: int) -> Any:
-        program = make_program(self.config, self.declared, self.lowered, self.mesh)
+        program = make_program(self.setup, self.lowered)
         batch = make_source(self.config, self.mesh).next()
         for _ in range(steps):
             state, _ = program.run(state, batch)
         return state
 
     def bits(self, state: Any) -> dict[str, bytes]:
-        return {path: np.asarray(array).tobytes() for path, array in name_arrays(self.dialect, state).items()}
+        return {path: np.asarray(array).tobytes() for path, array in name_arrays(self.api, state).items()}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def failing_floor(linen: Lab, nnx: Lab, resumed: Callable[[], Lab]) -> str | Non
     middle = nnx.run(nnx.start(), MIDDLE)
     saved = jax.tree.map(np.array, middle)
     whole, other = nnx.run(middle, STEPS - MIDDLE), resumed()
-    again = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), saved, other.declared.arrays)
+    again = jax.tree.map(lambda leaf, kind: jax.device_put(leaf, kind.sharding), saved, other.setup.arrays)
     if nnx.bits(whole) != other.bits(other.run(again, STEPS - MIDDLE)):
         return "same checkpoint"
     return None

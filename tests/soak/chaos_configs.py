@@ -71,9 +71,9 @@ def try_value(key: str, value: str, target: str) -> RunPlan | str:
 
 def train(key: str, plan: RunPlan) -> str:
     """How a short training of a plan's config ends; what it read of the config is in `reads` then."""
-    from model.stop import StopSignal
-    from model.train import NonFiniteLoss
-    from model.train import train as run
+    from model.train.loop import NonFiniteLoss
+    from model.train.loop import train as run
+    from model.train.stop import StopSignal
 
     with tempfile.TemporaryDirectory() as folder:
         changed: dict[str, object] = {"base_output_directory": folder}

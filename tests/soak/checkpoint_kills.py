@@ -49,7 +49,7 @@ def open_manager(run: str) -> Any:
 
     from configs.load import load_train_config
     from configs.read import CONFIG_ROOT
-    from model import checkpoint
+    from model.train import checkpoint
 
     config = load_train_config(CONFIG_ROOT / "cases" / "01_base.yml", ["checkpoint_period=1"])
     return checkpoint, config, checkpoint.make_manager(config, checkpoint.checkpoint_directory(epath.Path(run)))
@@ -132,7 +132,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, bucket() as address:
         # a process is forked from one that has loaded the libraries, and has the bucket's environment
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["model.checkpoint", "configs.load"])
+        context.set_forkserver_preload(["model.train.checkpoint", "configs.load"])
         for place in (folder, address):
             _, seconds = kill_once(f"{place}/undisturbed", given.megabytes, None, context)
             print(f"{place}: a save of {given.megabytes} MiB takes {seconds:.2f} s; {given.kills} killed", flush=True)

@@ -19,12 +19,12 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
-from model.compiled import strip_stablehlo
-from model.cross_restore import translate
-from model.data import make_source
-from model.dialect import Dialect, make_dialect, name_arrays
-from model.sharding import make_mesh
-from model.step import declare_state, init_state, lower_step, make_program
+from model.compile_record import strip_stablehlo
+from model.decoder.sharding import make_mesh
+from model.train.api import Api, make_api, name_arrays
+from model.train.cross_restore import translate
+from model.train.data_source import make_source
+from model.train.step import init_state, lower_step, make_program, set_up
 from tasks.resolve.plans import find_unfit, resolve_config
 
 SIZE = {
@@ -42,44 +42,44 @@ SLICE = "v6e-32"
 
 
 class Side:
-    """One dialect's step."""
+    """One api's step."""
 
     def __init__(self, config: TrainConfig, devices: int):
         self.config = config
-        self.mesh, self.dialect = make_mesh(config, jax.devices()[:devices]), make_dialect(config)
-        self.declared = declare_state(config, self.dialect, self.mesh)
-        self.lowered = lower_step(config, self.dialect, self.declared, self.mesh)
+        self.mesh, self.api = make_mesh(config, jax.devices()[:devices]), make_api(config)
+        self.setup = set_up(config, self.api, self.mesh)
+        self.lowered = lower_step(self.setup)
         self.program = strip_stablehlo(self.lowered.as_text())
 
     def train(self) -> tuple[list[dict[str, bytes]], object]:
         """The bits of metrics and state after every step, and the state after the first."""
-        self.run = make_program(self.config, self.declared, self.lowered, self.mesh).run
+        self.run = make_program(self.setup, self.lowered).run
         self.batches = make_source(self.config, self.mesh)
         self.after_first, bits = None, []
-        state = init_state(self.config, self.dialect, self.declared, self.mesh)
+        state = init_state(self.setup)
         self.fed = [self.batches.next() for _ in range(STEPS)]
         for batch in self.fed:
             state, metrics = self.run(state, batch)
             self.after_first = self.after_first or jax.tree.map(np.array, state)
             bits.append(
-                bits_of(self.dialect, state) | {name: np.asarray(value).tobytes() for name, value in metrics.items()}
+                bits_of(self.api, state) | {name: np.asarray(value).tobytes() for name, value in metrics.items()}
             )
         return bits, self.after_first
 
-    def go_on(self, writer: Dialect, held: object) -> dict[str, bytes]:
-        """The bits at the end, from what another dialect held after the first step."""
+    def go_on(self, writer: Api, held: object) -> dict[str, bytes]:
+        """The bits at the end, from what another api held after the first step."""
         state = jax.device_put(
-            translate(writer, held, self.dialect, self.declared),
-            jax.tree.map(lambda leaf: leaf.sharding, self.declared.arrays),
+            translate(writer, held, self.setup),
+            jax.tree.map(lambda leaf: leaf.sharding, self.setup.arrays),
         )
         for batch in self.fed[1:]:
             state, _ = self.run(state, batch)
-        return bits_of(self.dialect, state)
+        return bits_of(self.api, state)
 
 
-def bits_of(dialect: Dialect, state: object) -> dict[str, bytes]:
+def bits_of(api: Api, state: object) -> dict[str, bytes]:
     """Every array of a state as bytes."""
-    return {path: np.asarray(array).tobytes() for path, array in name_arrays(dialect, state).items()}
+    return {path: np.asarray(array).tobytes() for path, array in name_arrays(api, state).items()}
 
 
 def find_floors(case: str, devices: int, dtype: str, *, program_only: bool) -> str:
@@ -97,7 +97,7 @@ def find_floors(case: str, devices: int, dtype: str, *, program_only: bool) -> s
         return letters
     (left, left_held), (right, right_held) = (side.train() for side in sides)
     letters += "B" if left == right else "b"
-    crossed = [sides[1].go_on(sides[0].dialect, left_held), sides[0].go_on(sides[1].dialect, right_held)]
+    crossed = [sides[1].go_on(sides[0].api, left_held), sides[0].go_on(sides[1].api, right_held)]
     ends = [bits_of_state(left[-1]), bits_of_state(right[-1])]
     return letters + ("C" if crossed == ends else "c")
 

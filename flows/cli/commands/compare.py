@@ -74,6 +74,7 @@ def compare(
     from configs.durations import read_budget
     from tasks.resolve.arm_trainers import ArmWishes
     from tasks.resolve.plans import Request, find_unfit, resolve
+    from tasks.store.baselines import is_baseline_place
 
     # the input is checked here too: a mistake should not cost the start of a server
     request = Request(
@@ -83,7 +84,14 @@ def compare(
         model=model,
         repeats=repeats,
         overrides=tuple(set_ or ()),
-        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ()), aa=aa),
+        blessed=str(baseline) if is_baseline_place(baseline) else "",
+        arms=ArmWishes(
+            baseline=None if is_baseline_place(baseline) else baseline,
+            branch=branch,
+            repository=repository,
+            software=tuple(with_ or ()),
+            aa=aa,
+        ),
     )
     budget_s = read_budget(budget, max_repeats, until_decided=until_decided)
     plans = resolve(request, Path(out))

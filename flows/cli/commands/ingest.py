@@ -41,7 +41,7 @@ def ingest(
     tolerances
         What must not differ by more: default, or other-draws for runs with other first weights or another batch.
     """
-    from tasks.ingest.compare_logs import check_words
+    from tasks.diff.compare_logs import check_words
     from tasks.ingest.given_logs import open_arms, sort_words
 
     check_words(target, tolerances)

@@ -26,7 +26,13 @@ Model = Annotated[str | None, Parameter(help="The model file; the target's own b
 Branch = Annotated[
     str | None, Parameter(help="For main-vs-branch: the branch, tag or commit to judge; HEAD by default.")
 ]
-Baseline = Annotated[str | None, Parameter(help="What to judge it against; main by default.")]
+Baseline = Annotated[
+    str | None,
+    Parameter(
+        help="For main-vs-branch: a branch, tag or commit; main by default. For every comparison: a baseline file, a "
+        "folder of them (folder/), or `blessed` for configs/baselines: then only the second arm is trained."
+    ),
+]
 Repository = Annotated[
     str | None, Parameter(help="A clone's folder or an address that has both; maxview's own checkout by default.")
 ]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from model.compiled import sha256, strip_hlo, strip_stablehlo
+from model.compile_record import sha256, strip_hlo, strip_stablehlo
 
 LAYERS, WIDTH, HIDDEN, VOCABULARY, BATCH, LENGTH, CHUNKS = 4, 256, 1024, 2048, 8, 256, 4
 SHAPES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.diff import exit_status
-from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.records import ComparisonRecord, MetricDiff
 from tasks.scrape import scrape
 from tasks.store import Store

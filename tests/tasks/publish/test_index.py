@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.ingest.compare_logs import archive, compare_pair, read_pair
+from tasks.diff.compare_logs import archive, compare_pair, read_pair
 from tasks.publish.history import write_history_page
 from tasks.publish.index import (
     HISTORY,

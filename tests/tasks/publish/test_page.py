@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tasks.publish.page import write_page
-from tasks.publish.text import visible
 from tasks.records import CheckpointEvent, Commit, ComparisonRecord, Curve, Evidence, Finding, LogError, Source
+from tasks.records.text import visible
 from tasks.store.atomic import StoreError
 
 VOID = {"meta", "link", "img", "input", "br"}

@@ -14,9 +14,9 @@ from configs.errors import ConfigError
 from tasks.records import RunPlan
 from tasks.resolve.arm_trainers import ArmWishes, apply_wishes, place_arms
 from tasks.resolve.checkout import CheckoutError
-from tasks.resolve.identify import SOURCE, TrainerSource, versions_of
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
+from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
 
 type Git = Callable[..., str]
 SPEC = load_comparison("main-vs-branch")

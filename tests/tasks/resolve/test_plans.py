@@ -16,17 +16,11 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
 from configs.schema import PLACE_KEYS, TrainConfig
-from tasks.launch.commands import TrainHere
 from tasks.records import RunPlan
-from tasks.resolve.identify import (
-    NAME_LENGTH,
-    TrainerSource,
-    name_run,
-    read_trainer_source,
-    source_digest,
-    trainer_commit,
-)
+from tasks.resolve.commands import TrainHere
+from tasks.resolve.identify import NAME_LENGTH, name_run
 from tasks.resolve.plans import Request, find_arm, find_unfit, plan_run, resolve, resolve_config
+from tasks.resolve.trainers.source import TrainerSource, read_trainer_source, source_digest, trainer_commit
 
 OUT = Path("/somewhere/out")
 

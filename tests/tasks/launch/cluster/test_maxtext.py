@@ -17,18 +17,18 @@ from configs.schema import TrainConfig
 from tasks.ingest.run_record import build_record
 from tasks.launch import job
 from tasks.launch.bucket_paths import as_pods_see
-from tasks.launch.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.launch.config import config_text
 from tasks.launch.watch import watch
 from tasks.launch.workload import shell_line
 from tasks.records import RunPlan
-from tasks.resolve.identify import TrainerSource
+from tasks.resolve.commands import CONFIG_IN_POD, UNKNOWN, TrainMaxTextInPod
 from tasks.resolve.plans import resolve_config
+from tasks.resolve.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.source import TrainerSource
 from tasks.scrape import scrape_run
 from tasks.store import RunDirectory, open_store
 from tasks.store.files import LocalFiles
 from tasks.store.mirror import Mirror
-from tasks.trainers.maxtext import find_maxtext
 
 STANDIN = Path(__file__).parent.parent.parent.parent / "standins" / "maxtext" / "train.py"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from configs.model_checks import Pipeline
-from model.pipeline import schedule_events
+from model.decoder.pipeline import schedule_events
 from tasks.publish.schedule import draw_schedule
 from tasks.scrape.read import scrape
 

@@ -1,0 +1,56 @@
+"""`maxview bless`: the candidate of a finished comparison becomes the baseline of its case and target."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from configs.nightly import BLESSED
+from flows.cli.commands.options import DEFAULT_OUT, Case, Out
+
+
+def bless(
+    comparison: str,
+    /,
+    *,
+    reason: Annotated[str, Parameter(help="Why these values are right from now on.")],
+    case: Case = None,
+    target: str | None = None,
+    to: Annotated[str, Parameter(help="Another folder than configs/baselines, or a file ….json.")] = BLESSED,
+    out: Out = DEFAULT_OUT,
+) -> int:
+    """Keep the candidate's runs as the baseline that `compare --baseline blessed` and nightlies compare with.
+
+    The old and the new values, the reason and the commit stay in the file.
+
+    Parameters
+    ----------
+    comparison
+        A comparison, for example linen-vs-nnx: its newest result of every case.
+    target
+        Where it ran; every target by default.
+    """
+    from tasks.history.newest import newest_comparisons
+    from tasks.resolve.blessed import bless as bless_record
+    from tasks.store import open_store
+    from tasks.store.baselines import name_place
+
+    if not reason.strip():
+        raise ValueError('--reason is empty: say why these values are right, for example --reason "new initializer"')
+    store, console = open_store(out, reading=True), Console(highlight=False, markup=False, soft_wrap=True)
+    wanted = None if case is None or "all" in case else set(case)
+    found = [
+        record
+        for record in newest_comparisons(store, comparison)
+        if target in (None, record.target) and (wanted is None or record.case in wanted) and record.programs is None
+    ]
+    if not found:
+        raise ValueError(f"{store.address} has no finished {comparison} of that; first: maxview compare {comparison}")
+    for record in found:
+        path, blessing = bless_record(record, store, reason, to)
+        console.print(f"{record.case} · {record.target} · {record.candidate.label}: {path}")
+        for name, (old, new) in blessing.values.items():
+            console.print(f"  {name}: {old} → {new}")
+    place = f"--case {found[0].case} --target {found[0].target}"
+    console.print(f"next: maxview compare {comparison} --baseline {name_place(to)} {place}")
+    return 0

@@ -1,0 +1,111 @@
+"""Turns a config into the program of a TPU slice, on a machine without a TPU.
+
+    python -m model.compile CONFIG.yml --out DIR --topology v6e:4x8 [key=value …]
+
+writes `compile.json`, the lowered and the optimised program to DIR. The step is the one that `model.train` compiles.
+If the folder $MAXVIEW_PROGRAMS holds the compiled program already, it is reused.
+"""
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import jax
+from jax.experimental import topologies
+
+from configs.checks import Devices, check
+from configs.load import ConfigError, load_train_config
+from configs.schema import TrainConfig
+from configs.topologies import GIB, Topology, find_topology
+from model.compile.compile_once import compile_once
+from model.compile_record import Stages, describe_array, quiet_libtpu, recorded, say
+from model.decoder.sharding import make_mesh
+from model.train.api import make_api, name_arrays
+from model.train.data_source import batch_shape
+from model.train.step import compile_lowered, lower_step, set_up
+
+
+def compile_ahead(
+    config: TrainConfig, devices: Sequence[jax.Device], stages: Stages, programs: Path | None = None
+) -> None:
+    """Lower and compile the training step for `devices`; `stages` writes the results.
+
+    A program that the folder `programs` holds is not compiled again. Raises the error of the model or of the compiler
+    if the step cannot be compiled or does not fit.
+    """
+    say("lowering")
+    start = time.monotonic()
+    setup = set_up(config, make_api(config), make_mesh(config, devices))
+    shapes = batch_shape(config, setup.mesh)._asdict()
+    batch = {f"batch/{name}": leaf for name, leaf in shapes.items() if leaf is not None}
+    stages.arrays = [
+        describe_array(path, leaf.shape, leaf.dtype, leaf.sharding)
+        for path, leaf in (name_arrays(setup.api, setup.arrays) | batch).items()
+    ]
+    lowered = lower_step(setup)
+    stages.lowered(lowered, round(time.monotonic() - start, 3))
+    compile_step = partial(compile_lowered, setup, lowered)
+    if programs is None:
+        stages.compile(lowered, compile_step)
+    else:
+        compile_once(stages, lowered, compile_step, programs)
+
+
+def describe_devices(topology: Topology) -> Sequence[jax.Device]:
+    """Return a compiler's description of the devices of a slice."""
+    described = topologies.get_topology_desc(
+        platform="tpu",
+        topology_name=topology.compiler_name,
+        chip_config_name=topology.chip_config,
+        chips_per_host_bounds=topology.chips_per_host,
+        wrap=topology.rings,
+        num_slices=1,
+    )
+    return described.devices
+
+
+def check_compiler() -> None:
+    """Raises ConfigError if the compiler for TPUs is not installed."""
+    if importlib.util.find_spec("libtpu") is None:
+        raise ConfigError(["libtpu, which compiles for TPUs, is not installed: uv sync --extra tpu"])
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m model.compile", description="Compile a training step for a TPU.")
+    parser.add_argument("config", type=Path, help="YAML file with the keys that differ from configs/base.yml")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="config values that win over the file")
+    parser.add_argument("--out", type=Path, required=True, help="folder for compile.json and both texts")
+    parser.add_argument("--topology", required=True, help="the slice, for example v6e:4x8")
+    return parser.parse_intermixed_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line: 0 compiled, 1 it does not compile or fit, 2 the input is wrong."""
+    arguments = parse_arguments(argv)
+    try:
+        topology = find_topology(arguments.topology)
+        config = load_train_config(arguments.config, arguments.overrides)
+        check(config, Devices(count=topology.devices, platform="tpu", memory_gib=topology.hbm_bytes / GIB))
+        check_compiler()
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    quiet_libtpu()
+    programs = os.environ.get("MAXVIEW_PROGRAMS")
+    stages = Stages(arguments.out, topology.name, topology.hbm_bytes, topology.devices)
+    try:
+        with recorded(stages):
+            compile_ahead(config, describe_devices(topology), stages, Path(programs) if programs else None)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    total, seconds = stages.record["memory"]["total"] / GIB, stages.record["compile_seconds"]
+    say(f"done in {seconds:.0f} s: {total:.3f} of {stages.hbm_bytes / GIB:.2f} GiB of a device")
+    return 0

@@ -1,0 +1,82 @@
+"""How Linen runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_nnx.py`.
+
+Each stack is one function, called inside the parent module: Linen makes a module where it is first used.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+
+from configs.schema import TrainConfig
+from model.decoder import layers
+from model.decoder.params import Tree
+from model.decoder.pipeline import run_pipeline
+
+type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type LayerType = Callable[..., nn.Module]
+
+
+class Site(NamedTuple):
+    """A group of layers with its parent module and its layer class."""
+
+    parent: nn.Module
+    config: TrainConfig
+    layer_type: LayerType
+    group: layers.LayerGroup
+
+
+def remat(config: TrainConfig, layer_type: LayerType, *, prevent_cse: bool) -> LayerType:
+    """The layer with its activations recomputed in the backward pass as `remat_policy` says."""
+    if config.remat_policy == "none":
+        return layer_type
+    return nn.remat(layer_type, prevent_cse=prevent_cse, policy=layers.REMAT_POLICIES[config.remat_policy])
+
+
+def scanned(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+    """One module, compiled once, whose parameters have a layer axis."""
+    _, config, layer_type, group = site
+    made = nn.scan(
+        # inside a scan XLA cannot merge the recomputation with the forward pass anyway
+        remat(config, layer_type, prevent_cse=False),
+        variable_axes={"params": config.param_scan_axis},
+        split_rngs={"params": True},
+        in_axes=(0, nn.broadcast),
+        length=group.layers,
+        metadata_params={nn.PARTITION_NAME: "layers"},
+        check_constancy_invariants=False,  # without it Linen traces the layer twice
+    )
+    ran: Ran = made(config, group.mlp, name=group.name)(x_BLE, group.numbers, context)
+    return ran
+
+
+def unrolled(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+    """One module per layer."""
+    _, config, layer_type, group = site
+    made, losses = remat(config, layer_type, prevent_cse=True), []
+    for i in range(group.layers):
+        layer = made(config, group.mlp, name=f"{group.name}_{i}")
+        x_BLE, of_layer = layer(x_BLE, jax.numpy.int32(group.first + i), context)
+        losses.append(of_layer)
+    return x_BLE, layers.add_losses(*losses)
+
+
+def pipelined(site: Site, x_BLE: jax.Array, context: layers.Context) -> Ran:
+    """The parameters of the scanned module, run in a pipeline."""
+    parent, config, layer_type, group = site
+    if parent.is_initializing():
+        return scanned(site, x_BLE, context)
+    layer = layer_type(config, group.mlp, parent=None)
+
+    def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: layers.Context) -> jax.Array:
+        x_BLE, _ = layer.apply({"params": params}, x_BLE, number, context)
+        return x_BLE
+
+    return run_pipeline(
+        config, group, run_layer, params=parent.variables["params"][group.name], x_BLE=x_BLE, context=context
+    ), {}
+
+
+# By `layers.stack_name`.
+STACKS = {"scan": scanned, "unrolled": unrolled, "pipeline": pipelined}

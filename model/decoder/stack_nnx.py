@@ -1,0 +1,122 @@
+"""How NNX runs a group of layers: one scanned module, one module each, or in a pipeline. Twin of `stack_linen.py`.
+
+Each stack is a pair: `make` gives the parent its modules, `run` calls them. NNX makes modules before it uses any.
+With `graph_updates=False` a transform does not write back parameters that nothing has changed. Unrolled layers are
+attributes `layers_0`, `layers_1`, … as in Linen. An `nnx.List` would sort layer 2 before layer 10, Linen's names sort
+10 before 2, and gradient norms are summed in that order: with more than ten layers the steps would be two programs.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import jax
+from flax import nnx
+
+from configs.schema import TrainConfig
+from model.decoder import layers
+from model.decoder.params import Tree
+from model.decoder.pipeline import run_pipeline
+
+type Ran = tuple[jax.Array, dict[str, jax.Array]]
+type LayerType = Callable[..., nnx.Module]
+
+
+def run_layer(module: Callable[..., Ran], x_BLE: jax.Array, layer: jax.Array, context: layers.Context) -> Ran:
+    """The layer as a function, which is what NNX transforms."""
+    return module(x_BLE, layer, context)
+
+
+def remat(config: TrainConfig, *, prevent_cse: bool) -> Callable[..., Ran]:
+    """`run_layer` with its activations recomputed in the backward pass as `remat_policy` says."""
+    if config.remat_policy == "none":
+        return run_layer
+    policy = layers.REMAT_POLICIES[config.remat_policy]
+    return nnx.remat(run_layer, prevent_cse=prevent_cse, policy=policy, graph_updates=False)
+
+
+class Stack(Protocol):
+    """A way to hold and run a group of layers."""
+
+    @staticmethod
+    def make(
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: layers.LayerGroup, rngs: nnx.Rngs
+    ) -> None: ...
+
+    @staticmethod
+    def run(
+        parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
+    ) -> Ran: ...
+
+
+class Scanned:
+    """One module, compiled once, whose parameters have a layer axis."""
+
+    @staticmethod
+    def make(
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: layers.LayerGroup, rngs: nnx.Rngs
+    ) -> None:
+        @nnx.split_rngs(splits=group.layers)
+        @nnx.vmap(out_axes=config.param_scan_axis, transform_metadata={nnx.PARTITION_NAME: "layers"})
+        def make_layers(rngs: nnx.Rngs) -> nnx.Module:
+            return layer_type(config, group.mlp, rngs=rngs)
+
+        setattr(parent, group.name, make_layers(rngs))
+
+    @staticmethod
+    def run(
+        parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
+    ) -> Ran:
+        scan = nnx.scan(
+            # inside a scan XLA cannot merge the recomputation with the forward pass anyway
+            remat(config, prevent_cse=False),
+            in_axes=(config.param_scan_axis, nnx.Carry, 0, None),
+            out_axes=(nnx.Carry, 0),
+            length=group.layers,
+            transform_metadata={nnx.PARTITION_NAME: "layers"},
+            graph_updates=False,
+        )
+        ran: Ran = scan(getattr(parent, group.name), x_BLE, group.numbers, context)
+        return ran
+
+
+class Unrolled:
+    """One module per layer."""
+
+    @staticmethod
+    def make(
+        parent: nnx.Module, config: TrainConfig, layer_type: LayerType, group: layers.LayerGroup, rngs: nnx.Rngs
+    ) -> None:
+        for i in range(group.layers):
+            setattr(parent, f"{group.name}_{i}", layer_type(config, group.mlp, rngs=rngs))
+
+    @staticmethod
+    def run(
+        parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
+    ) -> Ran:
+        run, losses = remat(config, prevent_cse=True), []
+        for i in range(group.layers):
+            x_BLE, of_layer = run(
+                getattr(parent, f"{group.name}_{i}"), x_BLE, jax.numpy.int32(group.first + i), context
+            )
+            losses.append(of_layer)
+        return x_BLE, layers.add_losses(*losses)
+
+
+class Pipelined(Scanned):
+    """The parameters of the scanned module, run in a pipeline."""
+
+    @staticmethod
+    def run(
+        parent: nnx.Module, config: TrainConfig, group: layers.LayerGroup, x_BLE: jax.Array, context: layers.Context
+    ) -> Ran:
+        graphdef, params = nnx.split(getattr(parent, group.name))
+
+        def run_layer(params: Tree, x_BLE: jax.Array, number: jax.Array, context: layers.Context) -> jax.Array:
+            x_BLE, _ = nnx.merge(graphdef, params)(x_BLE, number, context)
+            return x_BLE
+
+        return run_pipeline(config, group, run_layer, params=params, x_BLE=x_BLE, context=context), {}
+
+
+# By `layers.stack_name`.
+STACKS: dict[str, type[Stack]] = {"scan": Scanned, "unrolled": Unrolled, "pipeline": Pipelined}

@@ -1,0 +1,47 @@
+"""The interface of Linen and NNX to the trainer, and the choice between them."""
+
+from typing import Any, Protocol
+
+from configs.schema import TrainConfig
+from model.decoder.attention import load_kernel
+from model.decoder.declaration import Declaration
+from model.decoder.params import Tree, flatten
+from model.train.batch import Batch
+from model.train.objective import Metrics
+
+
+class Api(Protocol):
+    """A decoder with its way to hold, train and save a state. Parameters are named `params/decoder/…` in both APIs."""
+
+    name: str  # "linen" or "nnx"
+
+    def declare(self) -> dict[str, Declaration]: ...
+    def first(self, params: dict[str, Any]) -> Tree: ...
+    def train_step(self, arrays: Any, batch: Batch) -> tuple[Any, Metrics]: ...
+    def eval_step(self, arrays: Any, batch: Batch) -> Metrics: ...
+    def to_tree(self, arrays: Any) -> dict[str, Tree]: ...
+    def from_tree(self, tree: dict[str, Tree]) -> Any: ...
+    def common_names(self, paths: list[str]) -> list[str]: ...
+
+
+def make_api(config: TrainConfig) -> Api:
+    """Return the API that `pure_nnx` asks for."""
+    load_kernel(config)
+    if config.pure_nnx:
+        from model.train.trainer_nnx import Nnx  # a run loads one API only
+
+        return Nnx(config)
+    from model.train.trainer_linen import Linen
+
+    return Linen(config)
+
+
+def name_arrays(api: Api, arrays: Any) -> dict[str, Any]:
+    """Return the leaves of a state under the names that both APIs share."""
+    found = flatten(api.to_tree(arrays))
+    return dict(zip(api.common_names(list(found)), found.values(), strict=True))
+
+
+def step_of(api: Api, arrays: Any) -> int:
+    """Return the number of steps that a state has done, which is the number of the next step."""
+    return int(name_arrays(api, arrays)["step"])

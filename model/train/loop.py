@@ -1,0 +1,300 @@
+"""Trains a model: the loop over its steps, from first weights or a checkpoint to the last save."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from absl import logging
+from etils import epath
+
+from configs.load import ConfigError
+from configs.model_checks import pipeline_shape
+from configs.same_run import find_changes, find_difference, identity
+from configs.schema import TrainConfig
+from model.decoder.params import Tree
+from model.decoder.pipeline import schedule_events
+from model.decoder.sharding import check_backend, find_devices, make_mesh
+from model.train import checkpoint, report
+from model.train.api import Api, make_api, name_arrays, step_of
+from model.train.clock import StepClock
+from model.train.cross_restore import cross_restore
+from model.train.data_source import DataSource, make_source
+from model.train.distributed import join_processes
+from model.train.evaluation import Evaluation, make_evaluation
+from model.train.flops import step_flops
+from model.train.metrics_file import MetricsFile, Number, to_number
+from model.train.outputs import CONFIG, Outputs
+from model.train.program_record import program_record, read_program, write_program
+from model.train.run_paths import (
+    check_data,
+    find_metrics_copy,
+    find_metrics_path,
+    find_run_directory,
+    make_run_directory,
+)
+from model.train.state_digest import digest
+from model.train.step import Program, Setup, init_state, lower_step, make_program, set_up
+from model.train.stop import EXIT_SIGTERM, StopSignal
+
+MAKE_ROOM = "free some, or choose another base_output_directory or metrics_file; the same command then goes on"
+
+
+class NonFiniteLoss(ArithmeticError):
+    """The loss or the updated parameters are nan or inf."""
+
+
+class ResumeChanges(RuntimeError):
+    """A run that stopped and resumed differs from a run without a stop."""
+
+
+def run_step(program: Program, state: Tree, source: DataSource, clock: StepClock) -> tuple[Tree, dict[str, Number]]:
+    """Run one step and copy its metrics to the host.
+
+    JAX returns before the device is done, so a clock around the call alone shows a millisecond for one step and the
+    sum of several for the next. Waiting for the metrics attributes each time to its step. The price is the dispatch of
+    the next step, well under a millisecond, which no longer overlaps.
+    """
+    with clock.part("input_s"):
+        batch = source.next()
+    with clock.part("device_s"):
+        state, metrics = program.run(state, batch)
+        on_host = {name: to_number(value) for name, value in jax.device_get(metrics).items()}
+    return state, on_host
+
+
+def train(config: TrainConfig, stop: StopSignal, continue_from: epath.Path | None = None) -> int:
+    """Train to `steps`, resuming from the run's last committed checkpoint if it has one.
+
+    Returns:
+        the exit status: 0, or 143 after SIGTERM.
+
+    Raises:
+        NonFiniteLoss: the loss or the parameters became nan or inf.
+        ConfigError: the config does not fit the devices.
+        ResumeChanges: `resume_after_step` did not prove what it should.
+    """
+    run_directory = find_run_directory(config)
+    join_processes(config)
+    metrics_path = find_metrics_path(config, run_directory)
+    if config.log_config:
+        report.log_config(config)
+    find_devices()
+    report.log_system()
+    check_backend(config)
+    check_data(config)
+    mesh = make_mesh(config)
+    report.log_devices(mesh)
+    setup = set_up(config, make_api(config), mesh)
+    fresh = not checkpoint.has_steps(config, run_directory)
+    source = None if fresh else open_folder(setup, run_directory)
+    make_run_directory(run_directory)
+    with (
+        MetricsFile(metrics_path, find_metrics_copy(config, run_directory)) as metrics_file,
+        Outputs(config, run_directory, fresh=fresh) as outputs,
+        ThreadPoolExecutor(max_workers=1) as pool,
+    ):
+        # the compiler releases Python's lock: meanwhile Orbax is loaded and the first state made
+        compiling = pool.submit(make_program, setup, lower_step(setup))
+        source = source or make_source(config, mesh)
+        with checkpoint.open_manager(config, run_directory) as manager:
+            told = metrics_file.told
+            state, first = starting_state(setup, manager, run_directory, source, told)
+            program = compiling.result()
+            of_run = {"identity": identity(config, source.described), "initial_state": first}
+            record = of_run | program_record(setup.api.name, program, num_devices=mesh.size, metrics_file=metrics_path)
+            write_program(run_directory, record)
+            report_program(setup, program)
+            run = Run(setup, program, source, manager, metrics_file, outputs, stop, make_evaluation(setup))
+            state = train_loop(run, state)
+            done = step_of(setup.api, state)
+            if stop.arrived:
+                logging.info("SIGTERM: stopped after %d of %d steps", done, config.steps)
+                return EXIT_SIGTERM
+            record["state"] = {"step": done - 1, **digest(name_arrays(setup.api, state))}
+    write_program(run_directory, record)
+    report.log_flops(step_flops(config))
+    del state  # a big model fits into memory once
+    if config.resume_after_step >= 0:
+        prove_resume(run, record)
+    if continue_from is not None:
+        record["cross_restore"] = cross_restore(setup, program, continue_from, stop)
+        write_program(run_directory, record)
+    return EXIT_SIGTERM if stop.arrived else 0
+
+
+def report_program(setup: Setup, program: Program) -> None:
+    """Log what will be trained, before its first step."""
+    report.log_mesh(setup.mesh)
+    if setup.config.ici_pipeline_parallelism > 1:
+        report.print_line("\n".join(schedule_events(pipeline_shape(setup.config))))
+    report.log_parameters(setup.parameters, setup.mesh)
+    report.log_compiled_memory(program.memory)
+    report.log_parameter_count(setup.parameters)
+
+
+def open_folder(setup: Setup, run_directory: epath.Path) -> DataSource:
+    """Return the data of a run that resumes. Raises ConfigError, before anything is changed or compiled, if this run
+    cannot resume from the folder's last checkpoint."""
+    config = setup.config
+    source = make_source(config, setup.mesh)
+    with closing(checkpoint.make_reader(config, checkpoint.checkpoint_directory(run_directory))) as reader:
+        latest = reader.latest_step()
+        if latest is None:
+            return source
+        before = (read_program(run_directory) or {}).get("identity", {})
+        difference = find_difference(before, identity(config, source.described))
+        difference = difference or checkpoint.tree_difference(reader, latest, setup.api.to_tree(setup.arrays))
+    if difference:
+        file = run_directory / CONFIG
+        began = find_changes(config, file.read_text() if file.exists() else "") or "the same keys"
+        told = f"run_name: {run_directory} holds another run: {difference}; it began with {began}"
+        raise ConfigError([f"{told} (choose another run_name)"])
+    if latest >= config.steps:
+        raise ConfigError([f"steps={config.steps}: {run_directory} has already done {latest + 1} (ask for more)"])
+    return source
+
+
+def starting_state(
+    setup: Setup,
+    manager: checkpoint.Manager | None,
+    run_directory: epath.Path,
+    source: DataSource,
+    told: int | None,
+) -> tuple[Tree, dict[str, Any] | None]:
+    """Return the last committed checkpoint's state, or the state before step 0, and the digest of the first weights.
+
+    A restored run's data resumes at the same position. told: the last step of the metrics.
+    """
+    latest = None if manager is None else checkpoint.find_latest(manager, told)
+    if manager is not None:
+        logging.info("checkpoint manager exists so trying to load this run's existing checkpoint")
+    if latest is None:
+        logging.info("No existing checkpoints found, not restoring checkpoint.")
+        state = init_state(setup)
+        return state, {"step": -1, **digest(weights_of(setup.api, state))}
+    logging.info("restoring from this run's directory step %d", latest)
+    before = read_program(run_directory)
+    state = setup.api.from_tree(checkpoint.restore(manager, latest, setup.api.to_tree(setup.arrays)))
+    checkpoint.restore_place(manager, latest, source.iterator)
+    return state, before["initial_state"] if before else None
+
+
+def weights_of(api: Api, state: Tree) -> dict[str, jax.Array]:
+    """Return the parameters of a state by path."""
+    arrays = name_arrays(api, state)
+    return {path.removeprefix("params/"): leaf for path, leaf in arrays.items() if path.startswith("params/")}
+
+
+class Run(NamedTuple):
+    """The objects that the training loop needs besides the state."""
+
+    setup: Setup
+    program: Program
+    source: DataSource
+    manager: checkpoint.Manager | None
+    metrics_file: MetricsFile
+    outputs: Outputs
+    stop: StopSignal
+    evaluation: Evaluation | None
+
+
+def train_loop(run: Run, state: Tree) -> Tree:
+    """Run the remaining steps; report each, and save it if a checkpoint is due.
+
+    After SIGTERM the steps so far are saved and the loop ends.
+    """
+    config, first = run.setup.config, step_of(run.setup.api, state)
+    done, clock = first, StepClock()
+    for step in range(first, config.steps):
+        if run.stop.reached(step):
+            break
+        run.outputs.before(step)
+        with jax.profiler.StepTraceAnnotation("train", step_num=step):
+            state, metrics = run_step(run.program, state, run.source, clock)
+        done, finite = step + 1, is_finite(metrics)
+        with clock.part("save_s"):
+            saved = finite and save(run, step, state, force=done == config.steps)
+        if step == first:
+            report.log_device_memory("After params initialized")
+        record = report_step(run, step, metrics, clock)
+        if run.evaluation is not None and done % config.eval_interval == 0 and finite:
+            record["eval_loss"] = run.evaluation.run(step, state)
+            clock.restart()
+        with clock.part("report_s"):
+            run.metrics_file.write(record)
+            run.outputs.after(step, record)
+        if saved:
+            run.metrics_file.publish()
+        if not finite:
+            raise NonFiniteLoss(explain_non_finite(config, step, metrics))
+        if step == config.resume_after_step:
+            state = forget_and_restore(run, step, state)
+            clock.restart()
+    if run.stop.arrived and done > first:
+        save(run, done - 1, state, force=True)
+    return state
+
+
+def save(run: Run, step: int, state: Tree, *, force: bool) -> bool:
+    """Start a checkpoint if one is due. Return whether there is one."""
+    if run.manager is None:
+        return False
+    tree, iterator = run.setup.api.to_tree(state), run.source.iterator
+    return checkpoint.save(run.setup.config, run.manager, step, tree, iterator, force=force)
+
+
+def report_step(run: Run, step: int, metrics: dict[str, Number], clock: StepClock) -> dict[str, Number]:
+    """Log the line of a step; return its record for the metrics file."""
+    wall_s, cpu_s, parts = clock.finish()
+    # on a CPU, processor time is the cost of a step, whatever else the machine does
+    times = {"step_time_s": wall_s} | ({"step_cpu_time_s": cpu_s} if run.setup.config.hardware == "cpu" else {})
+    with clock.part("report_s"):
+        report.log_step(run.setup.config, step=step, seconds=wall_s, metrics=metrics)
+    losses = {"loss": metrics["loss"], "perplexity": report.perplexity(metrics["lm_loss"])}
+    return {"step": step, **losses, **metrics, **times, **parts}
+
+
+def forget_and_restore(run: Run, step: int, state: Tree) -> Tree:
+    """Save the state after `step`, drop it, and restore it from its checkpoint."""
+    save(run, step, state, force=True)
+    assert run.manager is not None  # the config checks that a resume has checkpoints
+    run.manager.wait_until_finished()
+    jax.tree.map(lambda array: array.delete(), state)
+    logging.info("restoring from this run's directory step %d", step)
+    api = run.setup.api
+    checkpoint.restore_place(run.manager, step, run.source.iterator)
+    return api.from_tree(checkpoint.restore(run.manager, step, api.to_tree(run.setup.arrays)))
+
+
+def prove_resume(run: Run, record: dict[str, Any]) -> None:
+    """Train again without a stop. Raises ResumeChanges unless every array ends with the same bits."""
+    config = run.setup.config
+    state, source = init_state(run.setup), make_source(config, run.setup.mesh)
+    for _ in range(config.steps):
+        state, _ = run.program.run(state, source.next())
+    whole, resumed = digest(name_arrays(run.setup.api, state))["arrays"], record["state"]["arrays"]
+    different = sorted(path for path in whole if whole[path] != resumed[path])
+    done = f"stopped after step {config.resume_after_step}, restored and trained on"
+    if different:
+        raise ResumeChanges(f"{done}: {len(different)} of {len(whole)} arrays differ from a run without a stop")
+    logging.info("%s: all %d arrays are those of a run without a stop, bit for bit", done, len(whole))
+
+
+def is_finite(metrics: dict[str, Number]) -> bool:
+    """Return whether loss and updated parameters are finite; the update shows in the loss one step later."""
+    return bool(np.isfinite(metrics["loss"]) and np.isfinite(metrics["param_norm"]))
+
+
+def explain_non_finite(config: TrainConfig, step: int, metrics: dict[str, Number]) -> str:
+    """Return a message: which value became NaN or inf, the keys to change, and the checkpoints that remain."""
+    loss, norm = metrics["loss"], metrics["param_norm"]
+    of_params = f"found {'NaN' if np.isnan(norm) else 'Inf'} in the norm of the parameters after its update"
+    broken = of_params if np.isfinite(loss) else f"the loss is {loss}"
+    left = "; the checkpoints of earlier steps are intact, and the same command goes on from the last of them"
+    return (
+        f"step {step}: {broken}; lower learning_rate (now {config.learning_rate}) or clip gradients more "
+        f"(gradient_clipping_threshold, now {config.gradient_clipping_threshold})"
+        f"{left if config.enable_checkpointing else ''}"
+    )

@@ -1,0 +1,97 @@
+"""Writes each step's metrics as one line of JSON in full precision, on disk before the next step starts."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Self
+
+import jax
+import numpy as np
+from etils import epath
+
+from configs.load import ConfigError
+
+type Number = int | float | np.float32
+
+
+def to_number(value: np.ndarray) -> Number:
+    """Return a metric from the device as an integer, or as a float32 with all its bits."""
+    return int(value) if np.issubdtype(value.dtype, np.integer) else np.float32(value)
+
+
+def to_json(value: Number) -> int | float | str:
+    """Return a number for JSON: a float32 as the shortest decimal that reads back to the same bits."""
+    if isinstance(value, int):
+        return value
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return float(str(value)) if isinstance(value, np.float32) else float(value)
+
+
+class MetricsFile:
+    """The JSON lines of a run. A resumed run appends; the last line of a repeated step counts.
+
+    Only the first of several processes writes: all have the same numbers.
+    """
+
+    def __init__(self, path: Path, copy: epath.Path | None = None):
+        self.path = path
+        first = jax.process_index() == 0
+        self.copy = copy if first else None
+        try:
+            if first:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if self.copy is not None:  # the machine may be new, or may hold the file of another run
+                    path.write_bytes(self.copy.read_bytes() if self.copy.exists() else b"")
+                drop_torn_line(path)
+            # with several processes, one cannot rewind by itself
+            self.told = last_step(path) if jax.process_count() == 1 else None
+            self.file: IO[str] = (path if first else Path(os.devnull)).open("a", encoding="utf-8")
+        except OSError as error:
+            message = f"metrics_file: {path} cannot be written: {error.strerror} (set metrics_file to a local file)"
+            raise ConfigError([message]) from error
+
+    def write(self, record: Mapping[str, Number]) -> None:
+        """Append one step."""
+        self.file.write(json.dumps({key: to_json(value) for key, value in record.items()}) + "\n")
+        self.file.flush()
+
+    def publish(self) -> None:
+        """Update the copy, with each checkpoint, so that file and checkpoint resume at the same step."""
+        if self.copy is not None:
+            self.copy.write_bytes(self.path.read_bytes())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        self.publish()
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off a last line that a killed run left half-written."""
+    if not path.exists():
+        return
+    text = path.read_bytes()
+    if text and not text.endswith(b"\n"):
+        os.truncate(path, text.rfind(b"\n") + 1)
+
+
+def last_step(path: Path) -> int | None:
+    """Return the step of the last line, or None."""
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return int(json.loads(lines[-1])["step"]) if lines else None
+
+
+def read_losses(path: Path | epath.Path) -> dict[int, np.float32]:
+    """Return the loss of every step; the last one of a repeated step."""
+    losses = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        losses[int(record["step"])] = np.float32(record["loss"])
+    return losses

@@ -1,0 +1,68 @@
+"""The paths that a run reads and writes, checked before it begins."""
+
+import tempfile
+from pathlib import Path
+
+from etils import epath
+
+from configs.data_checks import REMOTE, Find, find_data_problems
+from configs.load import ConfigError
+from configs.schema import TrainConfig
+
+METRICS = "metrics.jsonl"
+
+
+def find_run_directory(config: TrainConfig) -> epath.Path:
+    """Return the run's folder. Raises ConfigError if the config does not name it."""
+    empty = [key for key in ("run_name", "base_output_directory") if not getattr(config, key)]
+    if empty:
+        raise ConfigError([f"{key} is empty: set it, for example {key}=…" for key in empty])
+    base = config.base_output_directory
+    # Orbax takes absolute paths only
+    return epath.Path(base if "://" in base else Path(base).absolute()) / config.run_name
+
+
+def find_metrics_path(config: TrainConfig, run_directory: epath.Path) -> Path:
+    """Return the local file of the metrics.
+
+    Objects in a bucket cannot be appended to: such a run writes to a local file and copies it (`find_metrics_copy`).
+    """
+    if config.metrics_file:
+        return Path(config.metrics_file)
+    if "://" in str(run_directory):
+        return Path(tempfile.gettempdir()) / "maxview" / config.run_name / METRICS
+    return Path(run_directory / METRICS)
+
+
+def find_metrics_copy(config: TrainConfig, run_directory: epath.Path) -> epath.Path | None:
+    """Return the path that the metrics are copied to; None if the run's folder holds the file itself."""
+    return run_directory / METRICS if "://" in str(run_directory) and not config.metrics_file else None
+
+
+def make_run_directory(run_directory: epath.Path) -> None:
+    """Create the run's folder. Raises ConfigError on failure."""
+    try:
+        run_directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"base_output_directory: {run_directory} cannot be made: {error.strerror or error}"
+        raise ConfigError([f"{message} (choose a folder that can be written)"]) from error
+
+
+def find_objects(pattern: str) -> list[str]:
+    """Return the objects of a bucket that match a pattern. Raises OSError."""
+    bucket, _, names = pattern.removeprefix(REMOTE).partition("/")
+    return sorted(str(path) for path in epath.Path(f"{REMOTE}{bucket}").glob(names))
+
+
+def check_data(config: TrainConfig, find: Find = find_objects) -> None:
+    """Raises ConfigError for texts that cannot be read; texts in a bucket are read if `find` copies them here."""
+    problems = list(find_data_problems(config, find))
+    if problems:
+        raise ConfigError(problems)
+
+
+def write_whole(path: epath.Path, text: str) -> None:
+    """Write a file atomically: a full disk leaves the old content."""
+    unfinished = path.parent / f"{path.name}.tmp"
+    unfinished.write_text(text)
+    unfinished.replace(path)

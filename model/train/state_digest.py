@@ -1,0 +1,77 @@
+"""Checksums of the bits of arrays, computed on the arrays' own devices."""
+
+import hashlib
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from model.decoder.params import Tree, flatten
+
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+BLOCK = 1 << 20  # elements per read on the host
+
+
+def mix[A: (jax.Array, NDArray[np.uint32])](word: A) -> A:
+    """Spread every bit of 32-bit words over the word (Murmur3's finaliser)."""
+    word = (word ^ (word >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    word = (word ^ (word >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return word ^ (word >> np.uint32(16))
+
+
+def words_of[A: (jax.Array, NDArray[np.uint32])](bits: A, position: A) -> tuple[A, A]:
+    """Return two words per element, from its bits and its position."""
+    first = mix(bits + mix(position + np.uint32(0x9E3779B9)))
+    return first, mix(first ^ np.uint32(0x7F4A7C15))
+
+
+@jax.jit
+def checksum(x: jax.Array) -> jax.Array:
+    """Return two 32-bit words over the bits and positions of an array's elements. One program per shape.
+
+    A sum modulo 2³² does not depend on the order of addition, hence not on the sharding.
+    """
+    bits = jax.lax.bitcast_convert_type(x, UNSIGNED[x.dtype.itemsize]).astype(jnp.uint32)
+    position = jnp.zeros(x.shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(x.ndim)):
+        position += jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis) * jnp.uint32(stride % 2**32)
+        stride *= x.shape[axis]
+    return jnp.stack([jnp.sum(word, dtype=jnp.uint32) for word in words_of(bits, position)])
+
+
+def checksum_on_host(x: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return `checksum` without a program: compiling one per shape takes longer than ten steps of a small model."""
+    bits = x.reshape(-1).view(UNSIGNED[x.dtype.itemsize])
+    total = np.zeros(2, np.uint32)
+    for start in range(0, bits.size, BLOCK):
+        block = bits[start : start + BLOCK].astype(np.uint32)
+        position = np.arange(start, start + block.size, dtype=np.uint64).astype(np.uint32)
+        total += np.stack([word.sum(dtype=np.uint32) for word in words_of(block, position)])
+    return total
+
+
+def checksum_of(x: jax.Array) -> jax.Array | NDArray[np.uint32]:
+    """Return the checksum of an array, computed on the host if the array is there, else on its devices."""
+    here = x.is_fully_addressable and all(device.platform == "cpu" for device in x.devices())
+    return checksum_on_host(np.asarray(x)) if here else checksum(on_device(x))
+
+
+def on_device(x: jax.Array) -> jax.Array:
+    """Move an array from pinned host memory to its devices."""
+    if x.sharding.memory_kind != "pinned_host":
+        return x
+    return cast(jax.Array, jax.device_put(x, x.sharding.with_memory_kind("device")))
+
+
+def digest(tree: Tree) -> dict[str, Any]:
+    """Return `{"arrays": {path: 16 hex digits}, "digest": sha256 over all paths, shapes, types and checksums}`."""
+    leaves = flatten(tree)
+    sums = jax.device_get([checksum_of(leaf) for leaf in leaves.values()])
+    arrays = {path: f"{int(a):08x}{int(b):08x}" for path, (a, b) in zip(leaves, sums, strict=True)}
+    whole = hashlib.sha256()
+    for path in sorted(arrays):
+        whole.update(f"{path} {leaves[path].shape} {leaves[path].dtype} {arrays[path]}\n".encode())
+    return {"arrays": arrays, "digest": whole.hexdigest()}

@@ -1,0 +1,29 @@
+"""Finds the newest comparison of every case, pair and target in a store."""
+
+from collections.abc import Iterator
+
+from tasks.records import ComparisonRecord
+from tasks.store import Store
+
+
+def newest_comparisons(store: Store, comparison: str | None = None) -> list[ComparisonRecord]:
+    """Return the newest record per comparison, case, target and kind (trained or compiled), ordered by these.
+
+    comparison: only those of this name. Damaged records raise StoreError.
+    """
+    newest: dict[tuple[str, str, str, bool], ComparisonRecord] = {}
+    for record in read_comparisons(store, comparison):
+        key = (record.comparison, record.case, record.target, record.programs is not None)
+        if key not in newest or newest[key].created <= record.created:
+            newest[key] = record
+    return [record for _, record in sorted(newest.items())]
+
+
+def read_comparisons(store: Store, comparison: str | None = None) -> Iterator[ComparisonRecord]:
+    """Yield every finished comparison of the store, or those of one name."""
+    store.refresh("comparisons")
+    for directory in store.comparisons():
+        if comparison in (None, directory.path.parent.parent.name):
+            record = directory.read_comparison(listed=True)
+            if record is not None:
+                yield record

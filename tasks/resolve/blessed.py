@@ -1,0 +1,101 @@
+"""Turns a finished comparison into a baseline file, and a baseline file into the runs of a comparison's first arm."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from configs.errors import ConfigError
+from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunRecord
+from tasks.store import Store
+from tasks.store.baselines import find_baseline, read_baseline, write_baseline
+
+# The runs' own machine: paths, commands and what a launcher passed on do not belong into a repository.
+UNPLACED: Mapping[str, Any] = {
+    "argv": (),
+    "origins": {},
+    "directory": "",
+    "checkout": None,
+    "passed_on": (),
+    "xpk": None,
+}
+
+
+def bless(record: ComparisonRecord, store: Store, reason: str, place: str) -> tuple[Path, Blessing]:
+    """Write the candidate's runs of a comparison as the baseline of its case and target.
+
+    Returns the file and the new blessing. Raises ConfigError if the candidate died, trained nothing or is gone.
+    """
+    arm = record.candidate
+    title = f"{record.comparison} {record.case} {record.id}"
+    if record.programs is not None:
+        raise ConfigError([f"{title} is a preflight: bless a comparison whose arms were trained"])
+    if arm.has_died:
+        raise ConfigError([f"{title}: {arm.label} did not end well: a failed run is no baseline"])
+    runs = [store.run_of_log(log).read_record() for log in arm.logs]
+    kept = tuple(_unplaced(run) for run in runs if run is not None)
+    if len(kept) < len(runs):
+        raise ConfigError([f"{title}: a run of {arm.label} is no longer in {store.address}: compare again"])
+    path = find_baseline(place, record.comparison, record.target, record.case)
+    before = read_baseline(path)
+    shown = {row.title: row.candidate_text for row in record.rows if row.candidate is not None}
+    old = before.shown if before else {}
+    blessing = Blessing(
+        day=datetime.now(UTC).date().isoformat(),
+        reason=reason,
+        commit=arm.commit,
+        values={name: (old.get(name, "–"), value) for name, value in shown.items() if old.get(name) != value},
+    )
+    baseline = Baseline(
+        comparison=record.comparison,
+        case=record.case,
+        target=record.target,
+        blessings=(*(before.blessings if before else ()), blessing),
+        shown=shown,
+        runs=kept,
+    )
+    return write_baseline(path, baseline), blessing
+
+
+def _unplaced(run: RunRecord) -> RunRecord:
+    plan = run.plan and run.plan.model_copy(update=dict(UNPLACED))
+    return run.model_copy(update={"plan": plan, "log": ""})
+
+
+def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
+    """Raises ConfigError for every case of the plans that has no baseline file, StoreError for a damaged one."""
+    cases = dict.fromkeys((plan.comparison, plan.target, plan.case) for plan in plans)
+    missing = [case for case in cases if read_baseline(find_baseline(place, *case)) is None]
+    if missing:
+        raise ConfigError(
+            [
+                f"{find_baseline(place, *case)}: no blessed runs of {case[2]}; bless a comparison of it: "
+                f'maxview bless {case[0]} --case {case[2]} --reason "…"'
+                for case in missing
+            ]
+        )
+
+
+def blessed_runs(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
+    """Return the blessed runs for the plan of a candidate, as records of the arm `arm` in the store.
+
+    Blessed runs of the candidate's own clean commit make the comparison a control.
+    """
+    path = find_baseline(place, plan.comparison, plan.target, plan.case)
+    baseline = read_baseline(path)
+    if baseline is None:
+        raise ConfigError([f"{path}: no such baseline file"])
+    return [_record(run, baseline, plan, arm, store, str(path)) for run in baseline.runs]
+
+
+def _record(run: RunRecord, baseline: Baseline, plan: RunPlan, arm: str, store: Store, path: str) -> RunRecord:
+    assert run.plan is not None  # bless writes runs that were launched
+    directory = store.run(f"blessed-{run.plan.run_name}").create()
+    control = run.commit is not None and run.commit == plan.commit and not plan.dirty and not plan.software
+    kept = run.plan.model_copy(
+        update={"arm": arm, "directory": str(directory.path), "blessed": path, "aa": plan.aa or control, "ref": None}
+    )
+    label = " · ".join(filter(None, (f"blessed {baseline.blessings[-1].day}", run.commit and run.commit[:9])))
+    record = run.model_copy(update={"plan": kept, "arm": arm, "label": label, "log": directory.log_address})
+    directory.write_record(record)
+    return record

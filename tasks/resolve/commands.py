@@ -1,0 +1,273 @@
+"""Turns a target and an arm's trainer into the command of a run, and what of it belongs to the run's identity."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from configs.command import CommandTemplate
+from configs.comparison import Target
+from configs.errors import ConfigError
+from configs.installed import PLUGINS
+from configs.launch import Replay, Xpk
+from configs.schema import Frozen, TrainConfig
+from configs.topologies import Topology, find_topology
+from tasks.records import RunFiles
+from tasks.resolve.replay.stored_log import StoredLog, find_log
+from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.compile import CompileCommand, plan_compile
+from tasks.resolve.trainers.maxtext import MaxText, plan_maxtext
+from tasks.resolve.trainers.source import TrainerSource
+
+CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
+PYTHON_IN_POD = "python"
+# what the trainer is, only the run itself can say
+UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
+NOWHERE = Path("/nowhere/run")  # a folder whose command is made to see whether it can be
+PROGRAMS = "programs"  # beside a store's runs: what compiles keep for equal programs
+IMAGE = "image "  # how a checkout's software names one
+
+
+class Command(Protocol):
+    """The command of one run on one kind of target."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What decides the run's outcome apart from config, trainer and target: part of its identity."""
+        ...
+
+    @property
+    def checkout(self) -> TrainerSource:
+        """What is known of the trainer before it runs."""
+        ...
+
+    @property
+    def settings(self) -> Xpk | None:
+        """Of the cluster that runs it in pods."""
+        ...
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """The words of the command, for a run in this folder."""
+        ...
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """What the trainer itself needs to be set; what the target sets wins."""
+        ...
+
+    def files(self, directory: Path) -> RunFiles:
+        """What the run leaves where."""
+        ...
+
+
+class Plain(Frozen):
+    """A command on this machine that needs no variables and leaves its files where our trainer does."""
+
+    checkout: TrainerSource
+    facts: dict[str, Any] = {}
+    settings: Xpk | None = None
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return {}
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        return RunFiles()
+
+
+class TrainHere(Plain):
+    """The trainer of an arm's checkout, on this machine."""
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return (self.checkout.python, "-m", "model.train", str(directory / "config.yml"))
+
+
+class TrainMaxText(Plain):
+    """An arm's MaxText, on this machine."""
+
+    maxtext: MaxText
+    config: TrainConfig
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return plan_maxtext(self.config, self.maxtext, directory).environment
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command. Raises ConfigError with everything that this MaxText cannot do."""
+        return plan_maxtext(self.config, self.maxtext, directory).argv
+
+
+class TrainInPod(Plain):
+    """The trainer that an image holds, in a pod."""
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return (PYTHON_IN_POD, "-m", "model.train", CONFIG_IN_POD)
+
+
+class TrainMaxTextInPod(TrainInPod):
+    """The MaxText that an image holds, in a pod. What it can do is read from one of the same version that is here."""
+
+    maxtext: MaxText
+    config: TrainConfig
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command. Raises ConfigError with everything that this MaxText cannot do."""
+        return plan_maxtext(self.config, self.maxtext, directory, in_pod=True).argv
+
+
+class RunProgram(Plain):
+    """Anybody's program, on this machine or in a pod."""
+
+    program: AnyCommand
+    config: TrainConfig
+
+    def filled(self, directory: Path) -> CommandTemplate:
+        """Its words with the run's values in them."""
+        return self.program.fill(self.config, directory, in_pod=self.settings is not None)
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return self.filled(directory).argv
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return self.filled(directory).environment
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        filled = self.filled(directory)
+        return RunFiles(checkpoints=filled.checkpoints, metrics=filled.metrics, resume=filled.resume)
+
+
+class CompileHere(Plain):
+    """The compile of an arm's step for a slice that this machine has not."""
+
+    topology: Topology
+    config: TrainConfig
+    anew: bool  # even if an equal program was compiled in this store before
+
+    def _plan(self, directory: Path) -> CompileCommand:
+        programs = None if self.anew else directory.parent.parent / PROGRAMS
+        return plan_compile(self.config, self.checkout, self.topology, directory, programs)
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return self._plan(directory).argv
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        """See Command."""
+        return self._plan(directory).environment
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command."""
+        return RunFiles(checkpoints=None)
+
+
+class PlayLog(Plain):
+    """A stored log, on this machine. What ran then, only the log knows."""
+
+    log: StoredLog
+    speed: float
+
+    def argv(self, directory: Path) -> tuple[str, ...]:
+        """See Command."""
+        return self.log.argv(sys.executable, directory, self.speed)
+
+    def files(self, directory: Path) -> RunFiles:
+        """See Command. A log that is played without the checkpoints of its run brings none."""
+        return RunFiles() if self.log.source else RunFiles(checkpoints=None)
+
+
+def make_command(
+    target: Target,
+    checkout: TrainerSource,
+    config: TrainConfig,
+    *,
+    case: str,
+    arm: str,
+    repeat: int,
+    environ: Mapping[str, str] = os.environ,
+) -> Command:
+    """The command of a run. Raises ConfigError, also for what an arm's MaxText cannot do."""
+    settings = target.launch_settings(environ)
+    image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
+    if isinstance(settings, Replay):
+        log = find_log(settings, case=case, arm=arm, repeat=repeat, where=f"configs/targets/{target.name}.yml")
+        facts = {"log": log.digest, "exit_code": log.exit_code, "checkpoints": log.source}
+        return PlayLog(log=log, speed=settings.speed, checkout=checkout.model_copy(update=UNKNOWN), facts=facts)
+    if isinstance(settings, Xpk):
+        if image is None and (checkout.folder or checkout.software):
+            raise ConfigError([f"{target.name} runs images: give the arm '{arm}' an `image:` that holds its trainer"])
+        settings = settings.model_copy(update={"image": image} if image else {})
+        held = checkout.model_copy(update=UNKNOWN)
+        facts = settings.model_dump(include={"image", "tpu_type", "num_slices"})
+        if checkout.command is not None:
+            return _make_program(target, held, checkout.command, config, facts=facts, settings=settings)
+        if checkout.maxtext is None:
+            return TrainInPod(checkout=held, facts=facts, settings=settings)
+        return _checked(
+            TrainMaxTextInPod(checkout=held, facts=facts, settings=settings, maxtext=checkout.maxtext, config=config)
+        )
+    if image is not None:
+        raise ConfigError([f"{target.name} runs no images: take the arm '{arm}' to a target whose backend is xpk"])
+    if checkout.command is not None:
+        return _make_program(target, checkout, checkout.command, config)
+    _check_plugin(target, checkout, arm)
+    if checkout.maxtext is None:
+        return TrainHere(checkout=checkout)
+    return _checked(TrainMaxText(checkout=checkout, maxtext=checkout.maxtext, config=config))
+
+
+def make_compile(
+    target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str, anew: bool = False
+) -> CompileHere:
+    """The command that compiles an arm's step for the target's slice. Raises ConfigError."""
+    if target.topology is None:
+        raise ConfigError([f"{target.name} names no topology: only what TPU slices run is compiled ahead of time"])
+    if any(word.startswith(IMAGE) for word in checkout.software):
+        raise ConfigError([f"the arm '{arm}' runs an image: what is in it cannot be compiled here"])
+    topology = find_topology(target.topology)
+    facts = {"compile": topology.model_dump(mode="json")}
+    command = CompileHere(checkout=checkout, topology=topology, config=config, facts=facts, anew=anew)
+    command.argv(NOWHERE)
+    return command
+
+
+def _make_program(
+    target: Target,
+    checkout: TrainerSource,
+    program: AnyCommand,
+    config: TrainConfig,
+    *,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    settings: Xpk | None = None,
+) -> RunProgram:
+    both = sorted(program.template.environment.keys() & target.environment.keys())
+    if both:
+        place = f"configs/targets/{target.name}.yml"
+        raise ConfigError([f"command.environment sets {', '.join(both)}, and so does {place}: keep one of them"])
+    facts = {**facts, "command": program.template.model_dump(mode="json", exclude={"folder"})}
+    return RunProgram(checkout=checkout, program=program, config=config, facts=facts, settings=settings)
+
+
+def _check_plugin(target: Target, checkout: TrainerSource, arm: str) -> None:
+    """Raises ConfigError where JAX would find no device of the target's kind, for what it finds them by is missing."""
+    kind = target.environment.get("JAX_PLATFORMS", "")
+    plugins = PLUGINS.get(kind)
+    if plugins is None or checkout.versions.keys() & set(plugins.values()):
+        return
+    start = f"{target.name}: JAX for it ({' or '.join(plugins.values())}) is not installed"
+    if checkout.python == sys.executable:
+        raise ConfigError([f"{start}: uv sync --extra {kind}"])
+    extras = " or ".join(f"jax[{extra}]" for extra in plugins)
+    raise ConfigError([f"{start} for '{arm}': {checkout.python} needs {extras}"])
+
+
+def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:
+    """The command itself, once its words can be said in any folder."""
+    command.argv(NOWHERE)
+    return command

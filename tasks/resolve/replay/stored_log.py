@@ -1,0 +1,119 @@
+"""Turns the pattern of a stored log into what its player must know: where it begins, how it ended, what it saved."""
+
+import hashlib
+import json
+from functools import lru_cache
+from glob import glob
+from pathlib import Path
+
+from configs.errors import ConfigError
+from configs.launch import Replay
+from configs.schema import Frozen
+from tasks.records import CheckpointCommitted, CheckpointStarted, RunReading
+from tasks.resolve.replay import play
+from tasks.scrape import LogFollower, LogFormatError, scrape
+
+CHUNK = 1 << 22
+
+
+class StoredLog(Frozen):
+    """A log to be played: the bytes [begin, end) of a file, and what happens in them. Offsets are those of the file."""
+
+    path: str
+    begin: int
+    end: int
+    exit_code: int
+    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, start of the save, commit
+    source: str | None  # the folder of the stored run, if its checkpoints are still there
+    home: str | None  # that folder as the log calls it
+    digest: str
+
+    def argv(self, python: str, directory: Path, speed: float) -> tuple[str, ...]:
+        """The command that plays it into a run's folder."""
+        job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
+        job |= {"log": self.path, "speed": speed, "directory": str(directory)}
+        return (python, "-I", "-S", play.__file__, json.dumps(job))
+
+
+def find_log(settings: Replay, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
+    """The first log that fits a pattern of the target. Raises ConfigError naming the patterns, or what is wrong."""
+    tried = []
+    for pattern in settings.logs:
+        filled = pattern.format_map({"case": case, "arm": arm, "repeat": repeat})
+        found = sorted(glob(str(Path(filled).expanduser().absolute())))
+        if len(found) > 1:
+            raise ConfigError([f"{where}: {filled} fits {len(found)} files ({found[0]}, {found[1]}, …): keep one"])
+        if found:
+            return read_log(found[0], arm, Path(found[0]).stat().st_mtime_ns)
+        tried.append(filled)
+    raise ConfigError([f"{where}: there is no log to play for {case} {arm}: none of {', '.join(tried)} is a file"])
+
+
+@lru_cache(maxsize=64)
+def read_log(path: str, arm: str, _changed: int) -> StoredLog:
+    """What a log file holds of the run of an arm: the only one in it, or the one of that name.
+
+    Raises ConfigError if it is not clear which, or the file is no log.
+    """
+    try:
+        runs = scrape(Path(path)).runs
+    except LogFormatError as error:
+        raise ConfigError([str(error)]) from error
+    named = runs if len(runs) == 1 else [run for run in runs if run.name == arm]
+    if len(named) != 1:
+        names = ", ".join(run.name for run in runs)
+        raise ConfigError([f"{path}: holds {len(runs)} runs ({names}), none of them alone called {arm}: keep one"])
+    (run,) = named
+    if run.coverage.unwrapped:
+        raise ConfigError(
+            [f"{path}: is wrapped ({', '.join(run.coverage.unwrapped)}): store the log as it was written"]
+        )
+    size = Path(path).stat().st_size
+    begin, end = run.span if run.span[1] else (0, size)
+    folder = Path(path).parent
+    saves, home = find_saves(Path(path), begin, end)
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        file.seek(begin)
+        left = end - begin
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+    return StoredLog(
+        path=path,
+        begin=begin,
+        end=end,
+        exit_code=exit_code(run),
+        checkpoints=saves,
+        source=str(folder) if (folder / "checkpoints").is_dir() else None,
+        home=home,
+        digest=digest.hexdigest()[:16],
+    )
+
+
+def exit_code(run: RunReading) -> int:
+    """The exit code that a log shows; where it shows none, 1 if an exception ended it, else 0."""
+    if run.exit_code is not None:
+        return run.exit_code
+    return 0 if run.error is None else 1
+
+
+type Saves = tuple[tuple[int, int | None, int | None], ...]
+
+
+def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None]:
+    """Of every checkpoint its step and the offsets of its save and its commit; and the run's folder that they name."""
+    home = None
+    follower = LogFollower()
+    saves: dict[int, list[int | None]] = {}
+    with path.open("rb") as file:
+        file.seek(begin)
+        left = end - begin
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            left -= len(chunk)
+            for event in follower.feed(chunk):
+                if isinstance(event, CheckpointStarted | CheckpointCommitted):
+                    places = saves.setdefault(event.step, [None, None])
+                    places[isinstance(event, CheckpointCommitted)] = begin + event.offset
+                    home = home or (str(Path(event.path).parent.parent) if event.path else None)
+    return tuple((step, places[0], places[1]) for step, places in sorted(saves.items())), home

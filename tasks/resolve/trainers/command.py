@@ -1,0 +1,52 @@
+"""Turns anybody's program, in a folder or a clean checkout, into the command of a run."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from configs.command import CommandTemplate
+from configs.errors import ConfigError
+from configs.schema import Frozen, TrainConfig
+from tasks.resolve.trainers.maxtext import show_value
+
+IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command where its program is
+ENVIRONMENT = "pyvenv.cfg"  # marks an environment of Python's
+
+
+class AnyCommand(Frozen):
+    """A program that trains: how it is started, from where, and by which Python."""
+
+    template: CommandTemplate
+    folder: str
+    python: str
+
+    def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool = False) -> CommandTemplate:
+        """The words and variables of a run in this folder, whose last part is the run's name."""
+        values = {key: show_value(value) for key, value in config.model_dump().items()}
+        values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
+        return self.template.fill(values | (IN_POD if in_pod else {}))
+
+
+def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> Path:
+    """Where the program of the arm `name` is: its checkout, or a folder that it names. Raises ConfigError."""
+    folder = checkout or Path(template.folder or "").expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError([f"{name}: command.folder: {folder} is no folder"])
+    return folder
+
+
+def digest_program(folder: Path, template: CommandTemplate) -> str:
+    """A hash over every Python file of a folder, and over the files in it that the command names."""
+    digest = hashlib.sha256()
+    named = {folder / word for word in template.argv if (folder / word).is_file()}
+    for path in sorted(named.union(_python_files(folder))):
+        digest.update(f"{os.path.relpath(path, folder)}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] != "." and not Path(root, name, ENVIRONMENT).exists()]
+        yield from (Path(root, name) for name in files if name.endswith(".py"))

@@ -1,0 +1,63 @@
+"""Turns an arm's trainer and its config into the command that compiles its step for a TPU slice, on this machine."""
+
+from pathlib import Path
+
+from configs.errors import ConfigError
+from configs.schema import Frozen, TrainConfig
+from configs.topologies import Topology
+from tasks.resolve.trainers.maxtext import MaxText, translate, write_words
+from tasks.resolve.trainers.source import TrainerSource
+
+# a file of the trainer's package, which MaxText's own Python runs
+KEEP_COMPILED = Path(__file__).parents[3] / "model" / "compile_record.py"
+CONFIG = "config.yml"
+# of several compiles side by side none waits for another's compiler, nor asks for a TPU
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+
+class CompileCommand(Frozen):
+    """A compile: what to start, in which folder, and what it needs to be set."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str] = ENVIRONMENT
+    folder: str | None = None  # None: as installed here
+
+
+def plan_compile(
+    config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
+) -> CompileCommand:
+    """The command that leaves `compile.json` and both texts in `directory`.
+
+    Our own trainer reads its config there, from `config.yml`, and keeps in the folder `programs` what it compiles, for
+    equal programs. Raises ConfigError for a program of anybody's, which nothing is known of, and with every value that
+    a MaxText cannot do.
+    """
+    if checkout.command is not None:
+        raise ConfigError(["a command of anybody's cannot be compiled ahead of time: only maxview's and MaxText's can"])
+    if checkout.maxtext is not None:
+        argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
+        environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it asks Google Cloud who it is, for minutes
+        return CompileCommand(argv=argv, environment=environment, folder=checkout.maxtext.source)
+    argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
+    argv += ("--out", str(directory), "--topology", topology.name)
+    # no word of the command: the trainer of an older commit would not know it
+    environment = ENVIRONMENT | ({"MAXVIEW_PROGRAMS": str(programs)} if programs else {})
+    return CompileCommand(argv=argv, environment=environment, folder=checkout.folder)
+
+
+def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, directory: Path) -> tuple[str, ...]:
+    words = translate(config, maxtext, directory, metrics_file="", alone=True)
+    words |= {"compile_topology": name_in_maxtext(topology), "compile_topology_num_slices": "1"}
+    return (
+        maxtext.python, "-P", str(KEEP_COMPILED), "--out", str(directory), "--topology", topology.name,
+        "--devices", str(topology.devices), "--hbm-bytes", str(topology.hbm_bytes),
+        f"{maxtext.module}_compile", maxtext.base_config, *write_words(words),
+    )  # fmt: skip
+
+
+def name_in_maxtext(topology: Topology) -> str:
+    """A slice as MaxText and xpk name it: by its devices, of v5p by its cores, of which a chip has two."""
+    generation = topology.name.partition(":")[0]
+    if generation == "v5p":
+        return f"v5p-{2 * topology.devices}"
+    return f"{'tpu7x' if generation == 'v7x' else generation}-{topology.devices}"

@@ -1,0 +1,76 @@
+"""Turns the TensorBoard files that MaxText writes into the columns of our own trainer's.
+
+They are what it writes into a bucket by itself, every step of them, in float32: a loss and a norm are that, times lose
+their last digits.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google_crc32c import value as crc32c
+
+from tasks.resolve.trainers.maxtext_metrics import LOSS, make_frame, make_row
+
+FOLDER = "tensorboard"  # of a run's folder, in which MaxText makes another of the run's name
+FILES = "events.out.tfevents.*"
+EVALUATIONS = ("eval/", "evaluation/")
+_LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
+
+
+def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
+    """One row per training step, ascending, the last of a step that was done again; None if there are none.
+
+    Of several files, one per start of the trainer, the later one counts, and where it begins at step 0 it alone. The
+    end of a file that was cut off is left out. Raises ValueError naming a file in which a record is damaged.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    for path in sorted(folder.rglob(FILES), key=lambda path: path.name):  # the name holds the second of the start
+        try:
+            found = {step: make_row({**values, "step": step}) for step, values in _read_steps(path).items()}
+        except (DecodeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{path}: is no file of TensorBoard's, or a damaged one: {error}") from error
+        rows = found if 0 in found else rows | found
+    return make_frame(rows.values())
+
+
+def _read_steps(path: Path) -> dict[int, dict[str, float]]:
+    # here, for it is slow: it brings in every store that it could write to
+    from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
+
+    steps: dict[int, dict[str, float]] = {}
+    for record in _read_records(path):
+        event = Event.FromString(record)
+        scalars = {
+            value.tag: value.simple_value
+            for value in event.summary.value
+            if value.WhichOneof("value") == "simple_value" and not value.tag.startswith(EVALUATIONS)
+        }
+        if scalars:
+            steps.setdefault(event.step, {}).update(scalars)
+    return {step: values for step, values in steps.items() if LOSS in values}
+
+
+def _read_records(path: Path) -> Iterator[bytes]:
+    """The records of a TFRecord file: length, its check, bytes, their check (TensorFlow's `record_writer.h`)."""
+    data, place = path.read_bytes(), 0
+    while place + _LENGTH.size + _CHECK.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        _check(data[place : place + _LENGTH.size], data, place + _LENGTH.size)
+        begin = place + _LENGTH.size + _CHECK.size
+        place = begin + length + _CHECK.size
+        if place > len(data):
+            return
+        record = data[begin : begin + length]
+        _check(record, data, begin + length)
+        yield record
+
+
+def _check(text: bytes, data: bytes, place: int) -> None:
+    crc = crc32c(text)
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    if _CHECK.unpack_from(data, place) != (masked,):
+        raise ValueError(f"what stands before byte {place} does not have the checksum that stands there")

@@ -1,0 +1,92 @@
+"""Turns what an arm asks for into the trainer that it runs, if that is not ours: a MaxText, or anybody's program."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from configs.command import CommandTemplate
+from configs.comparison import Arm
+from configs.errors import ConfigError
+from configs.installed import trainer_commit
+from tasks.resolve.software import make_environment, make_maxtext_environment
+from tasks.resolve.trainers.command import AnyCommand, digest_program, find_folder
+from tasks.resolve.trainers.maxtext import find_maxtext
+from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
+
+PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
+
+
+def place_maxtext(
+    arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> TrainerSource:
+    """The MaxText of an arm, in the environment that it names or that is built for it in the folder `cache`.
+
+    checkout: the clean checkout of its ref, whose source then runs in that environment. Raises ConfigError and
+    SoftwareError, which say what to type.
+    """
+    software: tuple[str, ...] = ()
+    if arm.packages:
+        python, software = make_maxtext_environment(arm.packages, cache), arm.packages
+    elif arm.python:
+        python, software = arm.python, (f"python {arm.python}",)
+    else:
+        python = _python_of(arm, environ)
+    # never resolved: that of a virtual environment is a link
+    maxtext = find_maxtext(Path(python).expanduser().absolute(), checkout)
+    if arm.image:
+        software = (f"image {arm.image}",)
+    return TrainerSource(
+        commit=None,
+        dirty=False,
+        versions=maxtext.versions | {SOURCE: maxtext.digest},
+        folder=maxtext.source,
+        python=maxtext.python,
+        software=software,
+        maxtext=maxtext,
+    )
+
+
+def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> TrainerSource:
+    """The program of an arm that anybody wrote, with the Python that stands for `{python}`: by default maxview's own.
+
+    checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
+    """
+    folder = find_folder(arm.name, template, checkout)
+    python = sys.executable
+    software: tuple[str, ...] = ()
+    if arm.packages:
+        python, software = make_environment(arm.packages, folder, cache), arm.packages
+    elif arm.python:
+        python = str(Path(arm.python).expanduser().absolute())  # never resolved: a venv's is a link
+        software = (f"python {arm.python}",)
+    if arm.image:
+        software = (f"image {arm.image}",)
+    if arm.command is not None:  # what is meant to differ from the other arm
+        software = (*software, f"command {' '.join(template.argv)}")
+    # which Python a command finds by itself is not known here
+    versions = versions_of(python) if "python" in template.names else {}
+    # of a commit the checkout has no git to ask, and whoever looked it up knows it
+    commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
+    return TrainerSource(
+        commit=commit,
+        dirty=dirty,
+        versions=versions | {SOURCE: digest_program(folder, template)},
+        folder=str(folder) if checkout is not None else None,
+        python=python,
+        software=software,
+        command=AnyCommand(template=template, folder=str(folder), python=python),
+    )
+
+
+def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
+    named = environ.get(PYTHON_VARIABLE)
+    if not named:
+        raise ConfigError(
+            [
+                f"{arm.name}: which MaxText? Say `--with {arm.name}:maxtext==0.2.5` and it is installed, "
+                f"`--with {arm.name}:/path/to/python` where it is, or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for a night, packages or python of the arm in the comparison's file"
+            ]
+        )
+    return named

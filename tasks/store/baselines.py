@@ -1,0 +1,69 @@
+"""Reads and writes baseline files, `configs/baselines/<comparison>/<target>/<case>.json`."""
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from configs.nightly import BLESSED
+from configs.read import CONFIG_ROOT
+from tasks.records import Baseline
+from tasks.store.atomic import StoreError, write_atomically
+from tasks.store.documents import (
+    describe,
+    dump_json,
+    load_json,
+    read_document,
+    run_record_from_json,
+    run_record_to_json,
+)
+from tasks.store.names import check_name
+
+FOLDER = CONFIG_ROOT / "baselines"
+VERSION = 1
+
+
+def is_baseline_place(text: str | None) -> bool:
+    """Return whether `--baseline` names blessed runs, and not a ref: `blessed`, a file …json, or a folder …/."""
+    return text is not None and (text == BLESSED or text.endswith((".json", "/")))
+
+
+def name_place(place: str) -> str:
+    """Return the word for `--baseline` that names this place."""
+    return place if is_baseline_place(place) else f"{place}/"
+
+
+def find_baseline(place: str, comparison: str, target: str, case: str) -> Path:
+    """Return the path of a case's baseline file.
+
+    place: "blessed", a folder of such files, or one file.
+    """
+    if place.endswith(".json"):
+        return Path(place)
+    folder = FOLDER if place == BLESSED else Path(place)
+    parts = check_name(comparison, "comparison"), check_name(target, "target"), f"{check_name(case, 'case')}.json"
+    return folder.joinpath(*parts)
+
+
+def write_baseline(path: Path, baseline: Baseline) -> Path:
+    """Write a baseline file atomically. Raises StoreError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    facts = baseline.model_dump(exclude={"runs"}) | {"version": VERSION}
+    runs = [json.loads(run_record_to_json(run)) for run in baseline.runs]
+    return write_atomically(path, dump_json(facts | {"runs": runs}))
+
+
+def read_baseline(path: Path) -> Baseline | None:
+    """Return the baseline in a file, or None if there is no such file. Raises StoreError if it is damaged."""
+    return read_document(path, _parse)
+
+
+def _parse(text: str, name: str) -> Baseline:
+    document = load_json(text, name)
+    if document.pop("version", None) != VERSION:
+        raise StoreError(f"{name}: is no baseline file of this version; write it again: maxview bless COMPARISON")
+    runs = [run_record_from_json(json.dumps(run), f"{name}, run {n}") for n, run in enumerate(document.pop("runs", []))]
+    try:
+        return Baseline.model_validate(document | {"runs": runs})
+    except ValidationError as error:
+        raise StoreError(f"{name}: is damaged: {describe(error)}; write it again: maxview bless COMPARISON") from error

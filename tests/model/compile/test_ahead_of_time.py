@@ -1,0 +1,188 @@
+"""The step compiled ahead of time: what is kept of it, of another trainer's too, and what is said if there is none."""
+
+import gzip
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import pytest
+
+from configs.schema import TrainConfig
+from model import compile_record
+from model.compile import ahead_of_time as ahead
+from model.compile_record import Stages, name_error, recorded
+from model.decoder.sharding import make_mesh
+from model.train.api import make_api
+from model.train.step import lower_step, make_program, set_up
+from tasks.records.compiled import FILE, LOWERED, OPTIMISED, CompiledProgram
+
+type MiniConfig = Callable[..., TrainConfig]
+type MiniArguments = Callable[..., list[str]]
+GIB = 2**30
+OVERFLOW = (
+    "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+    "temporaries (234.63G) exceeds available HBM (31.24G). HLO module: jit_train_step."
+)
+
+
+def read(folder: Path) -> CompiledProgram:
+    return CompiledProgram.model_validate_json((folder / FILE).read_text())
+
+
+@pytest.mark.long
+def test_it_is_the_step_that_is_trained(mini_config: MiniConfig, tmp_path: Path) -> None:
+    config, devices = mini_config(), jax.devices()
+    mesh, api = make_mesh(config), make_api(config)
+    setup = set_up(config, api, mesh)
+    trained = make_program(setup, lower_step(setup))
+    stages = Stages(tmp_path, "v6e:2x4", 31 * GIB, len(devices))
+    with recorded(stages):
+        ahead.compile_ahead(config, devices, stages)
+    found = read(tmp_path)
+    assert found.fingerprints is not None
+    assert found.fingerprints.lowered == trained.stablehlo_sha256
+    assert found.fingerprints.optimised == trained.hlo_sha256
+    assert found.memory is not None
+    assert found.memory.total == found.memory.argument + found.memory.output + found.memory.temp - found.memory.alias
+    # the state and a batch: one by one they are all that the step is given, but for the padding of small arrays
+    assert sum(array.bytes_per_device for array in found.arrays) == pytest.approx(found.memory.argument, rel=0.05)
+    weights = [array.bytes_per_device for array in found.arrays]
+    assert weights == sorted(weights, reverse=True)
+    assert next(a for a in found.arrays if a.path.endswith("mu/params/decoder/layers/mlp/wo/kernel")).sharding == (
+        "(-, -, fsdp)"
+    )
+    assert "loc(" in gzip.decompress((tmp_path / LOWERED).read_bytes()).decode()
+    assert gzip.decompress((tmp_path / OPTIMISED).read_bytes()).startswith(b"HloModule jit_train_step")
+
+
+def test_an_error_is_kept_and_what_an_earlier_compile_left_is_not(tmp_path: Path) -> None:
+    (tmp_path / OPTIMISED).write_text("of yesterday")
+    with pytest.raises(RuntimeError), recorded(Stages(tmp_path, "v6e:2x2", 31 * GIB, 4)):
+        raise RuntimeError(OVERFLOW)
+    found = read(tmp_path)
+    assert not found.ok
+    assert found.error is not None
+    assert (found.error.type, found.error.message) == ("HbmOverflow", OVERFLOW)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        OVERFLOW,
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 40.10G of "
+        "31.25G hbm. Exceeded hbm capacity by 8.86G.",
+    ],
+)
+def test_what_does_not_fit_is_told_from_what_does_not_compile(message: str) -> None:
+    assert name_error(RuntimeError(message)) == "HbmOverflow"
+    assert name_error(NotImplementedError("Pure NNX support has not been implemented yet.")) == "NotImplementedError"
+    assert name_error(RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem.")) == "RuntimeError"
+
+
+def test_wrong_input_leaves_nothing(
+    mini_arguments: MiniArguments, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ["--out", str(tmp_path / "out"), "--topology"]
+    assert ahead.main([*mini_arguments(hardware="tpu"), *place, "v6e-32"]) == 2
+    assert "unknown topology 'v6e-32'; there are: v5e: 1x1," in capsys.readouterr().err
+    assert ahead.main([*mini_arguments(), *place, "v6e:2x2"]) == 2
+    assert "hardware=cpu, but the devices are tpu" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    assert ahead.main([*mini_arguments(hardware="tpu"), *place, "v6e:2x2"]) == 2
+    assert capsys.readouterr().err == "libtpu, which compiles for TPUs, is not installed: uv sync --extra tpu\n"
+    assert not (tmp_path / "out").exists()
+
+
+OTHER = """
+import sys, jax, jax.numpy as jnp
+jax.jit(lambda x: x * 2)(1.0)  # nothing that anybody means to look at
+if sys.argv[1] == "fail":
+    raise NotImplementedError("not for this")
+jax.jit(lambda state, unused: {"w": state["w"] + 1}, donate_argnums=0).lower({"w": jnp.zeros((8, 4))}, 1.0).compile()
+sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("word", ["compile", "fail"])
+def test_another_trainers_own_compile_is_kept(word: str, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(OTHER)
+    argv = [sys.executable, "-P", compile_record.__file__, "--out", str(tmp_path / "out"), "--topology", "v6e:2x2"]
+    argv += ["--devices", "4", "--hbm-bytes", str(31 * GIB), "other", word, "key=value"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    found = read(tmp_path / "out")
+    if word == "fail":
+        assert ended.returncode == 1
+        assert found.error is not None
+        assert (found.error.type, found.error.message) == ("NotImplementedError", "not for this")
+        return
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[:2] == ["lowering", "compiling for v6e:2x2, 4 devices"]
+    (array,) = found.arrays  # what the step does not use the compiler leaves out
+    assert (array.path, array.shape, array.dtype, array.bytes_per_device) == ("[0][0]['w']", (8, 4), "float32", 128)
+    assert found.memory is not None
+    assert found.memory.alias == 128  # it was donated
+
+
+LOWER = """
+import sys
+from pathlib import Path
+import jax
+from configs.load import load_train_config
+from model.compile_record import sha256, strip_stablehlo
+from model.train.data_source import batch_shape
+from model.train.api import make_api
+from model.decoder.sharding import make_mesh
+from model.train.step import set_up, settings
+jax.config.update("jax_platforms", "cpu")
+for pure_nnx in ("true", "false"):
+    config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
+    mesh, api = make_mesh(config), make_api(config)
+    state = set_up(config, api, mesh).arrays
+    with settings(config, mesh):
+        traced = jax.jit(api.train_step).trace(state, batch_shape(config, mesh))
+    print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))
+"""
+
+
+def test_a_kernel_that_is_loaded_late_is_not_seen_in_the_program(mini_arguments: MiniArguments) -> None:
+    # in a process of its own, NNX first: what JAX has loaded and traced already would hide it
+    words = mini_arguments("03_dropout", hardware="tpu", attention="flash", head_dim=128, max_target_length=128)
+    argv = [sys.executable, "-c", LOWER, *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    nnx, linen = ended.stdout.split()
+    assert nnx == linen
+
+
+@pytest.mark.long
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: uv sync --extra tpu")
+def test_both_dialects_are_one_program_of_a_slice(mini_arguments: MiniArguments, tmp_path: Path) -> None:
+    found = {}
+    for nnx in ("false", "true"):
+        out = tmp_path / nnx
+        words = mini_arguments(
+            "03_dropout",
+            hardware="tpu",
+            pure_nnx=nnx,
+            max_target_length=128,
+            head_dim=128,
+            attention="flash",
+            per_device_batch_size=1,
+        )
+        argv = [sys.executable, "-m", "model.compile", *words, "--out", str(out), "--topology", "v6e:2x2"]
+        ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+        assert ended.returncode == 0, ended.stderr
+        found[nnx] = read(out)
+    linen, nnx_program = found["false"], found["true"]
+    assert linen.fingerprints == nnx_program.fingerprints
+    assert linen.memory == nnx_program.memory
+    assert linen.memory is not None
+    assert 0 < linen.memory.total < linen.hbm_bytes
+    text = gzip.decompress((tmp_path / "true" / OPTIMISED).read_bytes()).decode()
+    assert "tpu_custom_call" in text  # the kernel that a real TPU takes

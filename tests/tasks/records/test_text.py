@@ -1,0 +1,51 @@
+"""Nothing in a shown text acts, and nothing hides."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.records.text import shorten, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, 100 %", "plain text, 100 %"),
+        ("größer → ± 日本語 ✓", "größer → ± 日本語 ✓"),
+        ("\x1b[31mred\x1b[0m \x1b[1;38;5;12mblue\x1b[m", "red blue"),
+        ("\x1b[2Jgone", "␛[2Jgone"),
+        ("\x1b]8;;http://host\x07text", "␛]8;;http://host␇text"),
+        ("a\nb\rc", "a␊b␍c"),
+        ("nul\x00del\x7f", "nul␀del␡"),
+        ("a\tb", "a\tb"),
+        ("\u202egpj.exe", "‹U+202E›gpj.exe"),
+        ("zero\u200bwidth", "zero‹U+200B›width"),
+        ("\x9b31m", "‹U+009B›31m"),
+        ("half \ud800", "half \ufffd"),
+        ("tag \U000e0041", "tag ‹U+E0041›"),
+    ],
+)
+def test_every_character_is_seen_and_none_acts(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text(st.characters()))
+def test_a_shown_text_holds_no_control_and_no_direction_character(text: str) -> None:
+    shown = visible(text)
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c != "\t"]
+    assert not [c for c in shown if unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI")]
+    shown.encode("utf-8")
+
+
+@given(st.text(), st.integers(min_value=8, max_value=50))
+def test_a_shortened_text_keeps_both_ends_and_says_how_much_is_gone(text: str, keep: int) -> None:
+    short = shorten(text, keep)
+    if len(text) <= keep:
+        assert short == text
+        return
+    start, _, end = short.partition(f" … [{len(text) - keep:,} characters left out] … ")
+    assert len(start) + len(end) == keep
+    assert text.startswith(start)
+    assert text.endswith(end)

@@ -1,0 +1,82 @@
+"""The command that compiles an arm's step for a slice."""
+
+from pathlib import Path
+
+import pytest
+
+from configs.command import CommandTemplate
+from configs.comparison import load_comparison, load_target
+from configs.errors import ConfigError
+from configs.schema import OWN_KEYS, TrainConfig
+from configs.topologies import find_topology
+from tasks.resolve.plans import resolve_config
+from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.compile import name_in_maxtext, plan_compile
+from tasks.resolve.trainers.maxtext import MaxText
+from tasks.resolve.trainers.source import TrainerSource
+
+SLICE = find_topology("v6e:4x8")
+
+
+@pytest.fixture
+def config() -> TrainConfig:
+    comparison, target = load_comparison("linen-vs-nnx"), load_target("v6e-32")
+    return resolve_config(comparison, target, case="01_base", arm="linen").config
+
+
+def checkout(**trainer: object) -> TrainerSource:
+    return TrainerSource.model_validate(
+        {"commit": None, "dirty": False, "versions": {}, "python": "/venv/bin/python"} | trainer
+    )
+
+
+def test_our_own_trainer_compiles_where_its_source_is(config: TrainConfig) -> None:
+    command = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"))
+    assert command.argv == (
+        "/venv/bin/python", "-m", "model.compile", "/out/linen/config.yml",
+        "--out", "/out/linen", "--topology", "v6e:4x8",
+    )  # fmt: skip
+    assert command.folder == "/checkouts/abc"
+    assert command.environment["JAX_PLATFORMS"] == "cpu"
+    assert "MAXVIEW_PROGRAMS" not in command.environment
+    shared = plan_compile(config, checkout(folder="/checkouts/abc"), SLICE, Path("/out/linen"), Path("/programs"))
+    assert shared.argv == command.argv  # which the trainer of any commit knows
+    assert shared.environment["MAXVIEW_PROGRAMS"] == "/programs"
+
+
+def test_maxtext_compiles_by_its_own_program(config: TrainConfig) -> None:
+    maxtext = MaxText(
+        python="/mt/bin/python",
+        package="/mt/lib/maxtext",
+        module="maxtext.trainers.pre_train.train",
+        versions={"maxtext": "0.2.4"},
+        keys=frozenset(TrainConfig.model_fields) - OWN_KEYS.keys() | {"enable_nnx", "skip_jax_distributed_system"},
+        dialects=frozenset({False, True}),
+    )
+    command = plan_compile(config, checkout(maxtext=maxtext), SLICE, Path("/out/mt"))
+    python, safe, keeper, *words = command.argv
+    assert (python, safe) == ("/mt/bin/python", "-P")
+    assert Path(keeper).is_file()
+    split = words.index("maxtext.trainers.pre_train.train_compile")
+    assert dict(zip(words[:split:2], words[1:split:2], strict=True)) == {
+        "--out": "/out/mt", "--topology": "v6e:4x8", "--devices": "32", "--hbm-bytes": str(SLICE.hbm_bytes),
+    }  # fmt: skip
+    assert words[split + 1] == "/mt/lib/maxtext/configs/base.yml"
+    assert {"compile_topology=v6e-32", "compile_topology_num_slices=1", "hardware=tpu", "pure_nnx=false"} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("topology", "name"),
+    # of MaxText 0.2.4's accelerator_to_spec_map.py
+    [("v6e:4x8", "v6e-32"), ("v5e:16x16", "v5e-256"), ("v5p:2x4x4", "v5p-64"), ("v7x:2x2x4", "tpu7x-32")],
+)
+def test_a_slice_has_another_name_there(topology: str, name: str) -> None:
+    assert name_in_maxtext(find_topology(topology)) == name
+
+
+def test_a_program_of_anybodys_has_no_compile(config: TrainConfig) -> None:
+    command = AnyCommand(
+        template=CommandTemplate(argv=("train.sh", "{steps}"), folder="/x"), folder="/x", python="python"
+    )
+    with pytest.raises(ConfigError, match="cannot be compiled ahead of time"):
+        plan_compile(config, checkout(command=command), SLICE, Path("/out/x"))

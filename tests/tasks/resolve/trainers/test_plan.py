@@ -1,0 +1,339 @@
+"""From a comparison's file to the command of each arm, for arms that MaxText trains; and the records of such runs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.comparison import Arm
+from configs.errors import ConfigError
+from configs.read import CONFIG_ROOT
+from tasks.diff.arms import ArmRuns
+from tasks.diff.case import CaseRuns, compare_case
+from tasks.diff.floors import floors_of
+from tasks.ingest.run_record import build_record
+from tasks.launch import job
+from tasks.launch.local import build_environment
+from tasks.launch.watch import watch
+from tasks.publish.next_command import arm_wishes
+from tasks.records import RunPlan, RunRecord
+from tasks.resolve.checkout import check_checkout
+from tasks.resolve.plans import Request, resolve
+from tasks.resolve.trainers.place import place_maxtext
+from tasks.resolve.trainers.source import SOURCE
+from tasks.scrape import scrape_run
+from tasks.store import Store
+
+type MakePython = Callable[..., Path]
+
+
+@pytest.fixture
+def plans_of(tmp_path: Path, tree: Path) -> Callable[..., list[RunPlan]]:
+    """plans_of(comparison, *software): the plans, nothing launched."""
+
+    def run(
+        comparison: str, *software: str, overrides: tuple[str, ...] = ("steps=3",), **changes: Any
+    ) -> list[RunPlan]:
+        request = Request(comparison=comparison, overrides=overrides, arms={"software": software}, **changes)
+        return resolve(request, tmp_path / "out", cache=tmp_path / "cache", root=tree)
+
+    return run
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The configs, with room for comparisons of a test's own."""
+    ignored = shutil.ignore_patterns("*.py", "__pycache__")
+    return Path(shutil.copytree(CONFIG_ROOT, tmp_path / "configs", ignore=ignored))
+
+
+def write_comparison(tree: Path, *arms: str, trainer: str = "maxtext", more: str = "") -> None:
+    head = f"# Whether it works.\ntrainer: {trainer}\ntarget: cpu\ncases: [01_base]\nrepeats: 1\ntolerances: default\n"
+    (tree / "comparisons" / "mine.yml").write_text(f"{head}arms:\n" + "".join(f"  - {arm}\n" for arm in arms) + more)
+
+
+def words_of(plan: RunPlan) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in plan.argv[4:])
+
+
+def both(python: Path) -> tuple[str, str]:
+    return f"linen:{python}", f"nnx:{python}"
+
+
+# ---------------------------------------------------------------- plans
+
+
+def test_both_implementations_of_one_release(plans_of: Callable[..., list[RunPlan]], python_024: Path) -> None:
+    linen, nnx = plans_of("maxtext-linen-vs-nnx", *both(python_024))
+    for plan, chosen in ((linen, "false"), (nnx, "true")):
+        assert plan.trainer == "maxtext"
+        assert plan.argv[:3] == (str(python_024), "-m", "maxtext.trainers.pre_train.train")
+        words = words_of(plan)
+        assert [words[key] for key in ("enable_nnx", "pure_nnx_decoder", "pure_nnx")] == [chosen] * 3
+        assert words["metrics_file"] == f"{plan.directory}/metrics.jsonl"
+        assert f"{words['base_output_directory']}/{words['run_name']}" == plan.directory
+        assert plan.versions["maxtext"] == "0.2.4"
+        assert plan.environment["DECOUPLE_GCLOUD"] == "TRUE"
+        assert plan.commit is None
+        assert plan.checkout is None
+    assert linen.identity != nnx.identity
+
+
+def test_a_release_with_one_implementation_refuses_the_other(
+    plans_of: Callable[..., list[RunPlan]], make_python: MakePython
+) -> None:
+    newer = make_python("0.2.5", linen=False)
+    with pytest.raises(ConfigError, match=r"MaxText 0\.2\.5: has NNX only, no Linen; MaxText 0\.2\.4 is the last"):
+        plans_of("maxtext-linen-vs-nnx", *both(newer))
+
+
+def test_two_releases_are_two_trainers(
+    plans_of: Callable[..., list[RunPlan]], make_python: MakePython, python_024: Path
+) -> None:
+    older, newer = plans_of("maxtext-releases", f"older:{python_024}", f"newer:{make_python('0.2.5', linen=False)}")
+    assert (older.versions["maxtext"], newer.versions["maxtext"]) == ("0.2.4", "0.2.5")
+    assert "pure_nnx" in words_of(older)
+    assert "pure_nnx" not in words_of(newer)
+
+
+def test_a_changed_source_is_another_run(plans_of: Callable[..., list[RunPlan]], make_python: MakePython) -> None:
+    """An editable install keeps its version whatever is written into it."""
+    python = make_python("0.2.4")
+    before = plans_of("maxtext-linen-vs-nnx", *both(python))
+    assert [plan.identity for plan in plans_of("maxtext-linen-vs-nnx", *both(python))] == [p.identity for p in before]
+    package = next(python.parent.parent.rglob("maxtext/__init__.py"))
+    package.write_text("changed = True\n")
+    after = plans_of("maxtext-linen-vs-nnx", *both(python))
+    assert after[0].versions[SOURCE] != before[0].versions[SOURCE]
+    assert not {plan.identity for plan in before} & {plan.identity for plan in after}
+
+
+def test_the_variable_names_it_where_nothing_else_does(
+    plans_of: Callable[..., list[RunPlan]], python_024: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"maxtext: which MaxText\? Say `--with maxtext:maxtext==") as caught:
+        plans_of("maxview-vs-maxtext")
+    assert "export MAXVIEW_MAXTEXT_PYTHON=" in str(caught.value)
+    monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
+    ours, theirs = plans_of("maxview-vs-maxtext")
+    assert (ours.trainer, theirs.trainer) == ("maxview", "maxtext")
+    assert ours.argv[1:3] == ("-m", "model.train")
+    assert theirs.argv[0] == str(python_024)
+
+
+def test_packages_without_a_version_of_maxtext(plans_of: Callable[..., list[RunPlan]]) -> None:
+    for word in ("jax==0.11.0", "maxtext"):
+        with pytest.raises(ConfigError, match="which MaxText"):
+            plans_of("maxview-vs-maxtext", f"maxtext:{word}")
+
+
+def test_a_python_without_maxtext(plans_of: Callable[..., list[RunPlan]]) -> None:
+    with pytest.raises(ConfigError, match=r"has no MaxText \(uv pip install"):
+        plans_of("maxview-vs-maxtext", f"maxtext:{sys.executable}")
+
+
+def test_a_value_that_maxtext_cannot_do_is_told_for_the_arm(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, python_024: Path
+) -> None:
+    write_comparison(tree, "{name: a}", "{name: b, set: {pure_nnx: true}}")
+    base = next(python_024.parent.parent.rglob("maxtext/configs/base.yml"))
+    text = base.read_text()
+    try:
+        base.write_text(text.replace("dropout_rate: 0\n", ""))
+        with pytest.raises(ConfigError) as caught:
+            plans_of("mine", f"a:{python_024}", f"b:{python_024}")
+    finally:
+        base.write_text(text)
+    (problem,) = caught.value.problems  # once, not for every run
+    assert problem.startswith("MaxText 0.2.4: has no key 'dropout_rate'")
+
+
+# ---------------------------------------------------------------- checkouts
+
+
+@pytest.fixture
+def maxtext_repository(tmp_path: Path, write_maxtext: Callable[..., Path], git: Callable[..., str]) -> Path:
+    """A clone of MaxText, as far as we look at one: main, and a branch with another file."""
+    folder = tmp_path / "maxtext-clone"
+    write_maxtext(folder / "src")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "one")
+    git(folder, "checkout", "-q", "-b", "feat/x")
+    (folder / "src/maxtext/added.py").write_text("x = 1\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "two")
+    return folder
+
+
+def test_each_arm_runs_its_own_commit_of_maxtext(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, maxtext_repository: Path, python_024: Path,
+    git: Callable[..., str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
+    write_comparison(
+        tree, "{name: baseline, ref: main}", "{name: branch, ref: feat/x}", more=f"repository: {maxtext_repository}\n"
+    )
+    baseline, branch = plans_of("mine")
+    assert (baseline.ref, branch.ref) == ("main", "feat/x")
+    assert baseline.commit == git(maxtext_repository, "rev-parse", "main")
+    assert baseline.versions[SOURCE] != branch.versions[SOURCE]
+    assert "maxtext" not in baseline.versions  # a checkout is no release
+    for plan in (baseline, branch):
+        assert plan.checkout is not None
+        assert plan.argv[3] == f"{plan.checkout}/maxtext/configs/base.yml"
+        # it starts there, so that its source wins over the release in the same environment
+        Path(plan.directory).mkdir(parents=True)
+        done = subprocess.run(
+            plan.argv, cwd=plan.checkout, env=build_environment(plan, os.environ), capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        assert f"started in {plan.checkout}" in done.stdout
+        check_checkout(plan.checkout, str(plan.commit))  # which would refuse it the next time
+
+
+def test_one_commit_in_both_implementations_is_a_comparison(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, maxtext_repository: Path, python_024: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
+    more = f"repository: {maxtext_repository}\n"
+    write_comparison(tree, "{name: a, ref: main, set: {pure_nnx: true}}", "{name: b, ref: main}", more=more)
+    assert len({plan.commit for plan in plans_of("mine")}) == 1
+    write_comparison(tree, "{name: a, ref: main}", "{name: b, ref: main}", more=more)
+    with pytest.raises(ConfigError, match="are the same commit"):
+        plans_of("mine")
+
+
+def test_a_release_against_a_commit(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, maxtext_repository: Path, python_024: Path
+) -> None:
+    where = f"ref: feat/x, repository: {maxtext_repository}, python: {python_024}"
+    write_comparison(tree, f"{{name: release, python: {python_024}}}", f"{{name: branch, {where}}}")
+    release, branch = plans_of("mine")
+    assert (release.ref, branch.ref) == (None, "feat/x")
+    assert (release.versions["maxtext"], release.checkout) == ("0.2.4", None)
+    assert branch.checkout is not None
+    # no --branch: the request has none for a comparison with one ref
+    software = ["--with", f"release:{python_024}", "--with", f"branch:{python_024}"]
+    assert arm_wishes([release, branch]) == software
+
+
+def test_a_ref_needs_a_place_to_look_it_up(plans_of: Callable[..., list[RunPlan]], tree: Path) -> None:
+    write_comparison(tree, "{name: a, ref: main}", "{name: b, ref: main}")
+    with pytest.raises(ConfigError, match="a: say where the ref of MaxText is, with `repository:`"):
+        plans_of("mine")
+
+
+def test_what_arms_may_say(tree: Path, plans_of: Callable[..., list[RunPlan]]) -> None:
+    write_comparison(tree, "{name: a, image: 'i:1', packages: [jax]}", "{name: b}", trainer="maxview")
+    with pytest.raises(ConfigError, match="a: set at most one of packages, python and image"):
+        plans_of("mine")
+    write_comparison(tree, "{name: a, repository: /x}", "{name: b}")
+    with pytest.raises(ConfigError, match="a: a repository is only read for an arm that has a ref"):
+        plans_of("mine")
+
+
+# ---------------------------------------------------------------- in a pod
+
+VARIABLES = {
+    "MAXVIEW_CLUSTER": "c", "MAXVIEW_PROJECT": "p", "MAXVIEW_ZONE": "us-east5-b", "MAXVIEW_IMAGE": "gcr.io/p/maxtext:1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def on_a_cluster(monkeypatch: pytest.MonkeyPatch, python_024: Path) -> None:
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+@pytest.mark.parametrize("shared", ["true", "false"])
+def test_a_pod_runs_maxtext(
+    shared: str, plans_of: Callable[..., list[RunPlan]], tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAXVIEW_SHARED_OUT", shared)
+    write_comparison(tree, "{name: a, set: {pure_nnx: false}}", "{name: b, set: {pure_nnx: true}}")
+    plan = plans_of("mine", target="v6e-32")[1]
+    assert plan.argv[:4] == ("python", "-m", "maxtext.trainers.pre_train.train", "src/maxtext/configs/base.yml")
+    words = words_of(plan)
+    assert (words["pure_nnx"], words["hardware"]) == ("true", "tpu")
+    assert "skip_jax_distributed_system" not in words  # the pods of a slice must find each other
+    assert words["metrics_file"] == '""'  # every process would append to it, also in a folder that they share
+    assert "DECOUPLE_GCLOUD" not in plan.environment
+    assert plan.xpk is not None
+    assert plan.xpk.image == "gcr.io/p/maxtext:1"
+    assert plan.versions == {}  # what the image holds only the run can say
+
+
+@pytest.mark.usefixtures("on_a_cluster")
+def test_an_image_goes_with_the_version_that_its_keys_are_read_from(
+    plans_of: Callable[..., list[RunPlan]], tree: Path, python_024: Path
+) -> None:
+    write_comparison(
+        tree, f"{{name: a, image: 'gcr.io/p/a:1', python: {python_024}}}", "{name: b, image: 'gcr.io/p/b:1'}"
+    )
+    first, second = plans_of("mine", target="v6e-32")
+    assert [plan.xpk.image for plan in (first, second) if plan.xpk] == ["gcr.io/p/a:1", "gcr.io/p/b:1"]
+    assert first.software == ("image gcr.io/p/a:1",)
+    with pytest.raises(ConfigError, match="cpu runs no images"):
+        plans_of("mine")
+
+
+# ---------------------------------------------------------------- runs
+
+
+def run_to_its_end(plan: RunPlan, store: Store) -> RunRecord:
+    directory = store.run(plan.run_name)
+    launched = job.launch_or_attach(plan, directory)
+    list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
+    return build_record(plan, directory, scrape_run(directory.log), [])
+
+
+def test_runs_become_records_and_a_comparison(
+    plans_of: Callable[..., list[RunPlan]], python_024: Path, tmp_path: Path
+) -> None:
+    plans = plans_of("maxtext-linen-vs-nnx", *both(python_024))
+    assert not job.proves_by_restoring(plans[1], plans[0])
+    store = Store(tmp_path / "out")
+    records = tuple(run_to_its_end(plan, store) for plan in plans)
+    for plan, record in zip(plans, records, strict=True):
+        assert record.reading.exit_code == 0
+        assert record.label == f"{plan.arm} · MaxText 0.2.4"
+        assert record.metrics is not None
+        assert record.metrics["step"].to_list() == [0, 1, 2]
+        assert record.metrics["loss"][1] != pytest.approx(record.reading.steps["loss"][1], abs=1e-6)  # in full
+        log = Path(record.log).read_text()
+        assert f"started in {plan.directory}" in log  # not where packages of ours would be found
+    runs = CaseRuns(comparison="maxtext-linen-vs-nnx", case="01_base", target="cpu", runs=records)
+    result = compare_case(runs)
+    floors = {floor.name: (floor.holds, floor.evidence) for floor in result.floors}
+    assert floors["same program"] == (None, "MaxText does not tell which program it lowers")
+    assert floors["same bits"] == (False, "loss differs at step 0: 9.0 and 8.99")
+    assert not [finding for finding in result.findings if finding.kind in ("same-commit", "environment-variable")]
+
+
+def test_where_metrics_agree_the_bits_are_still_not_proved(
+    plans_of: Callable[..., list[RunPlan]], python_024: Path, tmp_path: Path, tree: Path
+) -> None:
+    write_comparison(tree, "{name: a, set: {steps: 3}}", "{name: b, set: {steps: 3}}")
+    plans = plans_of("mine", f"a:{python_024}", f"b:{python_024}", overrides=())
+    store = Store(tmp_path / "out")
+    records = tuple(run_to_its_end(plan, store) for plan in plans)
+    arms = [ArmRuns(name=record.arm, label=record.label, runs=(record,)) for record in records]
+    bits = next(floor for floor in floors_of(*arms) if floor.name == "same bits")
+    assert bits.holds is None
+    assert bits.evidence.startswith("loss, grad_norm, param_norm of every step are equal bit for bit; but ")
+
+
+def test_a_maxtext_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a: which MaxText\?"):
+        place_maxtext(Arm(name="a"), tmp_path, environ={})
+    with pytest.raises(ConfigError, match="cannot be run"):
+        place_maxtext(Arm(name="a"), tmp_path, environ={"MAXVIEW_MAXTEXT_PYTHON": os.devnull})
