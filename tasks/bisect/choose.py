@@ -6,7 +6,7 @@ import numpy as np
 
 from tasks.bisect.posterior import Belief, Values
 
-GRID = 400  # places at which the density of the next value is computed
+GRID = 160  # places at which the density of the next value is computed
 WIDEST = 60.0  # the range of levels in standard deviations of a run: finer distinctions tell nothing more
 
 
