@@ -40,14 +40,25 @@ SIGMA = TPU.scale / 2**0.5  # of one run
 MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
 SEED = 20261123
+INPUT = '    with clock.part("input_s"):'
+SORT = "    loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n"
+STILL = "def _planted() -> None:\n    pass\n"
+SPIN = """\
+def _planted() -> None:
+    import time
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+"""
 # what is planted: a file, and what in it becomes what
 PLANTED = {
     "loss": ("model/train/loss.py", "loss = jnp.sum((log", "loss = 1.01 * jnp.sum((log"),
-    "crash": ("model/train/loop.py", "with clock.part(\"input_s\"):", "raise RuntimeError('planted')\n    with clock.part(\"input_s\"):"),
-    "time": ("model/train/loop.py", "with clock.part(\"input_s\"):", "_planted()\n    with clock.part(\"input_s\"):"),
-    "memory": ("model/train/loss.py", "return loss, (", "loss = loss + 0.0 * jnp.sum(jnp.sort(jnp.tile(logits_BLV, (4, 1, 1)), axis=-1))\n    return loss, ("),
-    "checkpoint": ("model/train/checkpoint.py", "if step in manager.all_steps()", "if step == 0 or step in manager.all_steps()"),
-}  # fmt: skip
+    "crash": ("model/train/loop.py", INPUT, f"    raise RuntimeError('planted')\n{INPUT}"),
+    "memory": ("model/train/loss.py", "    return loss, (", f"{SORT}    return loss, ("),
+    "checkpoint": ("model/train/checkpoint.py", "if step in manager", "if step == 0 or step in manager"),
+    # processor time: about 30 % of a step
+    "time": ("model/train/loop.py", STILL, SPIN),
+}
 SMALL = ("--set", "steps=4", "--set", "max_target_length=32")
 
 type Draw = Callable[[], float]
@@ -159,7 +170,8 @@ def make_repository(folder: Path, kind: str, culprit: int, *, touched: Sequence[
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     if kind == "time":
-        _append(folder / "model/train/loop.py", "\n\ndef _planted() -> None:\n    pass\n")
+        loop = folder / "model/train/loop.py"
+        loop.write_text(loop.read_text().replace(INPUT, f"    _planted()\n{INPUT}", 1) + "\n\n" + STILL)
     _git(folder, "init", "-q", "-b", "main")
     _commit(folder, "the start")
     _git(folder, "tag", "good")
@@ -172,10 +184,6 @@ def make_repository(folder: Path, kind: str, culprit: int, *, touched: Sequence[
             if old not in text:
                 raise SystemExit(f"{file}: has no {old!r} any more: mend PLANTED")
             (folder / file).write_text(text.replace(old, new, 1))
-            if kind == "time":  # 30 % of a step, of processor time
-                text = (folder / file).read_text()
-                spin = "def _planted() -> None:\n    import time\n    end = time.process_time() + 0.02\n    while time.process_time() < end:\n        pass\n"
-                (folder / file).write_text(text.replace("def _planted() -> None:\n    pass\n", spin))
         elif number in touched:
             _append(folder / "model" / "__init__.py", f"\nUNUSED_{number} = {number}\n")
         else:
@@ -222,8 +230,11 @@ def train(kinds: Sequence[str], each: int) -> None:
             (record,) = records or ({},)
             named = record.get("culprit")
             right = named == culprit if kind != "nothing" else named is None
-            print(f"{kind:>10}: planted {culprit}, named {named}: {'right' if right else 'WRONG'}; {record.get('runs')} "
-                  f"runs, {seconds:.0f} s, status {status}: {record.get('headline')}", flush=True)  # fmt: skip
+            word, runs = "right" if right else "WRONG", record.get("runs")
+            told = (
+                f"{kind:>10}: planted {culprit}, named {named}: {word}; {runs} runs, {seconds:.0f} s, status {status}"
+            )
+            print(f"{told}: {record.get('headline')}", flush=True)
 
 
 def time_ledger() -> None:

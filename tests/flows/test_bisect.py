@@ -55,7 +55,9 @@ HISTORY = [
 
 
 @pytest.mark.long
-def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(maxview: Maxview, tmp_path: Path) -> None:
+def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(
+    maxview: Maxview, tmp_path: Path
+) -> None:
     make_repository(tmp_path / "repository", HISTORY)
     words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
     words += ["--set", "steps=6", "--out", "o", "--json"]
