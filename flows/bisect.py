@@ -237,7 +237,7 @@ class Search:
             plan = plan_point(self.request, self.span, point, self.case, self.store.path, repeats=number + 1)[number]
         except ValueError as error:
             get_run_logger().warning("%s is skipped: %s", name_point(self.span.points[point]), error)
-            self.failures[point] = str(error).splitlines()[0][:300]
+            self.failures[point] = " ".join(str(error).split())[:300]
             return
         EVENTS.put(Planned([plan]))
         finished = self.store.run(plan.run_name).read_record()
@@ -286,7 +286,7 @@ class Search:
                 self.request, self.span, number, self.case, self.store.path, repeats=1, compile_only=ahead
             )[0]
         except ValueError as error:
-            return LedgerEntry(error=str(error).splitlines()[0][:300])
+            return LedgerEntry(error=" ".join(str(error).split())[:300])
         return probe_step(plan, self.target, self.store, key)
 
     def _record(

@@ -1,7 +1,10 @@
 """`maxview bisect` as its user meets it: a real server, real processes, real git; the trainer only prints."""
 
 import json
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +97,29 @@ def test_the_commit_that_dies_is_named_and_good_that_dies_itself_is_told(maxview
     assert bad.returncode == 3, bad.stderr
     assert "good died itself" in bad.stdout
     assert "name an earlier --good" in bad.stdout
+
+
+@pytest.mark.long
+def test_a_bisection_that_is_killed_goes_on_with_the_runs_that_are_there(
+    start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
+) -> None:
+    make_repository(tmp_path / "repository", HISTORY)
+    words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
+    words += ["--metric", "loss", "--set", "steps=6", "--out", "o"]
+    flow = start(*words)
+    records = tmp_path / "o" / "runs"
+    deadline = time.monotonic() + 300
+    while len(list(records.glob("*/record.json"))) < 2 and flow.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(flow.pid, signal.SIGKILL)
+    flow.wait()
+    before = {path: path.stat().st_mtime_ns for path in records.glob("*/record.json")}
+    assert len(before) >= 2
+    done = maxview(*words)
+    assert done.returncode == 1, done.stderr
+    assert '"more loss" is the first commit that regressed' in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def test_bad_input_is_told_before_a_server_starts(maxview: Maxview, tmp_path: Path) -> None:
