@@ -148,7 +148,7 @@ class Search:
     def find(self) -> Bisection:
         """The record of the case: of the line, or where a merge is to blame, of the line inside it."""
         corners: tuple[Corner, ...] = ()
-        if self.request.packages and not self.span.points[0].version:
+        if self.request.packages and not (self.span.points[0].version or self.span.software):
             corners = self._corners()
             packages = _blames(corners, "packages") and not _blames(corners, "code")
             self.span = span_of_packages(self.request) if packages else hold_packages(self.request, self.span)
