@@ -1,4 +1,4 @@
-"""What a comparison says of a trainer that is anybody's: the words that start it, and where it leaves what."""
+"""How a comparison starts a custom trainer: its command, and the files that it writes."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath

@@ -58,7 +58,7 @@ class Arm(Frozen):
     `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
     of its own, `python` names one that exists, and `image` one for targets that run images. Whose trainer that is
     `trainer` says, where it is not the comparison's, and where its refs are `repository`. `command` is how a trainer
-    that is anybody's is started, where that is not as the comparison says.
+    that is custom is started, if not as the comparison says.
     """
 
     name: Name
@@ -96,7 +96,7 @@ class Comparison(Frozen):
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
     repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
-    command: CommandTemplate | None = None  # how both arms are started, if their trainer is anybody's
+    command: CommandTemplate | None = None  # how both arms are started, if their trainer is custom
 
     @model_validator(mode="after")
     def _check_arms(self) -> Self:
@@ -136,7 +136,7 @@ class Comparison(Frozen):
         return self
 
     def command_of(self, arm: Arm) -> CommandTemplate | None:
-        """How an arm's trainer is started, if it is anybody's."""
+        """Return how an arm's custom trainer is started; None for other trainers."""
         return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
 
     def trainer_of(self, arm: Arm) -> Trainer:
@@ -145,7 +145,7 @@ class Comparison(Frozen):
 
     @property
     def has_command(self) -> bool:
-        """Whether an arm's trainer is anybody's."""
+        """Whether an arm has a custom trainer."""
         return any(self.trainer_of(arm) == "command" for arm in self.arms)
 
     @property

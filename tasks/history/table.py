@@ -2,7 +2,7 @@
 
 `history/<date>/<comparison id>.parquet` holds one comparison. Its name depends on nothing but the comparison and the
 day its first run began, so writing it again replaces it. `history/compacted/<digest>.parquet` holds many comparisons
-that were put together. A comparison found twice counts once, as it was made last: so nobody has to wait for anybody.
+that were put together. A comparison found twice counts once, as it was made last: so no writer waits for another.
 """
 
 import hashlib

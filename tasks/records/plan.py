@@ -59,4 +59,4 @@ class RunPlan(Frozen):
     files: RunFiles = RunFiles()
     compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
     blessed: str = ""  # the baseline file that holds this run
-    start_folder: str | None = None  # where a command of anybody's starts, if that is no checkout
+    start_folder: str | None = None  # the folder in which a custom command starts, unless that is its checkout

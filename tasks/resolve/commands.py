@@ -16,7 +16,7 @@ from configs.schema import Frozen, TrainConfig
 from configs.topologies import Topology, find_topology
 from tasks.records import RunFiles
 from tasks.resolve.replay.stored_log import StoredLog, find_log
-from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import CompileCommand, plan_compile
 from tasks.resolve.trainers.maxtext import MaxText, plan_maxtext
 from tasks.resolve.trainers.source import TrainerSource
@@ -120,9 +120,9 @@ class TrainMaxTextInPod(TrainInPod):
 
 
 class RunProgram(Plain):
-    """Anybody's program, on this machine or in a pod."""
+    """A custom program, on this machine or in a pod."""
 
-    program: AnyCommand
+    program: CustomCommand
     config: TrainConfig
 
     def filled(self, directory: Path) -> CommandTemplate:
@@ -240,7 +240,7 @@ def make_compile(
 def _make_program(
     target: Target,
     checkout: TrainerSource,
-    program: AnyCommand,
+    program: CustomCommand,
     config: TrainConfig,
     *,
     facts: Mapping[str, Any] = MappingProxyType({}),

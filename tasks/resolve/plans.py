@@ -112,7 +112,7 @@ def resolve_config(
     assert merged is not None  # else there was a problem
     config, values = merged
     side = next(side for side in comparison.arms if side.name == arm)
-    # what a program of anybody's can do only that knows
+    # a custom trainer's abilities cannot be checked
     trainer = comparison.trainer_of(side)
     if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]

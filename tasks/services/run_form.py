@@ -54,7 +54,7 @@ Software = Annotated[list[str], Field(description="Packages or a Python for one 
 
 
 def show_name(text: str) -> str:
-    """A flow run's name out of its parameters, which anybody may have written: on one line, and nothing in it acts."""
+    """Return a flow run's name from its parameters, which are untrusted: one line, without control characters."""
     return shorten(visible(text), LONGEST_NAME)
 
 

@@ -1,4 +1,4 @@
-"""A night of a trainer that is anybody's: from the file that names it to what the command prints."""
+"""A night of a custom trainer: from its comparison's file to the command's output."""
 
 import re
 import shutil
@@ -12,7 +12,7 @@ from tasks.resolve.night import NightRecord
 
 type Maxview = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[2]
-DOC = (ROOT / "docs" / "any-trainer.md").read_text()
+DOC = (ROOT / "docs" / "custom-trainer.md").read_text()
 
 
 def block(kind: str, containing: str) -> str:
@@ -22,7 +22,7 @@ def block(kind: str, containing: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.by_hand  # its verdict is about time: nothing else may run beside it
-def test_two_nights_of_anybodys_trainer(maxview: Maxview, tmp_path: Path) -> None:
+def test_two_nights_of_a_custom_trainer(maxview: Maxview, tmp_path: Path) -> None:
     # the command line runs in this folder, and takes the program and its configs from there
     for name in ("configs", "model", "tasks", "flows"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

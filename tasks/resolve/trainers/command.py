@@ -1,4 +1,4 @@
-"""Turns anybody's program, in a folder or a clean checkout, into the command of a run."""
+"""Turns a custom program, in a folder or a clean checkout, into the command of a run."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command wh
 ENVIRONMENT = "pyvenv.cfg"  # marks an environment of Python's
 
 
-class AnyCommand(Frozen):
+class CustomCommand(Frozen):
     """A program that trains: how it is started, from where, and by which Python."""
 
     template: CommandTemplate

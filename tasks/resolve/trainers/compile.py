@@ -29,11 +29,11 @@ def plan_compile(
     """The command that leaves `compile.json` and both texts in `directory`.
 
     Our own trainer reads its config there, from `config.yml`, and keeps in the folder `programs` what it compiles, for
-    equal programs. Raises ConfigError for a program of anybody's, which nothing is known of, and with every value that
+    equal programs. Raises ConfigError for a custom program, and with every value that
     a MaxText cannot do.
     """
     if checkout.command is not None:
-        raise ConfigError(["a command of anybody's cannot be compiled ahead of time: only maxview's and MaxText's can"])
+        raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
     if checkout.maxtext is not None:
         argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
         environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it asks Google Cloud who it is, for minutes

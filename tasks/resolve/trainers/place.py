@@ -1,4 +1,4 @@
-"""Turns what an arm asks for into the trainer that it runs, if that is not ours: a MaxText, or anybody's program."""
+"""Turns what an arm asks for into the trainer that it runs, if that is not ours: a MaxText, or a custom program."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from configs.comparison import Arm
 from configs.errors import ConfigError
 from configs.installed import trainer_commit
 from tasks.resolve.software import make_environment, make_maxtext_environment
-from tasks.resolve.trainers.command import AnyCommand, digest_program, find_folder
+from tasks.resolve.trainers.command import CustomCommand, digest_program, find_folder
 from tasks.resolve.trainers.maxtext import find_maxtext
 from tasks.resolve.trainers.source import SOURCE, TrainerSource, versions_of
 
@@ -48,7 +48,7 @@ def place_maxtext(
 
 
 def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> TrainerSource:
-    """The program of an arm that anybody wrote, with the Python that stands for `{python}`: by default maxview's own.
+    """Return the custom program of an arm, with the Python that stands for `{python}`: by default maxview's own.
 
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
     """
@@ -75,7 +75,7 @@ def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Pa
         folder=str(folder) if checkout is not None else None,
         python=python,
         software=software,
-        command=AnyCommand(template=template, folder=str(folder), python=python),
+        command=CustomCommand(template=template, folder=str(folder), python=python),
     )
 
 

@@ -8,7 +8,7 @@ from configs.installed import installed_versions, source_digest, trainer_commit
 from configs.schema import Frozen
 from tasks.records import Commit
 from tasks.resolve.ask_python import ask_python
-from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.maxtext import MaxText
 
 SOURCE = "trainer source"  # the entry of `versions` that is the digest of our own code
@@ -35,7 +35,7 @@ class TrainerSource(Frozen):
     software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"
     # the trainer, if it is not ours
     maxtext: MaxText | None = None
-    command: AnyCommand | None = None
+    command: CustomCommand | None = None
 
     @property
     def trainer(self) -> Trainer:

@@ -100,7 +100,7 @@ def test_wrong_input_leaves_nothing(
 
 OTHER = """
 import sys, jax, jax.numpy as jnp
-jax.jit(lambda x: x * 2)(1.0)  # nothing that anybody means to look at
+jax.jit(lambda x: x * 2)(1.0)  # not the step
 if sys.argv[1] == "fail":
     raise NotImplementedError("not for this")
 jax.jit(lambda state, unused: {"w": state["w"] + 1}, donate_argnums=0).lower({"w": jnp.zeros((8, 4))}, 1.0).compile()

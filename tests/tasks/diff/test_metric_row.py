@@ -312,7 +312,7 @@ def test_one_run_of_each_on_a_loud_device_says_what_more_would_cost(
 def test_a_log_that_names_no_device_is_of_the_one_that_the_run_was_given(
     make_run: MakeRun, compare: Compare, row_of: RowOf
 ) -> None:
-    """Anybody's trainer says nothing of its device: on `cpu` its steps are as loud as any other's there."""
+    """A custom trainer reports no device: on `cpu` its steps are as noisy as any other's."""
     mute = {"reading": {"environment": Environment()}}
 
     def verdict(platform: str) -> str:

@@ -87,7 +87,7 @@ def test_without_a_place_it_says_why_it_cannot_know_and_what_to_type(ingest: Ing
 
 
 def test_a_place_without_equal_runs_says_how_to_give_it_some(ingest: Ingest) -> None:
-    ingest(1.0, 1.0)  # two settings, for all that anybody knows
+    ingest(1.0, 1.0)  # possibly two settings
     row = step_time(ingest(1.0, 1.02))
     assert row.verdict == "unknown"
     assert "or let the history of lab know 8 pairs of equal runs: --aa --target lab" in row.reason

@@ -1,4 +1,4 @@
-"""Arms that anybody's program trains: the trainer of docs/any-trainer.md, from its comparison to its verdict."""
+"""Arms with a custom trainer: that of docs/custom-trainer.md, from its comparison to its verdict."""
 
 import re
 import shutil
@@ -28,7 +28,7 @@ from tasks.store import Store
 from tasks.verify.checkpoint import verify_checkpoint
 from tasks.verify.steps_to_prove import find_unverified
 
-DOC = Path(__file__).parents[4] / "docs" / "any-trainer.md"
+DOC = Path(__file__).parents[4] / "docs" / "custom-trainer.md"
 SLOWER = ("args.lr * gradient", "0.5 * args.lr * gradient")
 POD = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "us-east5-b", "IMAGE": "gcr.io/p/mine:1"}
 

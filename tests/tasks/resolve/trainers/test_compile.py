@@ -10,7 +10,7 @@ from configs.errors import ConfigError
 from configs.schema import OWN_KEYS, TrainConfig
 from configs.topologies import find_topology
 from tasks.resolve.plans import resolve_config
-from tasks.resolve.trainers.command import AnyCommand
+from tasks.resolve.trainers.command import CustomCommand
 from tasks.resolve.trainers.compile import name_in_maxtext, plan_compile
 from tasks.resolve.trainers.maxtext import MaxText
 from tasks.resolve.trainers.source import TrainerSource
@@ -74,8 +74,8 @@ def test_a_slice_has_another_name_there(topology: str, name: str) -> None:
     assert name_in_maxtext(find_topology(topology)) == name
 
 
-def test_a_program_of_anybodys_has_no_compile(config: TrainConfig) -> None:
-    command = AnyCommand(
+def test_a_custom_program_has_no_compile(config: TrainConfig) -> None:
+    command = CustomCommand(
         template=CommandTemplate(argv=("train.sh", "{steps}"), folder="/x"), folder="/x", python="python"
     )
     with pytest.raises(ConfigError, match="cannot be compiled ahead of time"):
