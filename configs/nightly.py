@@ -2,11 +2,12 @@
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from configs.comparison import Count, Kind, Name, find, load_comparison
+from configs.durations import read_duration
 from configs.errors import ConfigError, Problems, suggest
 from configs.load import explain
 from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
@@ -19,6 +20,11 @@ DEFAULT = "default"
 DEFAULT_SLICES = 1
 
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _check_duration(text: str) -> str:
+    read_duration(text)
+    return text
 
 
 class NightlyComparison(Frozen):
@@ -48,6 +54,9 @@ class Nightly(Frozen):
     slices: dict[Name, Count] = {}
     owners: dict[Name, Text] = {}
     quarantine: tuple[Quarantine, ...] = ()
+    # auto: of what regressed or died since the night before, and has commits between, the commit is looked for
+    bisect: Literal["auto"] | None = None
+    bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # of runs, for each such case
     # owner/name#12: the pull request, or issue, on GitHub whose one comment shows the last night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 

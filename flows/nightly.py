@@ -1,7 +1,7 @@
 """The flow `nightly`: plan → every cell a `compare`, as many at once as the target has slices → summary and message."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -11,15 +11,16 @@ from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
 from configs.nightly import BLESSED
+from flows.bisect import bisect
 from flows.compare import compare_cases
 from tasks.publish.index import PAGE
 from tasks.publish.nightly import comment_markdown, night_headline
 from tasks.publish.site import find_page
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest
+from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRecord, NightRequest, find_new, tell_culprit
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import FOUND, tell_end
-from tasks.services.events import EVENTS, Compared, Event
+from tasks.services.events import EVENTS, Bisected, Compared, Event
 from tasks.services.lanes import in_lanes
 from tasks.services.outage import is_outage, outlast
 from tasks.services.run_form import Field, name_comparison
@@ -67,7 +68,8 @@ def nightly(
     )  # fmt: skip
     plan = plan_night_step(request, store, flow_run.scheduled_start_time)
     results = list(run_cells(plan, store))
-    record = finish_night_step(plan, results, store)
+    found = list(find_culprits(plan, results, store)) if plan.bisect_budget_s else []
+    record = finish_night_step(plan, results, store, found)
     forget_step(flow_run.id, store)
     problems = publish(record, store)
     tell_end([(night_headline(record), find_page(store.path / PAGE, store).told)])
@@ -86,6 +88,25 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
     with EVENTS.heard_by(keep):
         cells = [partial(run_cell, plan, cell, store, jobs, verdicts) for cell in plan.cells]
         yield from in_lanes(cells, plan.slices, jobs)
+
+
+def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
+    """A line for every new regression and death: the commit that caused it, or how far the budget went."""
+    for result in find_new(plan, results, store):
+        cell = result.cell
+        found: list[str] = []
+
+        def keep(event: Event, found: list[str] = found) -> None:
+            if isinstance(event, Bisected):
+                found.append(f"{event.record.headline} ({event.page.told})")
+
+        with EVENTS.heard_by(keep):
+            state: State[Any] = bisect(
+                good=str(cell.arms.baseline), bad=str(cell.arms.branch), comparison=cell.comparison, cases=[cell.case],
+                target=plan.target, overrides=list(plan.overrides), repository=cell.arms.repository,
+                budget_s=plan.bisect_budget_s, out=store.address, return_state=True,
+            )  # fmt: skip
+        yield tell_culprit(cell, found[0] if found else state.message or "the bisection did not finish")
 
 
 def name_cell() -> str:

@@ -2,8 +2,9 @@
 
     python -P model/compile_record.py --out DIR --topology NAME --hbm-bytes N MODULE [WORD…]
 
-runs another trainer's own compile module, such as MaxText's `train_compile`, and records the program that it compiles.
-This file imports nothing but JAX, because it runs in that trainer's environment.
+runs another trainer's own compile, such as MaxText's `train_compile`, and keeps what it gives to the compiler. That is
+why this file needs nothing but JAX: it runs in that trainer's environment. With `--stop` the module is a training: it
+ends with its first program, and `--programs DIR` keeps what equal programs were compiled to.
 """
 
 import argparse
@@ -15,14 +16,16 @@ import math
 import os
 import re
 import runpy
+import shutil
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -37,6 +40,10 @@ MEMORY = (
 )  # fmt: skip
 DEVICE_MEMORY = "device"
 OVERFLOW = re.compile(r"HbmOom|memory space hbm|RESOURCE_EXHAUSTED.*\bhbm\b", re.IGNORECASE)
+
+
+class NothingCompiled(RuntimeError):
+    """The module ended well and has compiled nothing ahead of time."""
 
 
 @dataclass
@@ -204,17 +211,41 @@ def quiet_libtpu() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
-def keep_compiled(stages: Stages) -> None:
-    """Record every program that is compiled explicitly, by `Lowered.compile`, from now on."""
+def keep_compiled(stages: Stages, *, stop: bool = False, programs: Path | None = None) -> None:
+    """From now on whatever is lowered and compiled by itself, not by being called, is kept in the folder.
+
+    stop: this process ends with the first such program. programs: a folder that keeps what equal ones were compiled to.
+    """
     compile_lowered = jax.stages.Lowered.compile
 
     def compile_and_keep(lowered: Lowered, *words: Any, **named: Any) -> Compiled:
         stages.lowered(lowered, None)
+        kept = programs / stages.record["fingerprints"]["lowered"] if programs else None
+        if stop and kept is not None and (kept / FILE).is_file():
+            found = json.loads((kept / FILE).read_text(encoding="utf-8"))
+            shutil.copyfile(kept / OPTIMISED, stages.out / OPTIMISED)
+            stages.record |= {"memory": found["memory"], "fingerprints": found["fingerprints"]}
+            end(stages)
         compiled = stages.compile(lowered, lambda: compile_lowered(lowered, *words, **named))
         stages.arrays = describe_inputs(lowered, compiled)
+        if stop:
+            end(stages, kept)
         return compiled
 
     jax.stages.Lowered.compile = compile_and_keep  # type: ignore[method-assign, assignment]
+
+
+def end(stages: Stages, kept: Path | None = None) -> NoReturn:
+    """Write `compile.json`, keep a copy for equal programs in the folder `kept`, and end this process at once."""
+    stages.finish(None)
+    if kept is not None and not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=kept.parent))
+        for name in (FILE, OPTIMISED):
+            shutil.copyfile(stages.out / name, unfinished / name)
+        with suppress(OSError):  # an equal program was quicker
+            unfinished.rename(kept)
+    os._exit(0)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -226,18 +257,21 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--topology", required=True)
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--hbm-bytes", type=int, required=True)
+    parser.add_argument("--stop", action="store_true", help="the module trains: end it when it has compiled its step")
+    parser.add_argument("--programs", type=Path, help="folder that keeps what programs were compiled to, for --stop")
     parser.add_argument("module")
     parser.add_argument("words", nargs=argparse.REMAINDER)
     given = parser.parse_args(argv)
-    quiet_libtpu()
+    if not given.stop:
+        quiet_libtpu()
     stages = Stages(given.out, given.topology, given.hbm_bytes, given.devices)
     try:
         with recorded(stages):
-            keep_compiled(stages)
+            keep_compiled(stages, stop=given.stop, programs=given.programs)
             say("lowering")
             run_module(given.module, given.words)
             if "memory" not in stages.record:
-                raise RuntimeError(f"{given.module} has compiled nothing")
+                raise NothingCompiled(f"{given.module} has compiled nothing")
     except Exception:
         traceback.print_exc()
         return 1

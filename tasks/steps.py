@@ -22,6 +22,10 @@ from prefect.events import emit_event
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
+from configs.comparison import Target
+from tasks.bisect.ledger import make_entry
+from tasks.bisect.points import BisectRequest, Span, find_span, span_of_packages
+from tasks.bisect.search import Finish, Judge, Limits, Line, Train, next_action
 from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
@@ -40,6 +44,7 @@ from tasks.launch.rejoin import rejoin_attempts
 from tasks.launch.watch import JobEvent, LogLine, watch
 from tasks.preflight.case import compare_case_compiled
 from tasks.publish.artifacts import artifact_key, escape_markdown, summary_description, summary_markdown, table_rows
+from tasks.publish.bisection import bisection_markdown, publish_bisection
 from tasks.publish.index import add_nights
 from tasks.publish.index_page import update_index
 from tasks.publish.next_command import add_next, add_next_of_compiles
@@ -48,11 +53,13 @@ from tasks.publish.proofs import proof_rows, proofs_headline, proofs_markdown
 from tasks.publish.pull_request import API, CommentError, parse_pull_request, put_comment
 from tasks.publish.site import PublishedPage, find_page, publish_comparison
 from tasks.records import (
+    Bisection,
     CheckpointDifference,
     CheckpointProof,
     ComparisonRecord,
     Died,
     Ended,
+    LedgerEntry,
     ProgramExplanation,
     RunPlan,
     RunRecord,
@@ -345,9 +352,11 @@ def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | N
     retries=IO_RETRIES,
     retry_delay_seconds=RETRY_DELAY_S,
 )
-def finish_night_step(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
+def finish_night_step(
+    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
+) -> NightRecord:
     """The night's record in the store."""
-    return finish_night(plan, results, store)
+    return finish_night(plan, results, store, found)
 
 
 @task(
@@ -408,3 +417,59 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
     if text:
         resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}
         emit_event(CHANGED_EVENT, resource=resource, payload={"text": text})
+
+
+@task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
+def find_span_step(request: BisectRequest) -> Span:
+    """The commits between good and bad, or the versions of a package."""
+    alone = request.packages and request.good == request.bad
+    return span_of_packages(request) if alone else find_span(request)
+
+
+@task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)
+def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
+    """The ledger's entry of one commit."""
+    entry = make_entry(plan, target, store, key)
+    get_run_logger().info("%s: %s", plan.ref, entry.error or f"program {(entry.program or 'not known')[:12]}")
+    return entry
+
+
+@task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
+def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
+    """What to run next, or the answer."""
+    action = next_action(line, judge, limits, spent_s=spent_s)
+    get_run_logger().info("%s", action.why or "one commit is sure")
+    return action
+
+
+@task(
+    name="publish the bisection",
+    task_run_name="publish the bisection of {record.case}",
+    cache_policy=NO_CACHE,
+    retries=IO_RETRIES,
+    retry_delay_seconds=RETRY_DELAY_S,
+)
+def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
+    """The page of a bisection, and its artifacts."""
+    page = find_page(publish_bisection(record, store), store)
+    key = ("bisect", record.comparison, record.case)
+    text, description = bisection_markdown(record), escape_markdown(record.headline)
+    outlast(lambda: create_markdown_artifact(key=artifact_key(*key), markdown=text, description=description))
+    name, place = artifact_key(*key, "page"), escape_markdown(page.address)
+    outlast(lambda: create_link_artifact(key=name, link=page.link, link_text="the page", description=place))
+    return page
+
+
+class SearchProgress:
+    """The progress artifact of one case: how far the posterior is, how many points are left, and of which most."""
+
+    def __init__(self, case: str) -> None:
+        key = artifact_key("bisect", case, "progress")
+        made = outlast(lambda: create_progress_artifact(progress=0.0, key=key, description=f"{case}: both ends"))
+        assert isinstance(made, UUID)  # a future only inside an async task
+        self._artifact = made
+
+    def show(self, share: float, text: str) -> None:
+        """share: 0 to 1."""
+        with unless_away():
+            update_progress_artifact(self._artifact, progress=100.0 * share, description=text)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import cyclopts
 from rich.console import Console
 
+from flows.cli.commands.bisect import bisect
 from flows.cli.commands.bless import bless
 from flows.cli.commands.card import card
 from flows.cli.commands.check_words import check_words
@@ -36,7 +37,7 @@ app = cyclopts.App(
     suppress_keyboard_interrupt=False,  # `call` has a word to say about it
 )
 for command in (
-    compare, explain, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card,
+    compare, explain, bisect, preflight, ingest, scrape, verify, cases, up, down, nightly, history, doctor, bless, card,
 ):  # fmt: skip
     app.command(command)
 app.command(resolve_command, name="resolve")

@@ -1,14 +1,18 @@
 """Turns judged series into one static page: the changes of level with their commits, then a row of charts per case."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
 
+from configs.comparison import list_names, load_comparison
 from configs.read import CONFIG_ROOT
+from tasks.bisect.questions import KNOWN
 from tasks.diff.maxview_rows import FINAL_LOSS, READERS
 from tasks.diff.stall_rows import STALLS
 from tasks.diff.state_rows import MEMORY
@@ -149,8 +153,26 @@ def _changes(groups: dict[Group, list[Judged]], pages: dict[str, str], store: St
             "relative": event.change.relative,
             "besides": list(metrics)[1:],
             "events": [(title_of(other.series.metric), show_event(event, other.series)) for other, event in moved],
-            "commits": _commits_between(item, event, store),
+            "commits": (commits := _commits_between(item, event, store)),
+            "bisect": _offer_bisection(item, commits),
         }
+
+
+def _offer_bisection(item: Judged, commits: dict[str, Any]) -> str:
+    """The command that finds the commit, where the arms are refs and several commits lie between the nights."""
+    series = item.series
+    if len(commits["list"]) < 2 or series.comparison not in _with_refs():
+        return ""
+    words = ["maxview", "bisect", series.comparison, "--good", commits["before"], "--bad", commits["after"]]
+    words += ["--case", series.case, "--target", series.target]
+    metric = ["--metric", KNOWN[series.metric]] if series.metric in KNOWN else []
+    return shlex.join([*words, *metric])
+
+
+@cache
+def _with_refs() -> frozenset[str]:
+    """The comparisons whose arms are refs."""
+    return frozenset(name for name in list_names("comparisons") if load_comparison(name).has_refs)
 
 
 def _order(metric: str) -> tuple[int, str]:

@@ -45,6 +45,8 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if any(finding.effect == "blocks" for finding in record.findings):
         shown = record.baseline if record.baseline.cause_of_death else record.candidate
         return ["maxview", "scrape", shown.logs[0]]
+    if bisect := offer_bisection(record, plans):
+        return bisect
     place, same = load_target(record.target), [*wishes_of(plans[0]), *arm_wishes(plans)]
     compare, wishes = ["maxview", "compare", record.comparison], ["--target", record.target, *same]
     if record.verdict == "unknown":
@@ -64,6 +66,21 @@ def suggest_next(record: ComparisonRecord, plans: Sequence[RunPlan], *, cases: i
     if trained_here and all(plan.trainer != "command" and not plan.aa for plan in plans):
         return ["maxview", "preflight", record.comparison, "--case", record.case, *same]
     return []
+
+
+def offer_bisection(record: ComparisonRecord, plans: Sequence[RunPlan]) -> list[str]:
+    """The command that finds the commit, of a regressed comparison of two refs with several commits between them."""
+    before, after = plans
+    between = record.commits.get(record.candidate.name, ())
+    diverged = bool(record.commits.get(record.baseline.name))
+    if record.verdict not in ("regressed", "changed") or len(between) < 2 or diverged:
+        return []
+    if before.software or after.software or not before.commit or not after.commit:
+        return []
+    words = ["maxview", "bisect", record.comparison, "--good", before.commit[:9], "--bad", after.commit[:9]]
+    words += ["--case", record.case, "--target", record.target]
+    words += ["--repository", after.repository] if after.repository else []
+    return [*words, *wishes_of(after)]
 
 
 def arm_wishes(plans: Sequence[RunPlan]) -> list[str]:

@@ -1,6 +1,7 @@
 """The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
 
 from tasks.records.baseline import Baseline, Blessing
+from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, CheckpointState, Problem, Restore
 from tasks.records.checkpoint_difference import ArrayDifference, ArrayRole, CheckpointDifference, ValueDifference
 from tasks.records.checkpoint_life import CheckpointLife, LifeSpan, pair_saves
@@ -63,6 +64,8 @@ __all__ = [
     "BackendName",
     "Baseline",
     "Better",
+    "BisectedPoint",
+    "Bisection",
     "Blessing",
     "CheckpointCommitted",
     "CheckpointDifference",
@@ -77,6 +80,7 @@ __all__ = [
     "ComparisonRecord",
     "CompileError",
     "CompiledProgram",
+    "Corner",
     "Coverage",
     "CrossRestore",
     "Curve",
@@ -98,6 +102,7 @@ __all__ = [
     "InputDifference",
     "JobCause",
     "JobStatus",
+    "LedgerEntry",
     "Level",
     "LevelMeaning",
     "LifeSpan",
@@ -106,6 +111,7 @@ __all__ = [
     "LogError",
     "LogEvent",
     "LogReading",
+    "Mark",
     "Memory",
     "MemoryExplanation",
     "MetricDiff",

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from configs.comparison import Arm, Comparison, find, list_names, load_comparison, load_target
-from configs.durations import MOST_REPEATS
+from configs.durations import MOST_REPEATS, read_duration
 from configs.errors import ConfigError, Problems
 from configs.load import layer_from_overrides
 from configs.nightly import BLESSED, PREVIOUS, Nightly, NightlyComparison, load_nightly
@@ -66,6 +66,7 @@ class NightPlan(Frozen):
     cells: tuple[NightCell, ...] = ()
     comment: str | None = None  # owner/name#12: where its summary is shown
     rules: dict[str, VerdictRules] = {}  # comparison -> what it is judged by, as its files said when the night began
+    bisect_budget_s: float | None = None  # seconds of runs to find a commit in, of each new regression; None: do not
 
 
 class CellResult(Frozen):
@@ -204,6 +205,7 @@ def make_plan(
         commits=commits,
         cells=tuple(dict.fromkeys(cells)),
         comment=nightly.comment,
+        bisect_budget_s=read_duration(nightly.bisect_budget) if nightly.bisect == "auto" else None,
         rules=rules,
     )
 
@@ -244,22 +246,50 @@ def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
     return NightCell(comparison=comparison, case=case, owner=nightly.owner(case), quarantine=why)
 
 
-def finish_night(plan: NightPlan, results: Sequence[CellResult], store: Store) -> NightRecord:
-    """The night's record, written to the store: from here on it is over."""
-    before = max(
-        (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
-        key=lambda record: record.ended,
-        default=None,
-    )
+def finish_night(
+    plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
+) -> NightRecord:
+    """Write the night's record to the store: from here on it is over. found: lines about commits that were found."""
+    before = find_night_before(plan, store)
     record = NightRecord(
         plan=plan,
         results=tuple(results),
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         before=before.plan.id if before else None,
-        changes=tuple(find_changes(before.results if before else (), results)),
+        changes=(*find_changes(before.results if before else (), results), *found),
     )
     store.files.write(f"{FOLDER}/{plan.id}/record.json", record.model_dump_json(indent=1).encode())
     return record
+
+
+def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
+    """The last night on the same target."""
+    return max(
+        (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
+        key=lambda record: record.ended,
+        default=None,
+    )
+
+
+def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
+    """The cells that regressed or died between two commits, and did not the night before."""
+    before = find_night_before(plan, store)
+    known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
+    found = []
+    for result in results:
+        cell = result.cell
+        refs = {(ref or "").rpartition(":")[2] for ref in (cell.arms.baseline, cell.arms.branch)}
+        was = known.get((cell.comparison, cell.case))
+        is_new = result.word in ("regressed", "died") and was not in ("regressed", "died")
+        if is_new and not cell.quarantine and len(refs) == 2 and "" not in refs:
+            found.append(result)
+    return found
+
+
+def tell_culprit(cell: NightCell, headline: str) -> str:
+    """The line of a night about a bisection; before its first colon it names the cell, as in `find_changes`."""
+    owner = f" ({cell.owner})" if cell.owner else ""
+    return f"{cell.comparison} {cell.case}{owner}: bisected, which commit: {headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:

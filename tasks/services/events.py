@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tasks.launch.job import LaunchedRun
 from tasks.launch.watch import JobEvent
 from tasks.publish.site import PublishedPage
-from tasks.records import CheckpointProof, ComparisonRecord, RunPlan
+from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
 
 
 class Planned(NamedTuple):
@@ -92,9 +92,16 @@ class Compared(NamedTuple):
     flow_run: str
 
 
+class Bisected(NamedTuple):
+    """A bisection of a case is over and has its page."""
+
+    record: Bisection
+    page: PublishedPage
+
+
 type Event = (
     Planned | Reused | Waits | Launched | Logged | Stopping | Verified | Comparing | Extended | Explaining | Troubled
-    | Compared
+    | Compared | Bisected
 )  # fmt: skip
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 # the files of a site: no other file of the folder is served
-PUBLIC = re.compile(r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+")
+PUBLIC = re.compile(
+    r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
+    r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
+)
 PACKED = (".html", ".js", ".json", ".txt", ".svg")
 WORTH_PACKING = 1_000  # bytes
 LARGEST_PACKED = 20_000_000  # bytes: what is larger is sent as it is, piece by piece

@@ -9,7 +9,7 @@ import pytest
 
 from configs.comparison import list_names
 from tasks.publish.next_command import suggest_next, wishes_of
-from tasks.records import ComparisonRecord, RunPlan
+from tasks.records import Commit, ComparisonRecord, RunPlan
 from tasks.resolve.plans import Request, resolve
 
 
@@ -82,3 +82,27 @@ def test_the_wishes_of_a_plan_make_the_same_plan_again(tmp_path: Path) -> None:
     ]  # fmt: skip
     again = tuple(word for option, word in pairwise(words) if option == "--set")
     assert plan_of(tmp_path / "my out", model="seed-1b", overrides=again) == plan
+
+
+def test_a_regression_between_two_refs_with_several_commits_offers_to_find_the_commit(
+    record_002: ComparisonRecord, tmp_path: Path
+) -> None:
+    commits = tuple(Commit(sha=f"{n:040x}", time="", author="", subject=f"commit {n}") for n in range(3))
+    plans = [
+        plan_of(tmp_path).model_copy(update={"commit": "a" * 40, "ref": "v1", "arm": record_002.baseline.name}),
+        plan_of(tmp_path).model_copy(update={"commit": "b" * 40, "ref": "main", "arm": record_002.candidate.name}),
+    ]
+    facts: dict[str, Any] = {"comparison": "main-vs-branch", "case": "01_base", "target": "cpu", "findings": ()}
+    regressed = record_002.model_copy(update=facts | {"verdict": "regressed"})
+    between = regressed.model_copy(update={"commits": {regressed.candidate.name: commits}})
+    words = shlex.join(suggest_next(between, plans, cases=1))
+    assert words.startswith(
+        "maxview bisect main-vs-branch --good aaaaaaaaa --bad bbbbbbbbb --case 01_base --target cpu"
+    )
+    alone = regressed.model_copy(update={"commits": {regressed.candidate.name: commits[:1]}})
+    same = between.model_copy(update={"verdict": "same"})
+    diverged = between.model_copy(
+        update={"commits": dict.fromkeys((regressed.baseline.name, regressed.candidate.name), commits)}
+    )
+    for record in (alone, same, diverged):  # one commit is the culprit; nothing is to be found; no line leads there
+        assert "bisect" not in suggest_next(record, plans, cases=1)

@@ -10,7 +10,17 @@ import pytest
 
 from configs.errors import ConfigError
 from configs.read import CONFIG_ROOT
-from tasks.resolve.night import CellResult, NightCell, NightPlan, NightRequest, find_changes, finish_night, plan_night
+from tasks.resolve.night import (
+    CellResult,
+    NightCell,
+    NightPlan,
+    NightRequest,
+    find_changes,
+    find_new,
+    finish_night,
+    plan_night,
+    tell_culprit,
+)
 from tasks.resolve.plans import Request, resolve
 from tasks.store import Store, StoreError, open_store
 
@@ -169,3 +179,38 @@ def test_only_what_has_changed_is_news() -> None:
         "c h: died, is new: why",
     ]
     assert list(find_changes(now, now)) == []
+
+
+def test_only_new_regressions_between_two_commits_have_a_commit_to_be_found(
+    plan: Callable[..., NightPlan], store: Store, run_git: Git
+) -> None:
+    finish(plan(), store)
+    control = [CellResult(cell=cell, outcome="regressed", headline="h") for cell in plan(date(2026, 11, 22)).cells]
+    assert find_new(plan(date(2026, 11, 22)), control, store) == []  # one commit, or arms that are no refs
+    run_git("commit", "-q", "--allow-empty", "-m", "a day's work")
+    night = plan(date(2026, 11, 23))
+    cells = [cell for cell in night.cells if cell.comparison == "main-vs-branch"]
+    outcomes = ["same", "regressed", *["unknown"] * (len(cells) - 2)]
+    results = [CellResult(cell=cell, outcome=word, headline="h") for cell, word in zip(cells, outcomes, strict=True)]  # type: ignore[arg-type]
+    assert [one.cell.case for one in find_new(night, results, store)] == [cells[1].case]
+    line = tell_culprit(cells[1], "1b5e4eb5a is the first commit")
+    record = finish_night(night, results, store, [line])
+    assert record.changes[-1] == line
+    assert line.startswith(f"main-vs-branch {cells[1].case}: ")
+    # what regressed the night before is no news
+    tomorrow = plan(date(2026, 11, 24))
+    again = [one.model_copy(update={"cell": one.cell.model_copy(update={"arms": cells[1].arms})}) for one in results]
+    assert find_new(tomorrow, again, store) == []
+
+
+def test_a_night_bisects_only_where_its_file_says_so(
+    plan: Callable[..., NightPlan], tmp_path: Path, store: Store
+) -> None:
+    assert plan().bisect_budget_s is None
+    config = tmp_path / "auto.yml"
+    config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: 30m\n")
+    night = plan_night(NightRequest(config=str(config)), store, day=date(2026, 11, 25))
+    assert night.bisect_budget_s == 1800
+    config.write_text("target: cpu\ncomparisons: [{name: linen-vs-nnx}]\nbisect: auto\nbisect_budget: soon\n")
+    with pytest.raises(ConfigError, match="type for example 90s"):
+        plan_night(NightRequest(config=str(config)), store, day=date(2026, 11, 26))

@@ -10,6 +10,7 @@ import pytest
 from tasks.services.site_server import make_server
 
 PAGE = "comparisons/linen-vs-nnx/01_base/abc"
+BISECTION = "bisections/main-vs-branch/01_base/abc"
 TEXT = "".join(f"line {i}\n" for i in range(2_000))
 
 
@@ -19,6 +20,9 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     (folder / PAGE / "logs").mkdir(parents=True)
     (folder / PAGE / "logs/baseline.txt").write_text(TEXT)
     (folder / "index.html").write_text("<h1>front</h1>")
+    (folder / BISECTION).mkdir(parents=True)
+    for name in ("index.html", "bisection.json"):
+        (folder / BISECTION / name).write_text("found")
     (folder / "runs/a").mkdir(parents=True)
     (folder / "runs/a/plan.json").write_text("{}")
     (folder / PAGE / "secret.txt").symlink_to("/etc/hostname")
@@ -60,6 +64,11 @@ def test_a_part_is_what_was_asked_for(port: int, asked: str, begin: int, end: in
     assert (status, body.decode()) == (206, TEXT[begin:end])
     first = begin % len(TEXT)
     assert headers["Content-Range"] == f"bytes {first}-{first + len(body) - 1}/{len(TEXT)}"
+
+
+def test_the_page_of_a_bisection_is_served_and_its_record_is_not(port: int) -> None:
+    assert ask(port, f"/{BISECTION}/index.html")[0] == 200
+    assert ask(port, f"/{BISECTION}/bisection.json")[0] == 404
 
 
 def test_a_part_that_is_not_there_is_refused(port: int) -> None:

@@ -1,0 +1,344 @@
+"""The flow `bisect`: line → ledger → ends → the most telling run, again and again → publish."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+
+from prefect import flow, get_run_logger
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, Completed, Failed
+
+from configs.comparison import Target, load_comparison, load_target
+from flows.compare import run_one
+from tasks.bisect.corners import compare_corners, contrast_corners
+from tasks.bisect.ends import find_question
+from tasks.bisect.judge import RunJudge
+from tasks.bisect.ledger import draw_line, ledger_key, read_entry, search_ledger
+from tasks.bisect.line import describe_commit
+from tasks.bisect.points import (
+    BisectRequest,
+    Span,
+    corner_span,
+    hold_packages,
+    plan_point,
+    span_of_packages,
+    spans_inside,
+)
+from tasks.bisect.questions import DIED, PROGRAM, Question, read_question
+from tasks.bisect.report import describe_points, name_point, spent_seconds, write_record
+from tasks.bisect.search import Finish, Limits, Line, Train, find_current_belief
+from tasks.diff.case import CaseRuns
+from tasks.diff.checkpoint_row import CHECKPOINTS
+from tasks.diff.noise import Past
+from tasks.diff.time_rows import STEP_TIME
+from tasks.history.prior import read_past
+from tasks.preflight.lanes import count_lanes
+from tasks.publish.site import PublishedPage
+from tasks.records import BisectedPoint, Bisection, Corner, LedgerEntry, RunPlan, RunRecord
+from tasks.services.cleanup import on_cancellation, on_crashed
+from tasks.services.endings import REGRESSED, tell_end
+from tasks.services.events import EVENTS, Bisected, Extended, Planned
+from tasks.services.lanes import in_lanes
+from tasks.services.run_form import Cases, Field, Model, Overrides, Repository, choices, show_name
+from tasks.services.running_jobs import Jobs, Stopped
+from tasks.services.slices import slice_of
+from tasks.steps import (
+    SearchProgress,
+    choose_step,
+    compare_checkpoints_step,
+    find_span_step,
+    forget_step,
+    probe_step,
+    publish_bisection_step,
+)
+from tasks.store import Store, open_store
+from tasks.verify.common_step import have_common_step
+
+TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # stands in while it is not known what is bisected
+
+
+def name_run() -> str:
+    """The flow run's name."""
+    wanted = flow_run.parameters
+    return show_name(f"{wanted['comparison']}: {wanted['good']} … {wanted['bad']}")
+
+
+@flow(
+    name="bisect",
+    flow_run_name=name_run,
+    description="Find the commit, or the version of a package, between good and bad that changed a metric.",
+    on_cancellation=[on_cancellation],
+    on_crashed=[on_crashed],
+)
+def bisect(
+    good: Annotated[str, Field(description="The branch, tag or commit that was good")],
+    bad: Annotated[str, Field(description="The one that is bad")] = "HEAD",
+    comparison: Annotated[
+        str, Field(description="A comparison of two refs", json_schema_extra=choices("comparisons"))
+    ] = "main-vs-branch",
+    cases: Cases = [],  # noqa: B006 - a run form needs a plain default; nothing changes it
+    target: Annotated[str | None, Field(description="Where to run; empty: the comparison's own target")] = None,
+    model: Model = None,
+    overrides: Overrides = [],  # noqa: B006
+    repository: Repository = None,
+    metric: Annotated[
+        str, Field(description="A row's title, loss, died, memory, program or checkpoint; empty: the worst row")
+    ] = "",
+    packages: Annotated[str, Field(description="Versions to bisect, for example jax==0.12.0..0.12.3")] = "",
+    budget_s: Annotated[float | None, Field(gt=0, description="Seconds of runs; empty: no limit")] = None,
+    max_runs: Annotated[int | None, Field(ge=2, description="Runs in all; empty: as many as it takes")] = None,
+    free: Annotated[bool, Field(description="Stop at the compile ledger; train nothing")] = False,
+    out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
+) -> State[Any]:
+    """Find for every case the first point of the line that is not like good."""
+    request = BisectRequest(
+        comparison=comparison, good=good, bad=bad, cases=tuple(cases), target=target, model=model,
+        overrides=tuple(overrides), repository=repository, metric=metric, packages=packages, budget_s=budget_s,
+        max_runs=max_runs, free=free,
+    )  # fmt: skip
+    return bisect_cases(request, open_store(out), Jobs())
+
+
+def bisect_cases(request: BisectRequest, store: Store, jobs: Jobs) -> State[Any]:
+    """The body of the flow: every case of a request, and the state in which it ends."""
+    if request.metric:
+        read_question(request.metric)
+    span = find_span_step(request)
+    found: list[tuple[Bisection, PublishedPage]] = []
+    try:
+        for case in request.cases or load_comparison(request.comparison).cases:
+            record = Search(request, span, case, store, jobs).find()
+            page = publish_bisection_step(record, store)
+            EVENTS.put(Bisected(record, page))
+            found.append((record, page))
+    except Stopped as stopped:
+        return Cancelled(message=str(stopped))
+    forget_step(flow_run.id, store)
+    tell_end((record.headline, page.told) for record, page in found)
+    message = " · ".join(record.headline for record, _ in found)[:1000]
+    if any(record.outcome == "found" for record, _ in found):
+        return Failed(name=REGRESSED, message=message)
+    sure = all(record.outcome == "ledger" for record, _ in found)
+    return Completed(name="Ledger" if sure else "Unknown", message=message)
+
+
+@dataclass
+class Search:
+    """One case on one line: its runs, what could not be judged, and how it goes on."""
+
+    request: BisectRequest
+    span: Span
+    case: str
+    store: Store
+    jobs: Jobs
+    question: Question | None = None
+    runs: dict[int, list[RunRecord]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    like: RunPlan = field(default=None)  # type: ignore[assignment]  # of the good end; made where it is not given
+    past: dict[str, Past] | None = None
+
+    def __post_init__(self) -> None:
+        if self.like is None:
+            self.like = plan_point(self.request, self.span, 0, self.case, self.store.path, repeats=1)[0]
+        self.target: Target = load_target(self.like.target)
+        if self.request.metric:
+            self.question = read_question(self.request.metric)
+
+    def find(self) -> Bisection:
+        """The record of the case: of the line, or where a merge is to blame, of the line inside it."""
+        corners: tuple[Corner, ...] = ()
+        if self.request.packages and not (self.span.points[0].version or self.span.software):
+            corners = self._corners()
+            packages = _blames(corners, "packages") and not _blames(corners, "code")
+            self.span = span_of_packages(self.request) if packages else hold_packages(self.request, self.span)
+        points = self._ledger()
+        if self.request.free:
+            asked = self.question or Question(metric=PROGRAM, title="program")
+            finish = search_ledger(points, asked) or Finish(outcome="no difference", why="nothing was trained")
+            why = f"the compile ledger of {len(points)} commits: nothing was trained"
+            finish = finish.model_copy(update={"outcome": "no difference", "culprit": None, "why": why})
+            record = self._record(finish, draw_line(points, asked), points, asked)
+            return record.model_copy(update={"outcome": "ledger"})
+        finish, points, line = self._search(points)
+        assert self.question is not None  # a search that ends without one has named a stand-in
+        record = self._record(finish, line, points, self.question, corners)
+        if finish.culprit is not None and self.span.merge_at(finish.culprit):
+            return self._inside(record, finish.culprit)
+        return record
+
+    def _search(
+        self, points: tuple[BisectedPoint, ...]
+    ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
+        """Run after run until it is sure, or no more is allowed."""
+        limits = Limits(
+            ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.budget_s,
+            most_runs=self.request.max_runs,
+        )  # fmt: skip
+        progress = SearchProgress(self.case)
+        last = len(points) - 1
+        if self.question is None:
+            asked = self._ask_ends(last, limits)
+            if isinstance(asked, Finish):
+                self.question = TIME
+                return asked, points, draw_line(points, self.question)
+            self.question = asked
+            EVENTS.put(Extended((), f"{self.case}: {asked.title} of bad differs from good's"))
+        known = search_ledger(points, self.question)
+        drawn = draw_line(points, self.question)
+        if known is not None:
+            return known, points, drawn
+        if self.question != DIED:
+            self.failures |= {
+                number: f"does not compile: {point.ledger.error}"
+                for number, point in enumerate(points)
+                if point.ledger.error
+            }
+        while True:
+            judge = self._judge(self.question)
+            action = choose_step(drawn[0], judge, limits, self._spent())
+            belief = find_current_belief(drawn[0], judge) if judge and self._has_ends(last) else None
+            if belief is not None:
+                best = int(belief.culprits.argmax())
+                left = int((belief.culprits > 0.01).sum())
+                told = f"{left} left; {name_point(points[best])} {100 * belief.culprits[best]:.0f} %"
+                progress.show(float(belief.culprits[best]), told)
+            if isinstance(action, Finish):
+                progress.show(1.0, action.why or "found")
+                return action, points, drawn
+            names = ", ".join(name_point(points[point]) for point in action.points)
+            EVENTS.put(Extended((), f"{action.why}: {names}"))
+            for point in action.points:
+                self._train(point)
+
+    def _ask_ends(self, last: int, limits: Limits) -> Question | Finish:
+        """What to bisect, by the worst row of the ends."""
+        while True:
+            runs = len(self.runs.get(0, ()))
+            if runs == 0:
+                asked: Question | Train | Finish = Train(points=(0, last), why="both ends")
+            else:
+                judge = self._judge(TIME)
+                asked = find_question(judge.record(0, last, shares=2, look=runs), runs, last, limits, self._spent())
+            if not isinstance(asked, Train):
+                return asked
+            for point in asked.points:
+                self._train(point)
+            if failed := [self.failures[point] for point in asked.points if point in self.failures]:
+                return Finish(outcome="no difference", why=f"an end cannot be run: {failed[0]}")
+
+    def _has_ends(self, last: int) -> bool:
+        return bool(self.runs.get(0)) and bool(self.runs.get(last))
+
+    def _train(self, point: int) -> None:
+        """One more run of a point; one whose trainer cannot be made is skipped from here on."""
+        number = len(self.runs.get(point, ()))
+        try:
+            plan = plan_point(self.request, self.span, point, self.case, self.store.path, repeats=number + 1)[number]
+        except ValueError as error:
+            get_run_logger().warning("%s is skipped: %s", name_point(self.span.points[point]), error)
+            self.failures[point] = " ".join(str(error).split())[:300]
+            return
+        EVENTS.put(Planned([plan]))
+        finished = self.store.run(plan.run_name).read_record()
+        if finished is None or not (finished.is_finished or finished.has_died):
+            with slice_of(plan.target):
+                finished = run_one(plan, self.store, self.jobs, among=[plan])
+        self.runs.setdefault(point, []).append(finished)
+
+    def _judge(self, question: Question) -> RunJudge:
+        case = self._case()
+        compare = self._compare_checkpoints if question.metric == CHECKPOINTS.name else None
+        if self.past is None:
+            self.past = read_past(case, self.store)
+        return RunJudge(question, case, self.runs, failures=self.failures, past=self.past, compare_checkpoints=compare)
+
+    def _case(self) -> CaseRuns:
+        return CaseRuns(
+            comparison=self.request.comparison, case=self.case, target=self.like.target, runs=(), rules=self.like.rules
+        )
+
+    def _compare_checkpoints(self, runs: CaseRuns) -> Any:
+        return compare_checkpoints_step(runs, self.store) if have_common_step(runs.runs) else None
+
+    def _spent(self) -> float:
+        return spent_seconds([run for runs in self.runs.values() for run in runs])
+
+    def _ledger(self) -> tuple[BisectedPoint, ...]:
+        """The points with their ledger entries; those that are not kept are compiled side by side."""
+        points = self.span.points
+        if points[0].version:
+            return points
+        keys = [ledger_key(point.source, self.like) for point in points]
+        entries = {key: entry for key in dict.fromkeys(keys) if (entry := read_entry(self.store, key)) is not None}
+        missing = {key: number for number, key in reversed(list(enumerate(keys))) if key not in entries}
+        if missing:
+            EVENTS.put(Extended((), f"compiling {len(missing)} of {len(points)} commits; the others have their source"))
+            lanes = count_lanes(len(missing))
+            calls = [partial(self._compile, number, key) for key, number in missing.items()]
+            entries |= dict(zip(missing, in_lanes(calls, lanes, self.jobs), strict=True))
+        return tuple(point.model_copy(update={"ledger": entries[key]}) for point, key in zip(points, keys, strict=True))
+
+    def _compile(self, number: int, key: str) -> LedgerEntry:
+        ahead = self.target.topology is not None
+        try:
+            plan: RunPlan = plan_point(
+                self.request, self.span, number, self.case, self.store.path, repeats=1, compile_only=ahead
+            )[0]
+        except ValueError as error:
+            return LedgerEntry(error=" ".join(str(error).split())[:300])
+        return probe_step(plan, self.target, self.store, key)
+
+    def _record(
+        self, finish: Finish, drawn: tuple[Line, dict[int, str]], points: tuple[BisectedPoint, ...], question: Question,
+        corners: tuple[Corner, ...] = (),
+    ) -> Bisection:  # fmt: skip
+        line, ruled_out = drawn
+        judge = self._judge(question) if self._has_ends(line.last) else None
+        belief = find_current_belief(line, judge) if judge is not None else None
+        described = describe_points(points, line, ruled_out, judge, belief)
+        commit = ("", "")
+        if finish.culprit is not None and not points[finish.culprit].version:
+            commit = describe_commit(self.span.repository, points[finish.culprit].commit.sha)
+        return write_record(
+            self.request, self.span, self.case, self.like.target, question, finish, described, self.runs,
+            corners=corners, commit=commit,
+        )  # fmt: skip
+
+    def _inside(self, record: Bisection, culprit: int) -> Bisection:
+        """The search goes on inside the merge that is to blame; its record, or the merge's own."""
+        merge = name_point(self.span.points[culprit])
+        for inside in spans_inside(self.request, self.span, culprit):
+            EVENTS.put(Extended((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
+            found = Search(self.request, inside, self.case, self.store, self.jobs, question=self.question)
+            found_record = found.find()
+            if found_record.outcome == "found":
+                note = f"it came in with the merge {merge}, {record.runs} runs earlier on the first parents' line"
+                update = {"notes": (*found_record.notes, note), "corners": record.corners}
+                return found_record.model_copy(update=update)
+        note = f"{merge} is a merge; none of the commits that it brought in shows it alone"
+        return record.model_copy(update={"notes": (*record.notes, note)})
+
+    def _corners(self) -> tuple[Corner, ...]:
+        """Old and new code with old and new packages: what each did to the metric, which is chosen here too."""
+        square = Search(
+            self.request, corner_span(self.request, self.span), self.case, self.store, self.jobs, like=self.like
+        )
+        repeats = load_comparison(self.request.comparison).repeats
+        for corner in list(range(4)) * repeats:
+            square._train(corner)
+        if square.failures:
+            raise ValueError(f"a corner cannot be run: {next(iter(square.failures.values()))}")
+        asked: Question | Train | Finish | None = self.question
+        if asked is None:
+            record = square._judge(TIME).record(0, 3, shares=2)
+            asked = find_question(record, repeats, 3, Limits(ends=repeats), 0.0)
+        self.question = asked if isinstance(asked, Question) else None
+        judge = square._judge(self.question or TIME)
+        if not judge.varies:
+            return compare_corners(judge.compare)
+        return contrast_corners([[one.value for one in judge.observe(corner)] for corner in range(4)], judge)
+
+
+def _blames(corners: tuple[Corner, ...], name: str) -> bool:
+    return any(one.name == name and one.verdict in ("regressed", "changed") for one in corners)

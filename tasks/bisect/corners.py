@@ -1,0 +1,76 @@
+"""Turns runs of old and new code with old and new packages into what each did to a metric, and their interaction."""
+
+from collections.abc import Callable, Sequence
+from math import expm1, sqrt
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from configs.comparison import Tolerance
+from tasks.bisect.search import WORSE, Rated
+from tasks.diff.effect import CONFIDENCE
+from tasks.diff.noise import Noise
+from tasks.records import Corner, Verdict
+
+CONTRASTS: dict[Literal["code", "packages", "interaction"], tuple[float, float, float, float]] = {
+    "code": (-0.5, 0.5, -0.5, 0.5), "packages": (-0.5, -0.5, 0.5, 0.5), "interaction": (1, -1, -1, 1),
+}  # fmt: skip
+
+
+class Known(Protocol):
+    """What a clock is judged by: the noise of a pair of equal runs, and up to which difference it is the same."""
+
+    @property
+    def noise(self) -> Noise: ...
+
+    @property
+    def tolerance(self) -> Tolerance: ...
+
+
+def contrast_corners(levels: Sequence[Sequence[float]], known: Known) -> tuple[Corner, ...]:
+    """The effects of code and packages, each averaged over the other, and by how much they are more together.
+
+    levels: logarithms of the runs' levels of (old code, old packages), (new, old), (old, new), (new, new). The
+    factorial contrasts of a 2 × 2 experiment with a pooled variance (G. Box, W. Hunter, J. Hunter, Statistics for
+    Experimenters, ch. 5), moderated by the stated noise.
+    """
+    noise, tolerance = known.noise, known.tolerance
+    means = [float(np.mean(side)) for side in levels]
+    squares = sum(float(np.sum((np.asarray(side) - mean) ** 2)) for side, mean in zip(levels, means, strict=True))
+    df = noise.df + sum(len(side) - 1 for side in levels)
+    variance = (noise.df * noise.scale**2 / 2 + squares) / df
+    found = []
+    for name, weights in CONTRASTS.items():
+        estimate = sum(weight * mean for weight, mean in zip(weights, means, strict=True))
+        error = sqrt(variance * sum(weight**2 / len(side) for weight, side in zip(weights, levels, strict=True)))
+        half = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * error
+        low, high = estimate - half, estimate + half
+        text = f"{100 * expm1(estimate):+.1f} % ({100 * expm1(low):+.1f} … {100 * expm1(high):+.1f})"
+        verdict = _word(estimate, low, high, tolerance)
+        found.append(Corner(name=name, verdict=verdict, text=text, estimate=estimate, low=low, high=high))
+    return tuple(found)
+
+
+def _word(estimate: float, low: float, high: float, tolerance: Tolerance) -> Verdict:
+    if (low > 0 or high < 0) and abs(estimate) >= (tolerance.least or 0.0):
+        return "regressed" if estimate > 0 else "improved"
+    within = tolerance.relative or 0.0
+    return "same" if -within <= low and high <= within else "unknown"
+
+
+def compare_corners(compare: Callable[[int, int], Rated]) -> tuple[Corner, ...]:
+    """The same of a metric without noise, out of verdicts: corners in the order of `contrast_corners`, from 0."""
+    code, packages = (compare(0, 1), compare(2, 3)), (compare(0, 2), compare(1, 3))
+    found = [Corner(name="code", **_both(code)), Corner(name="packages", **_both(packages))]
+    apart = code[0].verdict != code[1].verdict or packages[0].verdict != packages[1].verdict
+    known = "unknown" not in {one.verdict for one in (*code, *packages)}
+    text = "one changes what the other does" if apart else "each does the same whichever the other is"
+    verdict: Verdict = "unknown" if not known else "changed" if apart else "same"
+    return (*found, Corner(name="interaction", verdict=verdict, text=text))
+
+
+def _both(pair: tuple[Rated, Rated]) -> dict[str, Any]:
+    """The worse verdict of two, and both texts."""
+    worse = next((one for one in pair if one.verdict in WORSE), pair[1] if pair[0].verdict == "same" else pair[0])
+    return {"verdict": worse.verdict, "text": f"{pair[0].verdict} with the old, {pair[1].verdict} with the new"}

@@ -1,0 +1,236 @@
+"""Turns commits into the compile ledger: what the compiler makes of each one's step, kept by source."""
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from configs.comparison import Target
+from tasks.bisect.questions import PROGRAM, TIMES, Question
+from tasks.bisect.search import Finish, Line
+from tasks.diff.checkpoint_row import CHECKPOINTS
+from tasks.diff.fates import END
+from tasks.diff.state_rows import MEMORY
+from tasks.launch.config import config_text
+from tasks.launch.local import build_environment
+from tasks.preflight.analyse import analyse_program, locate
+from tasks.records import BisectedPoint, CompiledProgram, LedgerEntry, RunPlan
+from tasks.records.compiled import FILE, OPTIMISED
+from tasks.resolve.trainers.compile import KEEP_COMPILED
+from tasks.store import Store
+from tasks.store.documents import model_from_json, read_document
+
+FOLDER = "bisect"
+TIMEOUT_S = 1800.0
+TAIL_LINES = 3
+NOTHING_COMPILED = "NothingCompiled"  # of model/compile_record.py: a trainer that only compiles as it is called
+LAST = 0.02  # weight, for a time, of a point with an equal program: only the host loop may have changed
+HOST = 0.2  # the same for a loss: only the data or what is drawn may have changed
+PREFIXES = ("", "k", "M", "G", "T", "P")
+MORE_MEMORY = 1.001  # as the tolerance of the row
+
+type Forecast = Literal["good", "bad", "unknown"]
+
+
+def ledger_key(source: str, plan: RunPlan) -> str:
+    """What an entry depends on: the source, and the good end's config, software and environment.
+
+    The plan's own source is left out: the entry of another commit has the same plan otherwise.
+    """
+    config = {k: v for k, v in plan.config.items() if k not in ("run_name", "base_output_directory", "metrics_file")}
+    versions = {k: v for k, v in plan.versions.items() if k != "trainer source"}
+    facts = [source, plan.trainer, plan.target, plan.compiles_for, config, versions, plan.environment, plan.software]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_entry(store: Store, key: str) -> LedgerEntry | None:
+    """An entry that was made before."""
+    name = f"{FOLDER}/ledger/{key}.json"
+    return LedgerEntry.model_validate_json(store.files.read(name)) if store.files.stat(name) else None
+
+
+def make_entry(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
+    """Lower and compile the step of a plan on this machine, and keep what comes of it in the store.
+
+    A program that an earlier entry compiled is only lowered. A step that does not compile is an entry with its error.
+    """
+    folder = store.path / FOLDER / "programs" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    entry = _compile(plan, target, folder, store.path / FOLDER / "compiled")
+    store.files.write(f"{FOLDER}/ledger/{key}.json", entry.model_dump_json().encode())
+    return entry
+
+
+def _compile(plan: RunPlan, target: Target, folder: Path, programs: Path) -> LedgerEntry:
+    argv = probe_words(plan, target, folder, programs)
+    if argv is None:
+        return LedgerEntry()
+    place = {"run_name": folder.name, "base_output_directory": str(folder.parent)}
+    moved = plan.model_copy(update={"config": plan.config | place})
+    (folder / "config.yml").write_text(config_text(moved), encoding="utf-8")
+    environment = build_environment(plan, os.environ)
+    if plan.trainer == "maxview" and plan.checkout:  # the probe runs as a file: its own folder is not searched
+        environment["PYTHONPATH"] = plan.checkout
+    try:
+        done = subprocess.run(
+            argv, cwd=plan.checkout or plan.start_folder, env=environment, stdin=subprocess.DEVNULL,
+            capture_output=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return LedgerEntry(error=f"its compile took longer than {TIMEOUT_S:g} s")
+    program = read_document(folder / FILE, model_from_json(CompiledProgram))
+    if program is None or not program.ok or program.fingerprints is None:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        stated = program.error if program is not None else None
+        if stated and stated.type == NOTHING_COMPILED:
+            return LedgerEntry()
+        words = f"{stated.type}: {stated.message.strip().splitlines()[0]}" if stated else " ".join(said)
+        return LedgerEntry(error=words[:500] or f"its compile ended with exit code {done.returncode}")
+    return summarise_program(program, folder / OPTIMISED)
+
+
+def summarise_program(program: CompiledProgram, optimised: Path) -> LedgerEntry:
+    """The entry of a compiled program."""
+    assert program.fingerprints is not None  # it was lowered
+    with gzip.open(optimised, "rt", encoding="utf-8", newline="\n") as lines:
+        found = analyse_program(lines)
+    again = [unit for unit in found.units if locate(unit.instruction.op_name)[0] == "recomputed"]
+    return LedgerEntry(
+        program=program.fingerprints.lowered,
+        memory_bytes=program.memory.total if program.memory else None,
+        collective_bytes=found.work.work.collective_bytes,
+        recomputed_flops=sum(unit.work.flops for unit in again),
+        flops=found.work.work.flops,
+    )
+
+
+def probe_words(plan: RunPlan, target: Target, folder: Path, programs: Path) -> tuple[str, ...] | None:
+    """The command that compiles the step of a plan and trains nothing; None where that cannot be known.
+
+    A plan that compiles ahead only gets another folder. A training starts as it would, by way of
+    `model/compile_record.py`, which ends it when its step is compiled; a custom command may compile none ahead.
+    """
+    words = tuple(word.replace(plan.directory, str(folder)) for word in plan.argv)
+    words = tuple(_moved(word, Path(plan.directory).name, folder) for word in words)
+    if plan.compiles_for is not None:
+        return words
+    if plan.trainer == "command" or "-m" not in words:
+        return None
+    at = words.index("-m")
+    keep = ("--stop", "--programs", str(programs))
+    place = ("--out", str(folder), "--topology", target.name, "--devices", str(target.devices), "--hbm-bytes", "0")
+    return (*words[:at], "-P", str(KEEP_COMPILED), *place, *keep, *words[at + 1 :])
+
+
+def _moved(word: str, run_name: str, folder: Path) -> str:
+    """MaxText's words name the run and the folder above it apart."""
+    if word == f"run_name={run_name}":
+        return f"run_name={folder.name}"
+    return f"base_output_directory={folder.parent}" if word.startswith("base_output_directory=") else word
+
+
+@lru_cache(maxsize=64)
+def _rules_of(metric: str) -> tuple[float, str]:
+    """(weight of a point with an equal program, why it is ruled out where that is 0)."""
+    if metric in (MEMORY.name, PROGRAM):
+        return 0.0, "its program is that of the commit before it"
+    if metric in TIMES:
+        return LAST, ""
+    return (1.0 if metric in (CHECKPOINTS.name, END.name) else HOST), ""
+
+
+def draw_line(points: Sequence[BisectedPoint], question: Question) -> tuple[Line, dict[int, str]]:
+    """The line that the search works on, and per point why it is ruled out before anything is run.
+
+    Equal source trains alike; of an equal program only the host's part of the source can have changed.
+    """
+    weights, why = [0.0], {}
+    for number in range(1, len(points)):
+        before, here = points[number - 1], points[number]
+        weight, reason = 1.0, ""
+        if here.source and here.source == before.source:
+            weight, reason = 0.0, "no source of the trainer changed"
+        elif here.ledger.program and here.ledger.program == before.ledger.program:
+            weight, reason = _rules_of(question.metric)
+        weights.append(weight)
+        if not weight:
+            why[number] = reason
+    last, alike = len(points) - 1, [0]
+    for number in range(1, len(points)):
+        like_good = points[number].source and points[number].source == points[0].source
+        alike.append(0 if like_good else number if weights[number] else alike[-1])
+    tail = alike[last]
+    if tail:  # the last ones that train alike are the bad end
+        alike = [last if one == tail else one for one in alike]
+    return Line(weights=tuple(weights), alike=tuple(alike)), why
+
+
+def search_ledger(points: Sequence[BisectedPoint], question: Question) -> Finish | None:
+    """The answer where the ledger alone has it: another program, or more memory; None where runs are needed."""
+    ends = points[0].ledger, points[-1].ledger
+    if question.metric == PROGRAM:
+        if not all(end.program for end in ends):
+            return Finish(outcome="no difference", why=f"an end has no program: {ends[0].error or ends[1].error}")
+
+        def tell(entry: LedgerEntry) -> Forecast:
+            return "unknown" if entry.program is None else "good" if entry.program == ends[0].program else "bad"
+    elif question.metric == MEMORY.name and all(end.memory_bytes for end in ends):
+
+        def tell(entry: LedgerEntry) -> Forecast:
+            least = (ends[0].memory_bytes or 0) * MORE_MEMORY
+            return "unknown" if entry.memory_bytes is None else "bad" if entry.memory_bytes > least else "good"
+    else:
+        return None
+    return _last_change(points, tell, question)
+
+
+def _last_change(
+    points: Sequence[BisectedPoint], tell: Callable[[LedgerEntry], Forecast], question: Question
+) -> Finish:
+    marks = [tell(point.ledger) for point in points]
+    if marks[-1] != "bad":
+        return Finish(outcome="no difference", why=f"{question.title}: the compiler makes the same of good and bad")
+    good = max(number for number, mark in enumerate(marks) if mark == "good")
+    bad = next(number for number in range(good + 1, len(marks)) if marks[number] == "bad")
+    notes = []
+    first = marks.index("bad")
+    if first < good:
+        notes.append(f"it comes, goes and comes again: bad at {{{first}}}, good again at {{{good}}}")
+    programs = [points[number].ledger.program for number in range(bad, len(points))]
+    others = [number for number in range(bad + 1, len(points)) if programs[number - bad] not in
+              (programs[number - bad - 1], None)]  # fmt: skip
+    if others and question.metric == PROGRAM:
+        notes.append(f"the program changes again at {', '.join(f'{{{number}}}' for number in others)}")
+    if bad != good + 1:
+        suspects = tuple(range(good + 1, bad + 1))
+        return Finish(outcome="range", why="those between do not compile", suspects=suspects, notes=tuple(notes))
+    return Finish(outcome="found", why="", culprit=bad, before=good, notes=tuple(notes))
+
+
+def tell_programs(before: LedgerEntry, here: LedgerEntry) -> str:
+    """How one entry's program differs from another's, in one line; empty if it does not."""
+    if before.program is None or here.program is None or before.program == here.program:
+        return ""
+    fields: Mapping[str, str] = {
+        "memory_bytes": "memory", "flops": "FLOPs of products", "recomputed_flops": "recomputed",
+        "collective_bytes": "bytes in collectives",
+    }  # fmt: skip
+    told = []
+    for name, title in fields.items():
+        left, right = getattr(before, name), getattr(here, name)
+        if left != right and left is not None and right is not None:
+            told.append(f"{title} {show_size(left)} → {show_size(right)}")
+    return "another program: " + (", ".join(told) or "the same sizes")
+
+
+def show_size(value: int | None) -> str:
+    """A count with a unit's prefix, in powers of 1000; a dash for None."""
+    if value is None:
+        return "–"
+    power = min(len(PREFIXES) - 1, (len(str(abs(int(value)))) - 1) // 3)
+    return f"{value / 1000**power:.3g}{PREFIXES[power]}"

@@ -1,0 +1,107 @@
+"""Turns good and bad into the line of commits between them, by first parents, and says what is wrong with the two."""
+
+from pathlib import Path
+
+from configs.errors import ConfigError
+from configs.schema import Frozen
+from tasks.records import Commit
+from tasks.resolve.git import GitError, run_git
+from tasks.resolve.refs import ResolvedRef, is_address
+
+MOST = 2000  # commits on a line
+_FORM = "%H%x00%P%x00%cI%x00%an%x00%s%x01"
+
+
+class LineCommit(Frozen):
+    """A commit on the line, with its parents."""
+
+    commit: Commit
+    parents: tuple[str, ...] = ()
+
+
+def find_line(repository: str, good: ResolvedRef, bad: ResolvedRef) -> list[LineCommit]:
+    """The commits from good to bad, good first, following first parents; of a merge only the merge itself.
+
+    Raises ConfigError where there is no such line, with what to type.
+    """
+    if is_address(repository):
+        raise ConfigError(
+            [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
+        )
+    folder = Path(repository)
+    if good.sha == bad.sha:
+        raise ConfigError(
+            [f"'{good.name}' and '{bad.name}' are one commit, {good.sha[:9]}: there is nothing between them"]
+        )
+    if _git(folder, "rev-parse", "--is-shallow-repository") == "true":
+        raise ConfigError([f"{folder}: the clone is shallow, commits may be missing: git fetch --unshallow"])
+    base = _base(folder, good.sha, bad.sha)
+    if base is None:
+        raise ConfigError([f"'{good.name}' and '{bad.name}' have no commit in common: they are unrelated histories"])
+    if base == bad.sha:
+        raise ConfigError(
+            [f"good and bad are swapped: '{bad.name}' comes before '{good.name}': "
+             f"--good {bad.name} --bad {good.name}"]
+        )  # fmt: skip
+    if base != good.sha:
+        raise ConfigError([f"'{good.name}' is not before '{bad.name}': they part at {base[:9]}; try --good {base[:9]}"])
+    listed = _read(folder, f"{good.sha}..{bad.sha}", "--first-parent", f"--max-count={MOST + 1}")
+    if len(listed) > MOST:
+        raise ConfigError([f"more than {MOST} commits lie between '{good.name}' and '{bad.name}': name a later --good"])
+    # a good that came in by a merge: what the line had before that merge lacks it
+    while listed and listed[0].parents[:1] != (good.sha,) and not _holds(folder, good.sha, listed[0].commit.sha):
+        listed = listed[1:]
+    return [*_read(folder, good.sha, "--max-count=1"), *listed]
+
+
+def find_inside(repository: str, merge: LineCommit) -> list[tuple[str, str]]:
+    """The lines that a merge brought in: (commit where it parted, its last commit) of every parent but the first."""
+    folder, (first, *others) = Path(repository), merge.parents
+    lines = [(_base(folder, first, other), other) for other in others]
+    return [(base, other) for base, other in lines if base is not None and base != other]
+
+
+def find_dirt(repository: str) -> str:
+    """A file that was changed and not committed, with the number of further ones; empty if there is none."""
+    lines = _git(Path(repository), "status", "--porcelain", "--untracked-files=no").splitlines()
+    return "" if not lines else lines[0][3:] + (f" and {len(lines) - 1} more" if len(lines) > 1 else "")
+
+
+def describe_commit(repository: str, sha: str) -> tuple[str, str]:
+    """(message, diffstat) of a commit; of a merge against its first parent."""
+    folder = Path(repository)
+    message = _git(folder, "show", "--no-patch", "--format=%B", "--end-of-options", sha).strip()
+    stat = _git(folder, "show", "--format=", "--stat=100", "--first-parent", "-m", "--end-of-options", sha)
+    return message, stat.strip("\n")
+
+
+def _read(folder: Path, *words: str) -> list[LineCommit]:
+    """Commits, the oldest first."""
+    what, *options = words
+    printed = _git(folder, "log", f"--format={_FORM}", *options, "--end-of-options", what, "--")
+    found = []
+    for text in printed.split("\x01"):
+        parts = text.strip("\n").split("\0")
+        if len(parts) == 5:
+            sha, parents, time, author, subject = parts
+            commit = Commit(sha=sha, time=time, author=author, subject=subject)
+            found.append(LineCommit(commit=commit, parents=tuple(parents.split())))
+    return found[::-1]
+
+
+def _base(folder: Path, one: str, other: str) -> str | None:
+    try:
+        return run_git(["merge-base", "--end-of-options", one, other], folder=folder)
+    except GitError:
+        return None
+
+
+def _holds(folder: Path, ancestor: str, sha: str) -> bool:
+    return _base(folder, ancestor, sha) == ancestor
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        return run_git(list(words), folder=folder)
+    except GitError as error:
+        raise ConfigError([f"{folder}: its history cannot be read: {error}"]) from error

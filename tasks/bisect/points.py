@@ -1,0 +1,207 @@
+"""Turns what is asked of a bisection into the points of a line, and each point into the plans of its runs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from configs.comparison import Comparison, load_comparison
+from configs.errors import ConfigError
+from configs.schema import Frozen
+from tasks.bisect.line import LineCommit, find_dirt, find_inside, find_line
+from tasks.bisect.sources import digest_sources
+from tasks.records import BisectedPoint, Commit, RunPlan
+from tasks.resolve.arm_trainers import HERE, ArmWishes
+from tasks.resolve.git import GitError
+from tasks.resolve.plans import Request, default_cache, resolve
+from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
+
+MOST_VERSIONS = 40
+_RANGE = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,.\s][^,\s]*?)\.\.([^,.\s][^,\s]*)")
+_LIST = re.compile(r"([A-Za-z0-9._\[\]-]+)==([^,\s]+(?:,[^,\s]+)+)")
+
+
+class BisectRequest(Frozen):
+    """What the user asked for, as it was typed."""
+
+    comparison: str
+    good: str
+    bad: str
+    cases: tuple[str, ...] = ()
+    target: str | None = None
+    model: str | None = None
+    overrides: tuple[str, ...] = ()
+    repository: str | None = None
+    metric: str = ""
+    packages: str = ""
+    budget_s: float | None = None
+    max_runs: int | None = None
+    free: bool = False
+
+
+class Span(Frozen):
+    """A line that can be searched: the two ends as they were resolved, and every point between them."""
+
+    repository: str  # a folder
+    named: bool  # whether it is another repository than the comparison's own
+    good: ResolvedRef
+    bad: ResolvedRef
+    points: tuple[BisectedPoint, ...]
+    parents: dict[str, tuple[str, ...]] = {}  # of every commit on the line
+    software: tuple[str, ...] = ()  # held for every point, "jax==0.12.0"
+
+    def merge_at(self, point: int) -> LineCommit | None:
+        """The commit of a point, if it is a merge."""
+        commit = self.points[point].commit
+        parents = self.parents.get(commit.sha, ())
+        return LineCommit(commit=commit, parents=parents) if len(parents) > 1 else None
+
+
+def find_span(request: BisectRequest) -> Span:
+    """The line of commits of a request. Raises ConfigError with what to type."""
+    spec = _check(request)
+    repository = request.repository or spec.repository or str(HERE)
+    repository = check_repository(repository)
+    if is_address(repository):
+        raise ConfigError(
+            [f"{repository}: a bisection needs the history: git clone it, and name the folder with --repository"]
+        )
+    good, bad = resolve_ref(repository, request.good), resolve_ref(repository, request.bad)
+    dirt = find_dirt(repository) if request.bad == "HEAD" else ""
+    if dirt:
+        raise ConfigError(
+            [f"{repository}: {dirt} has changes that no commit holds, and a bisection only sees commits: "
+             f"commit or stash them, or name the commit: --bad {bad.sha[:9]}"]
+        )  # fmt: skip
+    return span_between(spec, repository, good, bad, named=request.repository is not None)
+
+
+def span_between(spec: Comparison, repository: str, good: ResolvedRef, bad: ResolvedRef, *, named: bool) -> Span:
+    """The line between two commits of a repository's folder."""
+    commits = find_line(repository, good, bad)
+    shas = [one.commit.sha for one in commits]
+    words = spec.command.argv if spec.command else ()
+    try:
+        sources = digest_sources(repository, shas, spec.trainer, words)
+    except GitError as error:
+        raise ConfigError([f"{repository}: its commits cannot be read: {error}"]) from error
+    points = tuple(BisectedPoint(commit=one.commit, source=sources[one.commit.sha]) for one in commits)
+    parents = {one.commit.sha: one.parents for one in commits}
+    return Span(repository=repository, named=named, good=good, bad=bad, points=points, parents=parents)
+
+
+def spans_inside(request: BisectRequest, span: Span, point: int) -> list[Span]:
+    """The lines that a merge brought in, each from where it parted."""
+    merge = span.merge_at(point)
+    if merge is None:
+        return []
+    spec = load_comparison(request.comparison)
+    found = []
+    for base, last in find_inside(span.repository, merge):
+        ends = ResolvedRef(name=base[:9], sha=base), ResolvedRef(name=last[:9], sha=last)
+        inside = span_between(spec, span.repository, *ends, named=span.named)
+        found.append(inside.model_copy(update={"software": span.software}))
+    return found
+
+
+def span_of_packages(request: BisectRequest) -> Span:
+    """The line of versions of a package, with the code of the bad end. Raises ConfigError."""
+    spec = _check(request)
+    repository = check_repository(request.repository or spec.repository or str(HERE))
+    held = resolve_ref(repository, request.bad)
+    commit = Commit(sha=held.sha, time="", author="", subject="")
+    versions = read_versions(request.packages)
+    points = tuple(BisectedPoint(commit=commit, version=version) for version in versions)
+    return Span(repository=repository, named=request.repository is not None, good=held, bad=held, points=points)
+
+
+def corner_span(request: BisectRequest, commits: Span) -> Span:
+    """Old and new code with the first version, then both with the last: four points."""
+    first, *_, last = read_versions(request.packages)
+    ends = (commits.points[0], commits.points[-1])
+    points = tuple(end.model_copy(update={"version": version}) for version in (first, last) for end in ends)
+    return commits.model_copy(update={"points": points})
+
+
+def hold_packages(request: BisectRequest, commits: Span) -> Span:
+    """The line of commits, each with the last version."""
+    return commits.model_copy(update={"software": (read_versions(request.packages)[-1],)})
+
+
+def read_versions(text: str) -> tuple[str, ...]:
+    """The requirements behind `--packages`: a range whose ends differ in their last number, or a list.
+
+    Raises ConfigError for anything else: which versions lie in a wider range only an index knows.
+    """
+    listed, ranged = _LIST.fullmatch(text.strip()), _RANGE.fullmatch(text.strip())
+    hint = "write jax==0.9.1..0.9.3, or every version: jax==0.8.2,0.9.0,0.9.1"
+    try:
+        if listed:
+            versions = [str(Version(word)) for word in listed[2].split(",")]
+            if sorted(versions, key=Version) != versions and sorted(versions, key=Version) != versions[::-1]:
+                raise ConfigError([f"--packages {text!r:.80}: the versions are not in order"])
+            return tuple(f"{listed[1]}=={version}" for version in versions)
+        if not ranged:
+            raise ConfigError([f"--packages {text!r:.80}: is no range of versions: {hint}"])
+        first, last = Version(ranged[2]), Version(ranged[3])
+    except InvalidVersion as error:
+        raise ConfigError([f"--packages {text!r:.80}: {error}: {hint}"]) from error
+    left, right = first.release, last.release
+    if left[:-1] != right[:-1] or len(left) != len(right):
+        raise ConfigError([f"--packages {text!r:.80}: the ends differ in more than their last number: {hint}"])
+    low, high = left[-1], right[-1]
+    if low == high or abs(high - low) >= MOST_VERSIONS:
+        raise ConfigError([f"--packages {text!r:.80}: between 2 and {MOST_VERSIONS} versions, please"])
+    numbers = range(low, high + 1) if low < high else range(low, high - 1, -1)
+    return tuple(f"{ranged[1]}=={'.'.join(map(str, (*left[:-1], number)))}" for number in numbers)
+
+
+def plan_point(
+    request: BisectRequest, span: Span, point: int, case: str, out: Path, *, repeats: int, compile_only: bool = False
+) -> list[RunPlan]:
+    """The plans of so many runs of a point, as the baseline's for the good end and the candidate's for every other.
+
+    Raises what `resolve` raises: a commit whose trainer cannot be made is one that cannot be judged.
+    """
+    spec = load_comparison(request.comparison)
+    arm = spec.arms[0 if point == 0 else 1].name
+    here = span.points[point]
+    refs = [ResolvedRef(name=_name(span, number), sha=span.points[number].commit.sha) for number in (0, point)]
+    wanted = [
+        f"{side.name}:{word}"
+        for side, version in zip(spec.arms, (span.points[0].version, here.version), strict=True)
+        for word in (*span.software, version)
+        if word
+    ]
+    alone = point == 0  # then both arms are one commit, and only the first is planned
+    wishes = ArmWishes(
+        baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
+        software=tuple(wanted), aa=alone,
+    )  # fmt: skip
+    asked = Request(
+        comparison=request.comparison, cases=(case,), target=request.target, model=request.model, repeats=repeats,
+        overrides=request.overrides, arms=wishes, compile_only=compile_only,
+    )  # fmt: skip
+    plans = resolve(asked, out, cache=default_cache())
+    return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]
+
+
+def _name(span: Span, point: int) -> str:
+    """The ref of a point: as it was named, if it is an end."""
+    ends = {0: span.good.name, len(span.points) - 1: span.bad.name}
+    name = ends.get(point, span.points[point].commit.sha[:9])
+    return name.partition(":")[0]
+
+
+def _check(request: BisectRequest) -> Comparison:
+    spec = load_comparison(request.comparison)
+    if not spec.has_refs:
+        raise ConfigError([f"{spec.name}: its arms are no refs: only comparisons such as main-vs-branch have commits"])
+    differ: Sequence[str] = [
+        name for name in ("set", "command", "packages", "python", "image")
+        if getattr(spec.arms[0], name) != getattr(spec.arms[1], name)
+    ]  # fmt: skip
+    if differ:
+        raise ConfigError([f"{spec.name}: its arms differ in {', '.join(differ)} too: a bisection changes one thing"])
+    return spec

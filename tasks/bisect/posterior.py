@@ -1,0 +1,113 @@
+"""Turns the runs of some points of a line into the chance of every point to be the one that changed the level."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from configs.schema import Frozen
+from tasks.diff.noise import Noise
+
+TWICE = 0.1  # prior chance that the level changed at two points
+
+type Values = NDArray[np.float64]
+
+
+class Observation(Frozen):
+    """One run of one point: the logarithm of its level, and what its own steps leave open of it."""
+
+    point: int
+    value: float
+    error: float = 0.0
+
+
+class Belief(Frozen, arbitrary_types_allowed=True):
+    """The posterior. Arrays have one row per hypothesis, or one entry per point (good is point 0)."""
+
+    changes: NDArray[np.int64]  # (hypotheses, 2): first point of the new level; len(points) where there is no second
+    chances: Values  # (hypotheses,): sums to 1
+    levels: Values  # (hypotheses, 3): expected level of each stretch
+    culprits: Values  # (points,): the chance that the larger step up is at this point
+    sigma: float  # standard deviation of one run around its level
+    df: float  # degrees of freedom of that
+
+    def level_at(self, point: int) -> Values:
+        """The expected level of a point under every hypothesis."""
+        stretch = (point >= self.changes[:, 0]).astype(int) + (point >= self.changes[:, 1])
+        found: Values = self.levels[np.arange(len(stretch)), stretch]
+        return found
+
+
+def find_belief(observations: Sequence[Observation], weights: Sequence[float], noise: Noise) -> Belief:
+    """The posterior over the points of a line, whose first is good and whose last is bad.
+
+    weights: of every point, how likely it is the culprit before anything is run; 0 rules it out. The noise is that of
+    a pair of equal runs. The level changes at one point, or at two with prior chance TWICE. Levels are drawn around an
+    unknown middle with the variance of the observed difference, the variance of a run is scaled inverse χ² with the
+    noise's degrees of freedom; both are integrated out (A. Gelman et al., Bayesian Data Analysis, ch. 3 and 5).
+    Raises ValueError if every weight is 0.
+    """
+    prior = np.asarray(weights, dtype=float)
+    size = prior.size
+    if not prior[1:].any():
+        raise ValueError("no point of the line can be the culprit")
+    changes, chances = _hypotheses(prior)
+    variance = noise.scale**2 / 2
+    points = np.array([one.point for one in observations])
+    values = np.array([one.value for one in observations])
+    precision = variance / (variance + np.square([one.error for one in observations]))
+    sums = [_cumulate(points, part, size) for part in (precision, precision * values, precision * values**2)]
+    spread = max(values.max() - values.min(), 2 * noise.scale) ** 2 / variance
+    borders = np.column_stack([np.zeros(len(changes), int), changes, np.full(len(changes), size)])
+    count, first, second = (part[borders[:, 1:]] - part[borders[:, :-1]] for part in sums)
+    mean = np.divide(first, count, out=np.zeros_like(first), where=count > 0)
+    within = np.maximum(second - count * mean**2, 0).sum(axis=1)
+    weight = count / (1 + spread * count)
+    middle = (weight * mean).sum(axis=1) / weight.sum(axis=1)
+    squares = within + (weight * (mean - middle[:, None]) ** 2).sum(axis=1)
+    df = noise.df + len(values) - 1
+    evidence = (
+        -np.log1p(spread * count).sum(axis=1) / 2
+        - np.log(weight.sum(axis=1)) / 2
+        - df / 2 * np.log1p(squares / (noise.df * variance))
+    )
+    score = np.log(chances) + evidence
+    found = np.exp(score - score.max())
+    found /= found.sum()
+    shrunk = spread * count / (1 + spread * count)
+    levels = middle[:, None] + shrunk * (mean - middle[:, None])
+    # of one change only: what comes and goes is noise as long as nothing else is shown
+    best = int(np.where(changes[:, 1] == size, found, -1.0).argmax())
+    return Belief(
+        changes=changes,
+        chances=found,
+        levels=levels,
+        culprits=_culprits(changes, levels, found, size),
+        sigma=float(np.sqrt((noise.df * variance + squares[best]) / df)),
+        df=df,
+    )
+
+
+def _hypotheses(prior: Values) -> tuple[NDArray[np.int64], Values]:
+    """Where the level changes, once or twice, and the prior chance of each."""
+    size = prior.size
+    can = np.flatnonzero(prior[1:] > 0) + 1
+    share = prior[can] / prior[can].sum()
+    once = np.column_stack([can, np.full(can.size, size)])
+    left, right = np.triu_indices(can.size, 1)
+    if not left.size:
+        return once, share
+    both = share[left] * share[right]
+    chances = np.concatenate([(1 - TWICE) * share, TWICE * both / both.sum()])
+    return np.concatenate([once, np.column_stack([can[left], can[right]])]), chances
+
+
+def _cumulate(points: NDArray[np.int64], values: Values, size: int) -> Values:
+    return np.concatenate([[0.0], np.cumsum(np.bincount(points, values, minlength=size))])
+
+
+def _culprits(changes: NDArray[np.int64], levels: Values, chances: Values, size: int) -> Values:
+    """Of two changes the culprit is the larger step up."""
+    later = (changes[:, 1] < size) & (levels[:, 2] - levels[:, 1] > levels[:, 1] - levels[:, 0])
+    at = np.where(later, changes[:, 1], changes[:, 0])
+    return np.bincount(at, chances, minlength=size)

@@ -1,0 +1,62 @@
+"""Turns what a user wants bisected into the row of a comparison, and a comparison into its worst row."""
+
+from configs.errors import ConfigError, suggest
+from configs.schema import Frozen
+from tasks.diff.checkpoint_row import CHECKPOINTS
+from tasks.diff.comparison import SHARE_A_WORD
+from tasks.diff.fates import END
+from tasks.diff.maxview_rows import PARAMETERS
+from tasks.diff.parity_rows import LOSS, VALUES
+from tasks.diff.state_rows import MEMORY
+from tasks.diff.time_rows import CPU_TIME, STEP_TIME
+from tasks.records import ComparisonRecord
+
+PROGRAM = "program"
+TIMES = (STEP_TIME.name, CPU_TIME.name)
+WORDS = {
+    "loss": LOSS.name, "died": END.name, "memory": MEMORY.name, "checkpoint": CHECKPOINTS.name, PROGRAM: PROGRAM,
+}  # fmt: skip
+KNOWN = {metric.name: metric.title for metric in (STEP_TIME, CPU_TIME, LOSS, VALUES, MEMORY, CHECKPOINTS, PARAMETERS)}
+
+
+class Question(Frozen):
+    """What is bisected: the id of a row and its title."""
+
+    metric: str
+    title: str
+
+    @property
+    def varies(self) -> bool:
+        """Whether equal runs differ in it."""
+        return self.metric in TIMES
+
+
+DIED = Question(metric=END.name, title="died")
+
+
+def read_question(word: str) -> Question:
+    """The question behind `--metric`: a title, the id of a row, or one of WORDS. Raises ConfigError with a hint."""
+    plain = word.strip().casefold()
+    if plain == "died" or plain == END.name:
+        return DIED
+    if plain == PROGRAM:
+        return Question(metric=PROGRAM, title="program")
+    for name, title in KNOWN.items():
+        if plain in (name, title.casefold()) or WORDS.get(plain) == name:
+            return Question(metric=name, title=title)
+    names = [*WORDS, *KNOWN.values()]
+    raise ConfigError([f"--metric {word!r:.80}: no such row{suggest(word, names)}; there are: {', '.join(names)}"])
+
+
+def worst_question(record: ComparisonRecord) -> Question | None:
+    """The worst judged row of a comparison of the ends; None if nothing surely got worse."""
+    if record.candidate.has_died and not record.baseline.has_died:
+        return DIED
+    for verdict in ("regressed", "changed"):
+        rows = [row for row in record.rows if row.verdict == verdict and not row.allowed]
+        rows = [row for row in rows if row.metric not in SHARE_A_WORD and row.metric in KNOWN]
+        # what has no noise needs fewer runs
+        rows.sort(key=lambda row: row.metric in TIMES)
+        if rows:
+            return Question(metric=rows[0].metric, title=rows[0].title)
+    return None

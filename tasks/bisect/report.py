@@ -1,0 +1,144 @@
+"""Turns a finished search into the record that every surface draws."""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from tasks.bisect.ledger import tell_programs
+from tasks.bisect.points import BisectRequest, Span
+from tasks.bisect.posterior import Belief
+from tasks.bisect.questions import Question
+from tasks.bisect.search import Finish, Judge, Line, mark_points
+from tasks.diff.decide import show_duration
+from tasks.records import BisectedPoint, Bisection, Corner, RunRecord, seconds_between
+
+_POINT = re.compile(r"\{(\d+)\}")
+
+
+def describe_points(
+    points: Sequence[BisectedPoint],
+    line: Line,
+    ruled_out: Mapping[int, str],
+    judge: Judge | None,
+    belief: Belief | None,
+) -> tuple[BisectedPoint, ...]:
+    """The points with what is known of each after the search."""
+    marks = mark_points(line, judge) if judge is not None and judge.runs(0) and judge.runs(line.last) else {}
+    found = []
+    for number, point in enumerate(points):
+        changes: dict[str, object] = {"ruled_out": ruled_out.get(number, "")}
+        if number in (0, line.last):
+            changes["mark"] = "good" if number == 0 else "bad"
+        elif number in marks:
+            changes["mark"], changes["why"] = marks[number]
+        own = judge is not None and (line.alike[number] == number or number == 0)
+        if judge is not None and own:
+            changes["runs"] = judge.runs(number)
+            if number and judge.varies and judge.runs(number) and judge.runs(0) and not judge.failed(number):
+                rated = judge.compare(0, number)
+                changes |= {"level": rated.effect, "low": rated.low, "high": rated.high}
+        if belief is not None:
+            changes["chance"] = round(float(belief.culprits[number]), 4)
+        found.append(point.model_copy(update=changes))
+    return tuple(found)
+
+
+def name_point(point: BisectedPoint) -> str:
+    """What people call a point: its version, or the short hash of its commit."""
+    return point.version or point.commit.sha[:9]
+
+
+def fill_note(note: str, points: Sequence[BisectedPoint]) -> str:
+    """A sentence with the names of the points that it speaks of."""
+    return _POINT.sub(lambda match: name_point(points[int(match[1])]), note)
+
+
+def write_headline(finish: Finish, points: Sequence[BisectedPoint], case: str, question: Question) -> str:
+    """The answer as one sentence."""
+    if finish.outcome == "no difference" or (finish.culprit is None and not finish.suspects):
+        return f"{case}: {finish.why}"
+    if finish.culprit is not None:
+        point = points[finish.culprit]
+        text = finish.rated.text if finish.rated else ""
+        told = f"{question.title} {text}".strip()
+        what = "version" if point.version else "commit"
+        subject = "" if point.version else f' "{point.commit.subject}"'
+        if question.metric == "end":
+            return f"{name_point(point)}{subject} is the first {what} of which {case} died: {text}"
+        return f"{name_point(point)}{subject} is the first {what} that regressed {case}: {told}"
+    first, last = points[finish.suspects[0]], points[finish.suspects[-1]]
+    count = finish.suspects[-1] - finish.suspects[0] + 1
+    between = name_point(first) if count == 1 else f"{name_point(first)} to {name_point(last)} ({count} of them)"
+    return f"{case}: {question.title} changed at one of {between}; {finish.why}"
+
+
+def write_record(
+    request: BisectRequest, span: Span, case: str, target: str, question: Question, finish: Finish,
+    points: Sequence[BisectedPoint], runs: Mapping[int, Sequence[RunRecord]], *, corners: Sequence[Corner] = (),
+    commit: tuple[str, str] = ("", ""),
+) -> Bisection:  # fmt: skip
+    """The record of one case. `commit`: message and diffstat of the culprit."""
+    culprit, programs = finish.culprit, ""
+    if culprit is not None:
+        programs = tell_programs(points[culprit - 1].ledger, points[culprit].ledger)
+    done = [run for records in runs.values() for run in records]
+    facts = [request.comparison, case, target, span.good.sha, span.bad.sha, request.packages, question.metric]
+    words = next_words(request, span, case, finish)
+    return Bisection(
+        id=hashlib.sha256("\n".join(facts).encode()).hexdigest()[:10],
+        comparison=request.comparison,
+        case=case,
+        target=target,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        good=name_point(points[0]) if request.packages else span.good.name,
+        bad=name_point(points[-1]) if request.packages else span.bad.name,
+        metric=question.metric,
+        title=question.title,
+        outcome=finish.outcome,
+        headline=fill_note(write_headline(finish, points, case, question), points),
+        points=tuple(points),
+        culprit=culprit,
+        suspects=finish.suspects,
+        effect=finish.rated.text if finish.rated and culprit is not None else "",
+        notes=tuple(fill_note(note, points) for note in finish.notes),
+        corners=tuple(corners),
+        message=commit[0],
+        diffstat=commit[1],
+        programs=programs,
+        trained=sum(bool(records) for records in runs.values()),
+        runs=len(done),
+        seconds=spent_seconds(done),
+        next_command=shlex.join(words),
+    )
+
+
+def spent_seconds(runs: Sequence[RunRecord]) -> float:
+    """The seconds of runs by their logs, which a search that was killed and goes on knows too."""
+    return sum(seconds_between(run.reading.started, run.reading.ended) or 0.0 for run in runs)
+
+
+def show_counts(record: Bisection) -> str:
+    """`41 commits, 9 with another program, 6 trained (14 runs, 11 min), 35 ruled out without training`."""
+    count, what = len(record.points) - 1, "version" if record.points[-1].version else "commit"
+    parts = [f"{count} {what}{'' if count == 1 else 's'}"]
+    if any(point.ledger.program for point in record.points):
+        parts.append(f"{record.other_programs} with another program")
+    if record.runs:
+        spent = f", {show_duration(record.seconds)}" if record.seconds else ""
+        parts.append(f"{record.trained} trained ({record.runs} run{'' if record.runs == 1 else 's'}{spent})")
+    parts.append(f"{count - sum(point.runs > 0 for point in record.points[1:])} ruled out without training")
+    return ", ".join(parts)
+
+
+def next_words(request: BisectRequest, span: Span, case: str, finish: Finish) -> list[str]:
+    """The command that is most useful next: the culprit beside the point before it, or the rest of the range."""
+    repository = ["--repository", span.repository] if span.named else []
+    target = ["--target", request.target] if request.target else []
+    sets = [word for pair in request.overrides for word in ("--set", pair)]
+    common = ["--case", case, *target, *sets, *repository]
+    if finish.culprit is not None and not request.packages:
+        shas = [span.points[number].commit.sha[:9] for number in (finish.before or 0, finish.culprit)]
+        return ["maxview", "compare", request.comparison, "--baseline", shas[0], "--branch", shas[1], *common]
+    return []

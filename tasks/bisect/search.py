@@ -1,0 +1,367 @@
+"""Decides after every run of a bisection what to run next, or that it is over: which point changed the metric."""
+
+from collections.abc import Mapping, Sequence, Set
+from math import sqrt
+from typing import Literal, Protocol
+
+from scipy.special import stdtrit  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from configs.schema import Frozen
+from tasks.bisect.choose import choose_point
+from tasks.bisect.posterior import Belief, Observation, find_belief
+from tasks.diff.decide_noisy import CHANCE
+from tasks.diff.noise import Noise
+from tasks.records import Mark, Verdict
+
+SURE = 0.95  # the posterior at which a point is named, once its own comparison agrees
+MOST_OF_POINT = 12  # runs of one point: beyond that the machine is too noisy for this difference
+ENDS = 2  # the ends take one half of the chance of a false alarm, the named point the other
+WORSE: tuple[Verdict, ...] = ("regressed", "changed")
+WITNESSES = 2  # runs of the point that is named: other work on the machine may have slowed one of them
+NOISY = 2.0  # times what is stated: from there on the pair takes twice as many runs, of both
+REFUTED = 1e-4  # left of the weight of a point that compares like the one before it
+
+
+class Rated(Frozen):
+    """What the verdict rule says of the bisected metric between two points."""
+
+    verdict: Verdict
+    text: str = ""  # the effect with its interval, or the reason
+    wanted: int | None = None  # runs of each that would probably decide
+    cost: str = ""  # of those
+    effect: float | None = None  # of a metric that varies: 0.08 is 8 % more, and the ends of its interval
+    low: float | None = None
+    high: float | None = None
+
+
+class Judge(Protocol):
+    """The runs that there are, and the verdict rule over them."""
+
+    @property
+    def noise(self) -> Noise:
+        """Of a pair of equal runs, in the unit of the observations."""
+        ...
+
+    @property
+    def varies(self) -> bool:
+        """Whether equal runs differ in the metric: a time does; a loss, a death, a checkpoint do not."""
+        ...
+
+    def runs(self, point: int) -> int:
+        """How many runs of the point there are."""
+        ...
+
+    def failed(self, point: int) -> str:
+        """Why the point cannot be judged; empty if it can."""
+        ...
+
+    def observe(self, point: int) -> Sequence[Observation]:
+        """The levels of the point's runs, for a metric that varies."""
+        ...
+
+    def compare(self, before: int, after: int, *, runs: int | None = None, shares: int = 1) -> Rated:
+        """The rule over two points. runs: only the first so many of each; shares: of the chance of a false alarm."""
+        ...
+
+
+class Line(Frozen):
+    """The points from good (first) to bad (last), as far as they are known without a run."""
+
+    weights: tuple[float, ...]  # prior of each point; 0: ruled out
+    # the point whose runs stand for this one: the first of its neighbours that train alike; good or bad itself for
+    # whatever trains like good, and for the last ones that train like bad
+    alike: tuple[int, ...]
+    costs: tuple[float, ...] = ()  # seconds of a run of each; empty: equal
+
+    @property
+    def last(self) -> int:
+        """The bad end."""
+        return len(self.weights) - 1
+
+
+class Limits(Frozen):
+    """How far the search may go. `spent_s` are the seconds of all runs so far."""
+
+    ends: int = 3  # runs of each end, where neither of the others is given
+    budget_s: float | None = None
+    most_runs: int | None = None
+
+
+class Train(Frozen):
+    """One more run of each of these points, in this order."""
+
+    points: tuple[int, ...]
+    why: str
+
+
+class Finish(Frozen):
+    """The search is over."""
+
+    outcome: Literal["found", "range", "no difference"]
+    why: str
+    culprit: int | None = None
+    before: int | None = None  # the point that the culprit was compared with
+    suspects: tuple[int, ...] = ()
+    rated: Rated | None = None  # of the culprit against the point before it, or of the ends
+    notes: tuple[str, ...] = ()
+
+
+def judge_ends(line: Line, judge: Judge) -> Rated:
+    """The first look at the ends that decided, else the last: k runs of each are the k-th look."""
+    both = min(judge.runs(0), judge.runs(line.last))
+    rated = Rated(verdict="unknown", text="not run yet", wanted=1)
+    for runs in range(1, both + 1):
+        rated = judge.compare(0, line.last, runs=runs, shares=ENDS)
+        if rated.verdict != "unknown":
+            break
+    return rated
+
+
+def mark_points(line: Line, judge: Judge) -> dict[int, tuple[Mark, str]]:
+    """Every point that was run: like which end it is by the verdict rule, and why."""
+    return {point: _mark(line, judge, point) for point in range(1, line.last) if line.alike[point] == point
+            and (judge.runs(point) or judge.failed(point))}  # fmt: skip
+
+
+def _mark(line: Line, judge: Judge, point: int) -> tuple[Mark, str]:
+    if why := judge.failed(point):
+        return "skipped", why
+    from_good, to_bad = judge.compare(0, point, shares=ENDS), judge.compare(point, line.last, shares=ENDS)
+    told = f"against good: {from_good.text}" if from_good.text else from_good.verdict
+    if from_good.verdict in WORSE:
+        return ("between" if to_bad.verdict in (*WORSE, "improved") else "bad"), told
+    if from_good.verdict in ("same", "improved"):
+        return "good", told
+    if to_bad.verdict == "same" and not judge.varies:
+        return "bad", f"against bad: {to_bad.text or 'same'}"
+    return ("good" if to_bad.verdict in WORSE and judge.varies else "unknown"), told
+
+
+def next_action(line: Line, judge: Judge, limits: Limits, *, spent_s: float = 0.0) -> Train | Finish:
+    """What to run next, or the answer. It follows from the runs alone, so that a killed search goes on where it was."""
+    ends = judge_ends(line, judge)
+    if ends.verdict not in WORSE:
+        return _look_at_ends(line, judge, limits, ends, spent_s)
+    marks = mark_points(line, judge)
+    doubtful = _doubtful(judge, marks)
+    if doubtful and _may_go_on(judge, line, limits, spent_s):
+        return Train(points=doubtful, why="bad before good: once more")
+    first, notes = _last_good(line, marks)
+    refuted: set[int] = set()
+    while True:
+        weights = _weights(line, first, refuted)
+        if not any(weights):
+            why = "no point of the line can have caused it: their source and their programs are equal"
+            return Finish(outcome="range", why=why, rated=ends, notes=notes)
+        belief = believe(line, judge, weights, marks, first)
+        culprit = int(belief.culprits.argmax())
+        if belief.culprits[culprit] < SURE:
+            return _explore(line, judge, limits, belief, marks, first, spent_s, notes)
+        before = line.alike[culprit - 1] if line.alike[culprit - 1] or first == 0 else first
+        pairs = ENDS * max(1, sum(1 for point in _trained(line, judge) if judge.runs(line.alike[point - 1])))
+        after = line.alike[culprit]
+        rated = Rated(verdict="unknown")
+        if not judge.varies and _is_settled(line, marks, before, after, first):
+            rated = ends
+        elif all(judge.runs(point) and not judge.failed(point) for point in (before, after)):
+            rated = judge.compare(before, after, shares=pairs)
+        if rated.verdict in WORSE and is_witnessed(judge, belief, before, after, CHANCE / pairs):
+            return Finish(
+                outcome="found", why="", culprit=culprit, before=before, rated=rated,
+                notes=(*notes, *_other_changes(line, judge, before, after)),
+            )  # fmt: skip
+        if rated.verdict in ("same", "improved") and culprit not in refuted:
+            refuted.add(culprit)
+            continue
+        pair = (before, after)
+        stuck = any(judge.failed(point) or judge.runs(point) >= MOST_OF_POINT for point in pair)
+        if stuck or not _may_go_on(judge, line, limits, spent_s):
+            return _range(belief, ends, notes, "the runs that are allowed do not make it sure")
+        return Train(
+            points=_fewer(judge, before, after, rated), why="the suspect and the point before it, side by side"
+        )
+
+
+def find_current_belief(line: Line, judge: Judge) -> Belief | None:
+    """The posterior by the runs there are; None while the ends do not differ, or where no point can be the culprit."""
+    if judge_ends(line, judge).verdict not in WORSE:
+        return None
+    marks = mark_points(line, judge)
+    first, _ = _last_good(line, marks)
+    weights = _weights(line, first, set())
+    return believe(line, judge, weights, marks, first) if any(weights) else None
+
+
+def _is_settled(line: Line, marks: Mapping[int, tuple[Mark, str]], before: int, after: int, first: int) -> bool:
+    """Whether a pair without noise is good and bad by its comparisons with the ends, which surely differ."""
+    is_good = before in (0, first) or marks.get(before, ("", ""))[0] == "good"
+    return is_good and (after == line.last or marks.get(after, ("", ""))[0] == "bad")
+
+
+def _weights(line: Line, first: int, refuted: Set[int]) -> list[float]:
+    return [
+        0.0 if point <= first else weight * (REFUTED if point in refuted else 1)
+        for point, weight in enumerate(line.weights)
+    ]
+
+
+def believe(
+    line: Line, judge: Judge, weights: Sequence[float], marks: Mapping[int, tuple[Mark, str]], first: int
+) -> Belief:
+    """The posterior of the points behind `first`, which is as good as the good end."""
+    seen: list[Observation] = []
+    if judge.varies:
+        noise = judge.noise
+        for point in (0, *_trained(line, judge), line.last):
+            at = first if line.alike[first] == point else point
+            if at >= first and not judge.failed(point):
+                seen += [one.model_copy(update={"point": at}) for one in judge.observe(point)]
+    else:  # the verdict rule has said which end each point is like
+        noise = Noise(scale=0.05, df=100.0)
+        seen = [Observation(point=first, value=0.0), Observation(point=line.last, value=1.0)]
+        values = {"good": 0.0, "bad": 1.0, "between": 1.0}
+        seen += [
+            Observation(point=point, value=values[mark])
+            for point, (mark, _) in marks.items()
+            if mark in values and point > first
+        ]
+    return find_belief(seen, weights, noise)
+
+
+def is_witnessed(judge: Judge, belief: Belief, before: int, after: int, chance: float) -> bool:
+    """Whether the step is larger than the scatter of all runs of the line makes likely, by two runs of the culprit.
+
+    The verdict rule looks at two points only. All runs together tell of a machine that is noisier than is stated.
+    """
+    if not judge.varies:
+        return True
+    sides = [[one.value for one in judge.observe(point)] for point in (before, after)]
+    noisy = belief.sigma > NOISY * judge.noise.scale / sqrt(2)
+    if len(sides[1]) < WITNESSES or (noisy and min(map(len, sides)) < 2 * WITNESSES):
+        return False
+    step = sum(sides[1]) / len(sides[1]) - sum(sides[0]) / len(sides[0])
+    error = belief.sigma * sqrt(1 / len(sides[0]) + 1 / len(sides[1]))
+    return step > error * float(stdtrit(belief.df, 1 - chance / 2))
+
+
+def _fewer(judge: Judge, before: int, after: int, rated: Rated) -> tuple[int, ...]:
+    """Of a pair the points that need another run: what only lacks a witness gets that, else what has fewer runs."""
+    if rated.verdict in WORSE and judge.runs(after) < WITNESSES:
+        return (after,)
+    fewest = min(judge.runs(before), judge.runs(after))
+    return tuple(point for point in (before, after) if judge.runs(point) == fewest)
+
+
+def _look_at_ends(line: Line, judge: Judge, limits: Limits, ends: Rated, spent_s: float) -> Train | Finish:
+    """More runs of both ends while they are not decided and more are allowed."""
+    both = min(judge.runs(0), judge.runs(line.last))
+    failed = next((judge.failed(point) for point in (0, line.last) if judge.failed(point)), "")
+    if failed:
+        return Finish(outcome="no difference", why=f"an end cannot be judged: {failed}", rated=ends)
+    limited = limits.budget_s is not None or limits.most_runs is not None
+    allowed = MOST_OF_POINT if limited else limits.ends
+    if ends.verdict == "unknown" and both < allowed and _may_go_on(judge, line, limits, spent_s):
+        return Train(points=(0, line.last), why="both ends")
+    if ends.verdict == "same":
+        why = "good and bad are the same: good may be bad itself (name an earlier --good), or bad good"
+    elif ends.verdict == "improved":
+        why = f"bad is better than good ({ends.text}): are --good and --bad swapped?"
+    else:
+        wanted = f"; {ends.wanted} runs of each would probably decide" if ends.wanted else ""
+        price = f" ({ends.cost})" if ends.cost else ""
+        more = f" (--max-runs {2 * ends.wanted + 12})" if ends.wanted else ""
+        why = f"no sure difference between good and bad after {both} runs of each: {ends.text}{wanted}{price}{more}"
+    return Finish(outcome="no difference", why=why, rated=ends)
+
+
+def _explore(
+    line: Line, judge: Judge, limits: Limits, belief: Belief, marks: Mapping[int, tuple[Mark, str]], first: int,
+    spent_s: float, notes: tuple[str, ...],
+) -> Train | Finish:  # fmt: skip
+    """The run that tells most, or the range that is left."""
+    settled = {point for point, (mark, _) in marks.items() if not judge.varies and mark != "unknown"}
+    open_points = [
+        point
+        for point in range(first + 1, line.last)
+        if line.alike[point] == point
+        and point not in settled
+        and not judge.failed(point)
+        and judge.runs(point) < MOST_OF_POINT
+    ]
+    costs = {point: line.costs[point] if line.costs else 1.0 for point in open_points}
+    point = choose_point(belief, open_points, costs)
+    if point is None:
+        skipped = [other for other, (mark, _) in marks.items() if mark == "skipped"]
+        why = f"{len(skipped)} of them could not be judged" if skipped else "no run of any of them would tell more"
+        return _range(belief, None, notes, why)
+    if not _may_go_on(judge, line, limits, spent_s):
+        return _range(belief, None, notes, "the runs that are allowed do not make it sure")
+    return Train(points=(point,), why=f"{_left(belief)} points are left")
+
+
+def _left(belief: Belief) -> int:
+    return len(_smallest(belief))
+
+
+def _smallest(belief: Belief) -> list[int]:
+    """The fewest points that hold SURE of the posterior, in their order."""
+    held, found = 0.0, []
+    for point in belief.culprits.argsort()[::-1]:
+        found.append(int(point))
+        held += float(belief.culprits[point])
+        if held >= SURE:
+            break
+    return sorted(found)
+
+
+def _range(belief: Belief, rated: Rated | None, notes: tuple[str, ...], why: str) -> Finish:
+    return Finish(outcome="range", why=why, suspects=tuple(_smallest(belief)), rated=rated, notes=notes)
+
+
+def _trained(line: Line, judge: Judge) -> list[int]:
+    return [point for point in range(1, line.last) if line.alike[point] == point and judge.runs(point)
+            and not judge.failed(point)]  # fmt: skip
+
+
+def _may_go_on(judge: Judge, line: Line, limits: Limits, spent_s: float) -> bool:
+    done = sum(judge.runs(point) for point in range(line.last + 1) if line.alike[point] == point or point == line.last)
+    within = limits.most_runs is None or done < limits.most_runs
+    return within and (limits.budget_s is None or spent_s < limits.budget_s)
+
+
+def _last_good(line: Line, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, tuple[str, ...]]:
+    """The last point that surely is like good although an earlier one surely was not, and what to say of it."""
+    first = max((point for point in range(line.last) if line.alike[point] == 0), default=0)
+    again = any(line.weights[: first + 1])
+    notes = [f"{{{first}}} has good's source again: what came before it went with it"] if again else []
+    bad = min((point for point, (mark, _) in marks.items() if mark == "bad" and point > first), default=None)
+    good = max((point for point, (mark, _) in marks.items() if mark == "good"), default=0)
+    if bad is not None and good > bad:
+        notes.append(f"it comes, goes and comes again: bad at {{{bad}}}, good again at {{{good}}}")
+        first = good
+    return first, tuple(notes)
+
+
+def _doubtful(judge: Judge, marks: Mapping[int, tuple[Mark, str]]) -> tuple[int, ...]:
+    """Points that are bad before a good one or good after a bad one, by a single run each: noise looks like that."""
+    bad = [point for point, (mark, _) in marks.items() if mark in ("bad", "between")]
+    good = [point for point, (mark, _) in marks.items() if mark == "good"]
+    if not judge.varies or not bad or not good or max(good) < min(bad):
+        return ()
+    within = [point for point in (*bad, *good) if min(bad) <= point <= max(good)]
+    return tuple(sorted(point for point in within if judge.runs(point) < WITNESSES))
+
+
+def _other_changes(line: Line, judge: Judge, before: int, culprit: int) -> tuple[str, ...]:
+    """Further sure changes between good and the culprit, and between it and bad, by runs that are there anyway."""
+    notes = []
+    for start, end, where in ((0, before, "before"), (culprit, line.last, "after")):
+        if start == end or not (judge.runs(start) and judge.runs(end)):
+            continue
+        rated = judge.compare(start, end, shares=2 * ENDS)
+        if rated.verdict in (*WORSE, "improved"):
+            sign = "of opposite sign" if rated.verdict == "improved" else "in the same direction"
+            if not judge.varies:
+                sign = "of opposite sign" if rated.verdict == "improved" else "besides"
+            notes.append(f"another change {sign} lies {where} it, between {{{start}}} and {{{end}}}: {rated.text}")
+    return tuple(notes)

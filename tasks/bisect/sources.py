@@ -1,0 +1,67 @@
+"""Turns commits into digests of the source that a run of each executes, out of git's objects, without a checkout."""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from configs.comparison import Trainer
+from tasks.resolve.git import run_git
+
+# what a run of the trainer reads of its checkout: elsewhere are tests, docs and what chooses the config
+OURS = ("model/", "configs/")
+OUR_FILES = ("configs/base.yml", "configs/data/")
+MAXTEXT = ("src/maxtext/", "src/MaxText/", "MaxText/", "src/dependencies/", "pyproject.toml")
+
+
+def digest_sources(repository: str, shas: Sequence[str], trainer: Trainer, named: Iterable[str] = ()) -> dict[str, str]:
+    """Commit -> digest of its source; equal digests train alike in equal environments.
+
+    Comments, docstrings and layout of Python files do not count. named: further files that a custom command starts
+    with. Raises GitError.
+    """
+    folder, extra = Path(repository), frozenset(named)
+    found = {}
+    for sha in shas:
+        digest = hashlib.sha256()
+        for entry in run_git(["ls-tree", "-r", "-z", "--full-tree", sha], folder=folder).split("\0"):
+            head, _, path = entry.partition("\t")
+            if path and _counts(path, trainer, extra):
+                mode, _, blob = head.split(" ")
+                digest.update(f"{path}\0{mode}\0{_digest_blob(str(folder), blob, path.endswith('.py'))}\0".encode())
+        found[sha] = digest.hexdigest()[:16]
+    return found
+
+
+def _counts(path: str, trainer: Trainer, named: frozenset[str]) -> bool:
+    if trainer == "maxview":
+        python = path.endswith(".py") and path.startswith(OURS)
+        return python or path.startswith(OUR_FILES)
+    if trainer == "maxtext":
+        return path.startswith(MAXTEXT)
+    # of a program that is not known everything may count but prose
+    prose = PurePosixPath(path).suffix in (".md", ".rst") or path.startswith((".github/", "docs/"))
+    return path in named or not prose
+
+
+@lru_cache(maxsize=65536)  # most files are equal in most commits
+def _digest_blob(folder: str, blob: str, is_python: bool) -> str:
+    if not is_python:
+        return blob
+    text = run_git(["cat-file", "blob", blob], folder=Path(folder), whole=True)
+    return digest_code(text) or blob
+
+
+def digest_code(text: str) -> str:
+    """A digest of what Python compiles of a module, without comments, docstrings and layout; empty if it is none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node, clean=False
+        ):
+            node.body[0] = ast.Pass()
+    return hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,89 @@
+"""Which commit, or which version of a package, first showed a difference: the line, its evidence and the answer."""
+
+from typing import Literal
+
+from configs.schema import Frozen
+from tasks.records.metric import Verdict
+from tasks.records.plan import Commit
+
+Mark = Literal["good", "bad", "between", "unknown", "skipped", ""]  # "": not trained
+Outcome = Literal["found", "range", "no difference", "ledger"]
+
+
+class LedgerEntry(Frozen):
+    """What the compiler makes of one commit's training step. None where it is not known."""
+
+    program: str | None = None  # SHA-256 of the lowered step without names and locations
+    error: str = ""  # why there is no program
+    memory_bytes: int | None = None  # of one device, as the compiler adds it up
+    collective_bytes: int | None = None  # of one step
+    recomputed_flops: int | None = None  # matrix products that the backward pass computes again
+    flops: int | None = None  # of all matrix products of one step
+
+
+class BisectedPoint(Frozen):
+    """One place on the line between good and bad: a commit, or a version of a package."""
+
+    commit: Commit
+    version: str = ""  # the requirement, where packages are bisected
+    source: str = ""  # digest of the trainer's source; equal digests train alike
+    ledger: LedgerEntry = LedgerEntry()
+    ruled_out: str = ""  # why this point cannot be the culprit; empty: it can
+    mark: Mark = ""
+    why: str = ""  # the verdict behind the mark, or why the point was skipped
+    runs: int = 0
+    level: float | None = None  # of the metric, relative to good: 0.08 is 8 % more; None: not a time, or not trained
+    low: float | None = None  # ends of its 99 % interval
+    high: float | None = None
+    chance: float = 0.0  # the posterior that this point is the culprit
+
+
+class Corner(Frozen):
+    """One contrast of the four corners, old and new code with old and new packages, as natural logarithms."""
+
+    name: Literal["code", "packages", "interaction"]
+    verdict: Verdict
+    text: str  # "+5.1 % (+4.0 … +6.2)", or what differs
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Bisection(Frozen):
+    """The answer to one bisection; every surface draws this record and computes nothing."""
+
+    id: str
+    comparison: str
+    case: str
+    target: str
+    created: str  # ISO 8601
+    good: str  # as the user named it
+    bad: str
+    metric: str  # id of the row that is bisected; empty: none differed
+    title: str  # what people call it
+    outcome: Outcome
+    headline: str
+    points: tuple[BisectedPoint, ...]  # good first, bad last
+    culprit: int | None = None  # index of a point
+    suspects: tuple[int, ...] = ()  # where the outcome is a range
+    effect: str = ""  # of the culprit against the point before it, with its interval
+    notes: tuple[str, ...] = ()  # a second change, a revert, merges
+    corners: tuple[Corner, ...] = ()
+    diffstat: str = ""  # git's, of the culprit
+    message: str = ""  # the culprit's commit message
+    programs: str = ""  # how the culprit's program differs from the one before it
+    trained: int = 0  # points
+    runs: int = 0
+    seconds: float = 0.0  # of all runs, by their logs
+    next_command: str = ""
+
+    @property
+    def other_programs(self) -> int:
+        """How many points have another program than the point before them."""
+        pairs = zip(self.points, self.points[1:], strict=False)
+        return sum(after.ledger.program != before.ledger.program for before, after in pairs)
+
+    @property
+    def ruled_out(self) -> int:
+        """How many points after good were ruled out without a run."""
+        return sum(bool(point.ruled_out) for point in self.points[1:])

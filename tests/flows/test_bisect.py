@@ -1,0 +1,133 @@
+"""`maxview bisect` as its user meets it: a real server, real processes, real git; the trainer only prints."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+TRAINER = """\
+import sys
+
+if {dies}:
+    raise RuntimeError("planted")
+for step in range(6):
+    print(
+        f"completed step: {{step}}, seconds: 0.500, TFLOP/s/device: 1.000, Tokens/s/device: 30.000, "
+        f"total_weights: 8, loss: {{{loss} / (step + 1):.3f}}",
+        flush=True,
+    )
+"""
+
+type Maxview = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def make_repository(folder: Path, commits: list[tuple[str, float, bool]]) -> None:
+    """A commit for each (subject, loss, whether it dies); equal trainers but for a note beside them."""
+    (folder / "model").mkdir(parents=True)
+    (folder / "configs").mkdir()
+    (folder / "configs" / "base.yml").write_bytes((ROOT / "configs" / "base.yml").read_bytes())
+    (folder / "model" / "__init__.py").write_text('"""A trainer."""\n')
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=A Nother", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "-q", "-b", "main")
+    for number, (subject, loss, dies) in enumerate(commits):
+        (folder / "model" / "train.py").write_text(TRAINER.format(loss=loss, dies=dies))
+        (folder / "notes.md").write_text(f"{number}\n")
+        if subject.startswith("touch"):  # other source that trains alike
+            (folder / "model" / "__init__.py").write_text(f'"""A trainer."""\nTOUCHED = {number}\n')
+        git("add", "-A")
+        git("commit", "-qm", subject)
+        if number == 0:
+            git("tag", "v1")
+
+
+HISTORY = [
+    ("start", 2.0, False), ("docs", 2.0, False), ("touch a", 2.0, False), ("touch b", 2.0, False),
+    ("break", 2.0, True), ("mend", 2.0, False), ("docs again", 2.0, False), ("more loss", 3.0, False),
+    ("touch c", 3.0, False), ("last docs", 3.0, False),
+]  # fmt: skip
+
+
+@pytest.mark.long
+def test_the_commit_that_changed_the_loss_is_named_and_nothing_is_trained_twice(
+    maxview: Maxview, tmp_path: Path
+) -> None:
+    make_repository(tmp_path / "repository", HISTORY)
+    words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
+    words += ["--set", "steps=6", "--out", "o", "--json"]
+    done = maxview(*words)
+    assert done.returncode == 1, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["outcome"] == "found"
+    subjects = [point["commit"]["subject"] for point in record["points"]]
+    assert subjects == [subject for subject, _, _ in HISTORY]
+    assert subjects[record["culprit"]] == "more loss"
+    assert record["metric"] == "loss_per_step"
+    assert "model/train.py" in record["diffstat"]
+    # commits whose source is that of the one before are never trained
+    docs = [point for point in record["points"] if "docs" in point["commit"]["subject"]]
+    assert [point["ruled_out"] for point in docs] == ["no source of the trainer changed"] * 3
+    page = next((tmp_path / "o" / "bisections").rglob("index.html")).read_text()
+    assert "more loss" in page
+    runs = {path: path.stat().st_mtime_ns for path in (tmp_path / "o" / "runs").glob("*/log.txt")}
+    again = maxview(*words)
+    assert again.returncode == 1, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "o" / "runs").glob("*/log.txt")} == runs
+    assert json.loads(again.stdout)[0]["headline"] == record["headline"]
+
+
+@pytest.mark.long
+def test_the_commit_that_dies_is_named_and_good_that_dies_itself_is_told(maxview: Maxview, tmp_path: Path) -> None:
+    history = [*HISTORY[:4], ("break", 2.0, True), ("docs 2", 2.0, True), ("touch d", 2.0, True)]
+    make_repository(tmp_path / "repository", history)
+    words = ["bisect", "main-vs-branch", "--repository", "repository", "--set", "steps=6", "--out", "o"]
+    done = maxview(*words, "--good", "v1", "--bad", "main")
+    assert done.returncode == 1, done.stderr
+    assert '"break" is the first commit of which 01_base died: RuntimeError: planted' in done.stdout
+    bad = maxview(*words, "--good", "main~1", "--bad", "main")
+    assert bad.returncode == 3, bad.stderr
+    assert "good died itself" in bad.stdout
+    assert "name an earlier --good" in bad.stdout
+
+
+@pytest.mark.long
+def test_a_bisection_that_is_killed_goes_on_with_the_runs_that_are_there(
+    start: Callable[..., subprocess.Popen[str]], maxview: Maxview, tmp_path: Path
+) -> None:
+    make_repository(tmp_path / "repository", HISTORY)
+    words = ["bisect", "main-vs-branch", "--repository", "repository", "--good", "v1", "--bad", "main"]
+    words += ["--metric", "loss", "--set", "steps=6", "--out", "o"]
+    flow = start(*words)
+    records = tmp_path / "o" / "runs"
+    deadline = time.monotonic() + 300
+    while len(list(records.glob("*/record.json"))) < 2 and flow.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(flow.pid, signal.SIGKILL)
+    flow.wait()
+    before = {path: path.stat().st_mtime_ns for path in records.glob("*/record.json")}
+    assert len(before) >= 2
+    done = maxview(*words)
+    assert done.returncode == 1, done.stderr
+    assert '"more loss" is the first commit that regressed' in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_bad_input_is_told_before_a_server_starts(maxview: Maxview, tmp_path: Path) -> None:
+    make_repository(tmp_path / "repository", HISTORY[:3])
+    words = ["bisect", "main-vs-branch", "--repository", "repository"]
+    swapped = maxview(*words, "--good", "main", "--bad", "v1")
+    assert swapped.returncode == 2
+    assert "good and bad are swapped" in swapped.stderr
+    row = maxview(*words, "--good", "v1", "--bad", "main", "--metric", "los")
+    assert row.returncode == 2
+    assert "did you mean 'loss'?" in row.stderr

@@ -1,0 +1,155 @@
+"""What the compile ledger rules out, and what it answers alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.comparison import load_target
+from tasks.bisect.corners import compare_corners, contrast_corners
+from tasks.bisect.ledger import draw_line, probe_words, search_ledger, show_size
+from tasks.bisect.questions import DIED, Question, read_question
+from tasks.bisect.search import Rated
+from tasks.diff.noise import Noise
+from tasks.publish.bisection import render_ledger
+from tasks.records import BisectedPoint, Commit, LedgerEntry
+
+TIME = read_question("Step time, steady")
+LOSS = read_question("loss")
+MEMORY = read_question("memory")
+PROGRAM = read_question("program")
+
+
+def points(sources: str, programs: str, memory: str = "") -> list[BisectedPoint]:
+    """One point per letter: equal letters are equal sources, equal programs; `-` does not compile."""
+    found = []
+    for number, (source, program) in enumerate(zip(sources, programs, strict=True)):
+        entry = LedgerEntry(error="SyntaxError: x") if program == "-" else LedgerEntry(
+            program=program * 64, memory_bytes=int(memory[number]) * 1000 if memory else 1000
+        )  # fmt: skip
+        commit = Commit(sha=f"{number:040x}", time="", author="", subject=f"commit {number}")
+        found.append(BisectedPoint(commit=commit, source=source, ledger=entry))
+    return found
+
+
+def test_equal_source_is_ruled_out_for_everything_and_an_equal_program_for_memory() -> None:
+    line, why = draw_line(points("aabbcd", "ppppqq"), TIME)
+    assert [weight > 0 for weight in line.weights] == [False, False, True, False, True, True]
+    assert why == {1: "no source of the trainer changed", 3: "no source of the trainer changed"}
+    # of an equal program only the host loop can have changed: possible, but last
+    assert line.weights[4] == 1.0
+    assert line.weights[2] < line.weights[4] / 10
+    assert line.weights[5] < line.weights[4] / 10
+    # the runs of each group are those of its first; of the last group those of the bad end
+    assert line.alike == (0, 0, 2, 2, 4, 5)
+    memory, _ = draw_line(points("aabbcd", "ppppqq"), MEMORY)
+    assert [weight > 0 for weight in memory.weights] == [False, False, False, False, True, False]
+    assert memory.alike == (0, 0, 0, 0, 5, 5)
+    died, _ = draw_line(points("aabbcd", "ppppqq"), DIED)
+    assert died.weights[2] == died.weights[4]
+
+
+def test_thirty_of_thirty_two_commits_without_source_are_never_trained() -> None:
+    sources = "a" * 10 + "b" * 10 + "c" * 13
+    line, why = draw_line(points(sources, sources), LOSS)
+    assert len(why) == 30
+    assert sorted(set(line.alike)) == [0, 10, 32]
+
+
+def test_memory_and_program_are_answered_without_a_run() -> None:
+    grown = points("abcdef", "pqrstu", "111299")
+    found = search_ledger(grown, MEMORY)
+    assert found is not None
+    assert (found.culprit, found.before) == (3, 2)
+    program = search_ledger(points("abcdef", "ppqqrr"), PROGRAM)
+    assert program is not None
+    assert program.culprit == 2
+    assert any("{4}" in note for note in program.notes)  # it changes again there
+    assert search_ledger(grown, LOSS) is None
+    same = search_ledger(points("abc", "ppp"), PROGRAM)
+    assert same is not None
+    assert same.outcome == "no difference"
+
+
+def test_what_does_not_compile_leaves_a_range_and_what_comes_back_is_said() -> None:
+    hidden = search_ledger(points("abcdef", "pp--qq"), PROGRAM)
+    assert hidden is not None
+    assert (hidden.outcome, hidden.suspects) == ("range", (2, 3, 4))
+    back = search_ledger(points("abcdef", "pqqppq"), PROGRAM)
+    assert back is not None
+    assert back.culprit == 5
+    assert "comes, goes and comes again" in back.notes[0]
+
+
+def test_the_ledger_shows_an_equal_program_as_a_ditto_mark() -> None:
+    lines = render_ledger(points("abc", "ppq"))
+    assert lines[1].split()[:2] == ["000000000", "ppppppppp"]
+    assert lines[2].split()[1] == "″"
+    assert lines[3].split()[1] == "qqqqqqqqq"
+
+
+@pytest.mark.parametrize(("size", "shown"), [(None, "–"), (0, "0"), (999, "999"), (15_900_000, "15.9M")])
+def test_sizes_are_shown_with_prefixes(size: int | None, shown: str) -> None:
+    assert show_size(size) == shown
+
+
+def test_a_training_is_compiled_by_way_of_the_recorder_and_a_command_is_left_alone(make_plan: object) -> None:
+    plan = make_plan("pass")  # type: ignore[operator]
+    argv = ("python", "-m", "model.train", f"{plan.directory}/config.yml")
+    words = probe_words(plan.model_copy(update={"argv": argv, "trainer": "maxview"}), load_target("cpu"),
+                        Path("/there/key"), Path("/there/programs"))  # fmt: skip
+    assert words is not None
+    assert words[-2:] == ("model.train", "/there/key/config.yml")
+    assert words[words.index("--out") + 1] == "/there/key"
+    assert "--stop" in words
+    command = plan.model_copy(update={"argv": argv, "trainer": "command"})
+    assert probe_words(command, load_target("cpu"), Path("/x"), Path("/y")) is None
+
+
+class Known:
+    """A TPU's clock, as stated."""
+
+    noise = Noise(scale=0.004, df=10)
+
+    @property
+    def tolerance(self) -> object:
+        from configs.comparison import Tolerance
+
+        return Tolerance(relative=0.02, least=0.005, why="x", least_why="x")
+
+
+def test_four_corners_tell_code_from_packages_and_their_interaction() -> None:
+    random = np.random.default_rng(3)
+
+    def runs(level: float) -> list[float]:
+        return [level + float(random.normal(0, 0.002)) for _ in range(3)]
+
+    code, packages, both = 0.00, 0.06, 0.04
+    levels = [runs(0.0), runs(code), runs(packages), runs(code + packages + both)]
+    found = {one.name: one for one in contrast_corners(levels, Known())}  # type: ignore[arg-type]
+    # by construction: each averaged over the other, which has half of what both do together
+    for name, true in (("code", code + both / 2), ("packages", packages + both / 2), ("interaction", both)):
+        assert found[name].low < true < found[name].high  # type: ignore[operator]
+        assert found[name].verdict == "regressed"
+    alone = {one.name: one for one in contrast_corners([runs(0), runs(0), runs(0.06), runs(0.06)], Known())}  # type: ignore[arg-type]
+    assert (alone["code"].verdict, alone["packages"].verdict) == ("same", "regressed")
+
+
+def test_four_corners_without_noise() -> None:
+    truth = {0: "a", 1: "a", 2: "b", 3: "b"}
+
+    def compare(before: int, after: int) -> Rated:
+        return Rated(verdict="same" if truth[before] == truth[after] else "changed")
+
+    found = {one.name: one.verdict for one in compare_corners(compare)}
+    assert found == {"code": "same", "packages": "changed", "interaction": "same"}
+
+
+def test_questions_are_found_by_title_id_and_word() -> None:
+    assert read_question("step time, steady") == read_question("step_time_s") == TIME
+    assert TIME.varies
+    assert not LOSS.varies
+    assert read_question("died") == DIED
+    assert isinstance(PROGRAM, Question)
+    with pytest.raises(ValueError, match="did you mean 'loss'"):
+        read_question("los")
