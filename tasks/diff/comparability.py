@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from configs.findings import Effects
-from tasks.diff.contradictions import find_contradictions
+from tasks.diff.contradictions import find_contradictions, find_same_log
 from tasks.diff.evaluation_row import find_lacking_evaluations
 from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.metric_row import Arms
@@ -39,6 +39,7 @@ def find_findings(
             find_start(arms),
             find_work(arms, declared),
             find_contradictions(arms, parities),
+            find_same_log(arms) if aa else (),
             find_reading_gaps(arms),
             find_variation(arms, parities),
             find_noops(arms, declared, parities),

@@ -28,7 +28,6 @@ def find_contradictions(arms: Arms, parities: Sequence[MetricParity]) -> Observa
         for number, run in enumerate(arm.runs):
             yield from _log_against_metrics(arm, number, run)
             yield from _repeated_steps(arm, number, run)
-    yield from _same_log(arms)
     yield from _survived(arms)
     yield from _last_digits(arms, parities)
 
@@ -103,8 +102,9 @@ def _repeated_steps(arm: ArmRuns, number: int, run: RunRecord) -> Observations:
             yield notice("repeated-steps", message, (arm, f"step {twice[0]} again", None))
 
 
-def _same_log(arms: Arms) -> Observations:
-    """Runs of both arms that are one log: every line has the same time, and says the same."""
+def find_same_log(arms: Arms) -> Observations:
+    """Runs of a control that are one log: every step line has the same place, time and values. Other comparisons are
+    refused such logs before they are judged."""
     for number, run in enumerate(arms[0].runs):
         steps = run.reading.steps
         if run.plan is not None or steps["time"].null_count() == steps.height:
