@@ -63,7 +63,10 @@ def test_compare_by_a_token_with_the_documented_role(
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
     words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
-    done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    try:
+        done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    finally:
+        maxview(tree, environment, "down")  # the embedded server, which rests
     (record,) = json.loads(done.stdout)
     undecided = {row["metric"] for row in record["rows"] if row["verdict"] == "unknown"}
     told = record["headline"] + done.stderr[-3000:]
