@@ -63,13 +63,16 @@ def test_compare_by_a_token_with_the_documented_role(
     doctor = maxview(tree, environment, "doctor", "--target", "loopback", "--out", str(tmp_path / "out"))
     assert "target loopback: can be used" in doctor.stdout, doctor.stdout + doctor.stderr
     words = ("--case", "01_base", "--set", "steps=60", "--set", "checkpoint_period=30", "--out", str(tmp_path / "out"))
-    done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    try:
+        done = maxview(tree, environment, "compare", "linen-vs-nnx", "--target", "loopback", *words, "--json")
+    finally:
+        maxview(tree, environment, "down")  # the embedded server, which rests
     (record,) = json.loads(done.stdout)
-    undecided = {row["metric"] for row in record["rows"] if row["verdict"] == "unknown"}
     told = record["headline"] + done.stderr[-3000:]
-    assert all("time" in metric for metric in undecided), told  # beside other work times stay undecided
-    assert (done.returncode, record["verdict"]) == ((3, "unknown") if undecided else (0, "same")), told
-    assert {floor["name"]: floor["holds"] for floor in record["floors"]}["same checkpoint"] is True
+    # beside other work on the machine step times stay undecided
+    assert done.returncode == {"same": 0, "unknown": 3}[record["verdict"]], told
+    assert not {"regressed", "changed"} & {row["verdict"] for row in record["rows"]}, told
+    assert done.stderr.count("3 of 3 checkpoints verified") == 2, told
     assert list((tmp_path / "out").rglob("*.html"))
     assert standin.names("pods") == []
 
