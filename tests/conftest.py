@@ -93,6 +93,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Seals of runs in temporary folders, whose paths come again, are not kept with the user's."""
+    before = os.environ.get("MAXVIEW_STATE")
+    os.environ["MAXVIEW_STATE"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    os.environ.pop("MAXVIEW_STATE") if before is None else os.environ.update(MAXVIEW_STATE=before)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Callable[[str, Callable[[], str]], str]:
     """shared(name, make): what `make` returns, which one of all processes of the test run calls."""
