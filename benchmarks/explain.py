@@ -27,7 +27,7 @@ from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.launch.config import config_text
 from tasks.launch.move import run_to_end
-from tasks.observe.arm import observe_arm
+from tasks.causes.observe_arm import observe_arm
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 from tasks.resolve.arm_trainers import ArmWishes

@@ -13,7 +13,7 @@ from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, 
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.causes.touched_lines import Refs, find_refs, name_commits
-from tasks.observe.arm import observe_arm
+from tasks.causes.observe_arm import observe_arm
 from tasks.preflight.analyse import analyse_program
 from tasks.preflight.compare import Side, compare_programs
 from tasks.records import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tasks.causes.tensors import compare_tensors
-from tasks.observe.arm import observe_arm
+from tasks.causes.observe_arm import observe_arm
 from tasks.records import RunPlan, TensorComparison
 
 type Planned = Callable[..., RunPlan]

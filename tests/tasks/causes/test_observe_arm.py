@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.launch.local import build_environment
-from tasks.observe.arm import observe_arm
+from tasks.causes.observe_arm import observe_arm
 from tasks.records import RunPlan
 
 type Planned = Callable[..., RunPlan]
