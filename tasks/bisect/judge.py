@@ -124,7 +124,8 @@ class RunJudge:
         row = next((row for row in record.rows if row.metric == self._question.metric), None)
         if row is None or row.verdict == "not judged":
             return Rated(verdict="unknown", text="the runs do not tell")
-        text = row.effect_text or row.reason
+        # of a sure word what differs; the reason behind it is on the page of the two commits' comparison
+        text = row.effect_text or (row.reason if row.verdict == "unknown" else row.reason.partition(": ")[0])
         return Rated(
             verdict=row.verdict, text=text, wanted=row.runs_wanted, cost=row.cost_text,
             effect=row.effect, low=row.effect_low, high=row.effect_high,
