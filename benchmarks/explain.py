@@ -22,12 +22,12 @@ from benchmarks.machine import describe_machine
 from benchmarks.planted_changes import INNOCENT, MAXTEXT, OURS, SLOW, Change
 from tasks.causes.explain import PROFILED
 from tasks.causes.instruction_lines import read_optimised
+from tasks.causes.observe_arm import observe_arm
 from tasks.causes.profiles import ProfiledStep, compare_profiles, find_profile, read_profiles
 from tasks.causes.programs import compare_program_files
 from tasks.causes.tensors import compare_tensors
 from tasks.launch.config import config_text
 from tasks.launch.move import run_to_end
-from tasks.causes.observe_arm import observe_arm
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
 from tasks.resolve.arm_trainers import ArmWishes

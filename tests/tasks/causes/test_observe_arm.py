@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.launch.local import build_environment
 from tasks.causes.observe_arm import observe_arm
+from tasks.launch.local import build_environment
 from tasks.records import RunPlan
 
 type Planned = Callable[..., RunPlan]

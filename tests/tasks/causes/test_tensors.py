@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.causes.tensors import compare_tensors
 from tasks.causes.observe_arm import observe_arm
+from tasks.causes.tensors import compare_tensors
 from tasks.records import RunPlan, TensorComparison
 
 type Planned = Callable[..., RunPlan]
