@@ -1,5 +1,6 @@
 """Takes the time of each step of the loop apart: what the device took, and what the host did beside it."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,13 +52,14 @@ type Threads = dict[str, tuple[int, int]]  # thread -> nanoseconds that it has r
 
 def read_threads() -> Threads:
     """What the scheduler has counted of each thread of this process; empty where it does not tell."""
-    found = {}
-    for file in THREADS.glob("*/schedstat"):
+    found: Threads = {}
+    for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
         try:
-            ran, waited, _ = file.read_text().split()
+            with open(f"{THREADS}/{thread}/schedstat", "rb", buffering=0) as file:  # a Path takes three times as long
+                ran, waited, _ = file.read().split()
         except (OSError, ValueError):  # a thread that ended meanwhile
             continue
-        found[file.parent.name] = int(ran), int(waited)
+        found[thread] = int(ran), int(waited)
     return found
 
 
