@@ -92,7 +92,7 @@ def draw_drift(rng: Rng, runs: int, steps: int) -> Values:
 def draw_lognormal(rng: Rng, runs: int, steps: int) -> Values:
     """Steps scatter by 10 %, and now and then one takes several times as long."""
     tail = np.exp(rng.normal(0, 0.1, (runs, steps)) + np.abs(rng.standard_t(3, (runs, steps))) * 0.03)
-    return 0.4 * np.exp(rng.normal(0, 0.008, (runs, 1))) * tail
+    return np.asarray(0.4 * np.exp(rng.normal(0, 0.008, (runs, 1))) * tail)
 
 
 def draw_seventy(rng: Rng, runs: int, steps: int) -> Values:
