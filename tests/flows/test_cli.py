@@ -1,5 +1,6 @@
 """Bad input on the command line: one clear message with the remedy, exit status 2, nothing half-written."""
 
+import json
 import pwd
 import tomllib
 from pathlib import Path
