@@ -3,7 +3,7 @@
     python -m model.profile PROFILE.xplane.pb…
 
 prints one line of JSON for each: `modules`: program -> `runs`, each [begin, end] in ns, and `instructions`: name -> ns
-in each run, of all devices together; `collections`: [begin, ns] of each garbage collection; `devices`: how many there are.
+in each run, of all devices together; `collections`: [begin, ns] of each garbage collection; `devices`: how many.
 """
 
 import bisect
