@@ -130,7 +130,8 @@ def find_start(arms: Arms) -> Observations:
     if failed is not None:
         own = ", ".join(failed.own_values[:SHOWN])
         why = failed.reason or (f"{own} stayed its own" if own else "no argument of its step is one of the baseline's")
-        message = f"the arms do not share their start: {why}; their losses are compared as those of other draws"
+        judged = "; their losses are compared as those of other draws" if draws_differ(arms) else ""
+        message = f"the arms do not share their start: {why}{judged}"
     else:
         first = reports[0]
         kept = f", {len(first.kept)} of its own stay" if first.kept else ""
