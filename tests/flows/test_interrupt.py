@@ -120,7 +120,7 @@ def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
 # a library that catches everything while it is loaded, and goes on
 SWALLOWS = """
 import flows.cli.app, time
-from flows.cli.start import NothingToUndo
+from flows.cli.interrupts import NothingToUndo
 def call():
     with NothingToUndo():
         try:
