@@ -128,8 +128,8 @@ def find_start(arms: Arms) -> Observations:
         judged = "; their losses are compared as those of other draws" if draws_differ(arms) else ""
         message = f"the arms do not share their start: {why}{judged}"
     else:
-        taken, own = len(reports[0].replaced), len(reports[0].kept)
-        kept = f", {own} of its own stay" if own else ""
+        taken, stay = len(reports[0].replaced), len(reports[0].kept)
+        kept = f", {stay} of its own stay" if stay else ""
         message = f"both arms start from one state: {taken} arguments of the step are the baseline's{kept}"
         message += "; dropout drops other units in each" if draws_differ(arms) else ""
     yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
