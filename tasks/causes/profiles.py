@@ -98,8 +98,8 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]:
-    """By function of the trainer, all passes together: lines move between two commits, functions less. Of the quickest step each:
-    other work on the machine only adds time."""
+    """By function of the trainer, all passes together: lines move between two commits, functions less. Each is that of
+    the quickest step: other work on the machine only adds time."""
     runs = len(module["runs"])
     sums: dict[Key, list[float]] = defaultdict(lambda: [0.0] * runs)
     kinds: dict[Key, Counter[str]] = defaultdict(Counter)

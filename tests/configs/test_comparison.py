@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from configs.comparison import arm_layer, find, list_names, load_comparison, load_target, load_tolerances
+from configs.comparison import Comparison, arm_layer, find, list_names, load_comparison, load_target, load_tolerances
 from configs.errors import ConfigError
 
 type Write = Callable[[str, str], Path]
@@ -182,3 +183,18 @@ def test_a_metric_that_nobody_judges_or_nobody_set(tree: Path, write: Write) -> 
 def test_names_are_those_of_the_files(tree: Path, write: Write) -> None:
     write("cases/90_new.yml", "# New.\n")
     assert set(list_names("cases", root=tree)) - set(list_names("cases")) == {"90_new"}
+
+
+def test_a_start_is_shared_where_it_is_said_and_between_implementations_of_maxtext() -> None:
+    arms = [{"name": "a", "set": {"pure_nnx": False}}, {"name": "b", "set": {"pure_nnx": True}}]
+    fields: dict[str, Any] = {"name": "x", "question": "?", "target": "cpu", "cases": ["01_base"], "repeats": 1,
+                              "tolerances": "default", "arms": arms}  # fmt: skip
+
+    def shares(**changes: Any) -> bool:
+        return Comparison.model_validate(fields | {"trainer": "maxtext"} | changes).shares_start
+
+    assert shares()
+    assert not shares(start="own")
+    assert not shares(trainer="maxview")
+    assert shares(trainer="maxview", start="shared")
+    assert not shares(arms=[{"name": "a"}, {"name": "b"}])  # two releases draw alike

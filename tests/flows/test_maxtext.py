@@ -41,3 +41,18 @@ def test_maxtext_is_trained_verified_read_and_compared(maxview: Maxview, tmp_pat
     assert [(proof.step, proof.ok) for proof in record.proofs] == [(0, True), (5, True)]
     page = next((tmp_path / "o" / "comparisons").rglob("index.html")).read_text()
     assert "MaxText does not tell which program it lowers" in page
+
+
+@pytest.mark.by_hand  # three trainings of MaxText
+def test_linen_and_nnx_begin_with_one_state_and_stay_equal_in_every_digit(maxview: Maxview) -> None:
+    done = maxview("compare", "maxtext-linen-vs-nnx", "--set", "steps=6", "--out", "o", "--json",
+                   "--with", f"linen:{PYTHON}", "--with", f"nnx:{PYTHON}")  # fmt: skip
+    assert done.returncode in (0, 3), done.stderr
+    (comparison,) = json.loads(done.stdout)
+    rows = {row["metric"]: row for row in comparison["rows"]}
+    assert rows["loss_per_step"]["verdict"] == "same"
+    assert rows["values_per_step"]["verdict"] == "same"
+    floors = {floor["name"]: floor["holds"] for floor in comparison["floors"]}
+    assert floors["same checkpoint"] is True
+    (start,) = [finding for finding in comparison["findings"] if finding["kind"] == "start"]
+    assert "both arms start from one state" in start["message"]

@@ -1,9 +1,10 @@
 """Faults planted in a small trainer are named by line; edits that change nothing are not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tasks.causes.tensors import compare_tensors
 from tasks.observe.arm import observe_arm
@@ -35,6 +36,11 @@ HARMLESS = {
 }  # fmt: skip
 
 
+def all_but_first_long(names: Iterable[str]) -> list[ParameterSet]:
+    """Each starts two trainers."""
+    return [pytest.param(name, marks=[pytest.mark.long] * (n > 0)) for n, name in enumerate(names)]
+
+
 @pytest.fixture
 def compare(plan_of: Planned, tmp_path: Path) -> Compare:
     """The comparison of the small trainer with an edited one."""
@@ -50,7 +56,7 @@ def compare(plan_of: Planned, tmp_path: Path) -> Compare:
     return run
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", all_but_first_long(FAULTS))
 def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Planned) -> None:
     edit, mark = FAULTS[fault]
     found = compare(edit)
@@ -60,7 +66,7 @@ def test_a_fault_is_named_by_its_line(fault: str, compare: Compare, plan_of: Pla
     assert not found.different_arguments
 
 
-@pytest.mark.parametrize("edit", HARMLESS)
+@pytest.mark.parametrize("edit", all_but_first_long(HARMLESS))
 def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
     old, new = HARMLESS[edit]
     calls = [

@@ -15,7 +15,7 @@ from tasks.diff.curve_tests import compare_blocks, is_offset
 from tasks.diff.parity import compare_metric
 from tasks.diff.parity_rows import judge_loss
 from tasks.diff.same_code import draws_differ
-from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord
+from tasks.records import ComparisonRecord, Decision, MetricDiff, RunRecord, StartReport
 
 type MakeRun = Callable[..., RunRecord]
 type Judge = Callable[..., Decision]
@@ -246,3 +246,43 @@ def test_two_implementations_of_maxtext_are_compared_by_their_curves(
 def test_no_set_lacks_what_other_draws_need() -> None:
     for name in {load_comparison("linen-vs-nnx").tolerances, "default", "other-draws"}:
         assert (load_tolerances(name)["loss_of_other_draws"].absolute or 0) > 0
+
+
+# ---------------------------------------------------------------- a start that both share
+
+
+TAKEN = {
+    "replaced": ["state['model']['w'].value"],
+    "kept": {"state['rngs']['key']": "random numbers stay the arm's own"},
+}
+
+
+def test_what_begins_with_one_state_is_compared_to_the_last_digit(
+    make_run: MakeRun, compare: Callable[..., ComparisonRecord], row_of: Callable[[ComparisonRecord, str], MetricDiff]
+) -> None:
+    losses = np.round(CURVE, 3)
+    near = np.round(losses + 0.05 * np.sin(np.arange(STEPS)) ** 2, 3)  # 0.14 would let it pass
+    linen = make_run("linen", losses=losses.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
+
+    def judged(curve: np.ndarray, **start: object) -> ComparisonRecord:
+        nnx = make_run("nnx", losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"})
+        return compare(linen, nnx.model_copy(update={"start": StartReport.model_validate(start)}))
+
+    assert row_of(judged(losses, **TAKEN), "loss_per_step").verdict == "same"
+    assert row_of(judged(near, **TAKEN), "loss_per_step").verdict != "same"
+    dropping = {"plan": {"config": {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}}}
+    left, right = (
+        make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"}, **dropping)
+        for arm, curve in (("linen", losses), ("nnx", near))
+    )
+    record = compare(left, right.model_copy(update={"start": StartReport.model_validate(TAKEN)}))
+    assert row_of(record, "loss_per_step").verdict == "same"  # each drops other units
+    for start, why in (
+        ({"reason": "the other arm has kept none"}, "the other arm has kept none"),
+        ({**TAKEN, "kept": {"w": "shape (2,) here, (3,) there"}, "own_values": ["w"]}, "w stayed its own"),
+    ):
+        record = judged(near, **start)
+        assert row_of(record, "loss_per_step").verdict == "same"  # as other draws are judged
+        (finding,) = [finding for finding in record.findings if finding.kind == "start"]
+        assert why in finding.message
+        assert finding.effect == "note"
