@@ -30,7 +30,7 @@ type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
 class Part(NamedTuple):
-    """Seconds of a step, and by how much more the middle one of the profiled steps takes."""
+    """Seconds of a step, and by how much more the second quickest of the profiled steps takes."""
 
     what: str
     line: CodeLine | None
@@ -129,8 +129,7 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]
             [*(kind for kind, _ in kinds[key].most_common(2)), *(phase for phase, _ in phases[key].most_common())]
         )
         unit = 1e9 * side.profile["devices"]
-        spread = statistics.median(per_run) - min(per_run)
-        found[key] = Part(what, line, min(per_run) / unit, spread / unit)
+        found[key] = Part(what, line, min(per_run) / unit, _spread(per_run) / unit)
     return found | _host_parts(side.profile, module["runs"])
 
 
@@ -144,11 +143,19 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, 
         return {}
     gaps = [max(after[0] - before[1], 0.0) for before, after in pairwise(runs)]
     first, last = runs[0][1], runs[-1][0]
-    collected = sum(spent for begin, spent in profile["collections"] if first <= begin <= last) / len(gaps)
+    within = [spent for begin, spent in profile["collections"] if first <= begin <= last]
+    collected, times = sum(within) / len(gaps), len(within)
     return {
-        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
-        (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9),
+        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, _spread(gaps) / 1e9),
+        # one that only some gaps have is chance
+        (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9, 0.0 if times >= len(gaps) else collected / 1e9),
     }
+
+
+def _spread(values: Sequence[float]) -> float:
+    """By how much the second quickest differs from the quickest: what is left to chance in the latter."""
+    least, *others = sorted(values)
+    return others[0] - least if others else 0.0
 
 
 def _step_seconds(runs: Sequence[Sequence[float]]) -> float:
