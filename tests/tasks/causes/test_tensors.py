@@ -78,11 +78,13 @@ def test_what_changes_nothing_is_no_root(edit: str, compare: Compare) -> None:
     assert found.sentence.endswith("are equal bit for bit")
 
 
-def test_other_first_weights_are_the_first_root_until_they_are_shared(compare: Compare) -> None:
+def test_other_first_weights_are_the_first_root_also_if_they_are_replaced(compare: Compare) -> None:
     apart = compare(words=("1",))
     assert {root.operation for root in apart.roots if root.kind == "argument"} == {"parameter", "data"}
     together = compare(words=("1",), shared=True)
-    assert together.roots == ()
+    assert together.first is None  # nothing inside of the step differs
+    assert {root.operation for root in together.roots} == {"parameter", "data"}
+    assert all("given those of left" in root.sentence for root in together.roots)
     assert together.replaced_arguments == 9  # 3 weights, 3 moments, the step, x and y
 
 
