@@ -242,7 +242,8 @@ def time_ledger() -> None:
     with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
         folder = Path(name)
         make_repository(folder / "repository", "nothing", 0, touched=range(1, POINTS))
-        bisect(folder, "--free", "--good", "main~1")  # the server is there, and two commits
+        _git(folder / "repository", "tag", "last", "main~1")
+        bisect(folder, "--free", "--good", "last")  # the server is there, and two commits
         for word in ("first", "second"):
             _, _, seconds = bisect(folder, "--free")
             print(f"ledger of {COMMITS} commits, {word} time: {seconds:.0f} s with the command's own start", flush=True)
