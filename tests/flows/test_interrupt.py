@@ -184,8 +184,16 @@ class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers(); self.wfile.write(b"true")
     def log_message(self, *_): pass
-def run(_, *, port, **__):
-    http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
+class Config:
+    def __init__(self, *_, **__): pass
+class Server:
+    def __init__(self, _): pass
+    def run(self, sockets):
+        server = http.server.HTTPServer(("127.0.0.1", 0), Health, bind_and_activate=False)
+        server.socket.close()
+        server.socket = sockets[0]
+        server.server_activate()
+        server.serve_forever()
 """
 
 
