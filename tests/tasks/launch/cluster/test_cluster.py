@@ -327,18 +327,6 @@ def test_an_api_server_that_fails_for_good(
     assert standin.names("pods") == []
 
 
-@pytest.mark.usefixtures("ordered_errors")
-def test_a_log_that_may_not_be_read_is_told(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
-    standin.order({"kind": "error", "path": "/log?", "code": 403, "times": 1000})
-    plan = make_plan(HANGS)
-    launched = job.launch_or_attach(plan, directory)
-    with pytest.raises(LaunchError, match=r"refuses to get pods/log in .*: 403 .*the role of docs/launching"):
-        list(job.follow(launched, poll_s=0.05))
-    standin.order()
-    job.stop(launched.handle)
-    assert standin.names("pods") == []
-
-
 def test_cancellation_deletes_the_job(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
