@@ -206,10 +206,10 @@ def _commit(folder: Path, subject: str) -> None:
     _git(folder, "commit", "-qm", subject)
 
 
-def bisect(folder: Path, *words: str) -> tuple[int, list[dict[str, object]], float]:
+def bisect(folder: Path, *words: str, good: str = "good") -> tuple[int, list[dict[str, object]], float]:
     """Run the command; its exit status, its records, and the seconds that it took."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
-    argv += ["--good", "good", "--bad", "main", *SMALL, "--out", str(folder / "out"), "--json", *words]
+    argv += ["--good", good, "--bad", "main", *SMALL, "--out", str(folder / "out"), "--json", *words]
     began = time.monotonic()
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MAXVIEW_CACHE": str(folder / "cache")}
     done = subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=False)
@@ -242,7 +242,8 @@ def time_ledger() -> None:
     with tempfile.TemporaryDirectory(prefix="maxview-bisect-") as name:
         folder = Path(name)
         make_repository(folder / "repository", "nothing", 0, touched=range(1, POINTS))
-        bisect(folder, "--free", "--good", "main~1")  # the server is there, and two commits
+        _git(folder / "repository", "tag", "last", "main~1")
+        bisect(folder, "--free", good="last")  # the server is there, and two commits
         for word in ("first", "second"):
             _, _, seconds = bisect(folder, "--free")
             print(f"ledger of {COMMITS} commits, {word} time: {seconds:.0f} s with the command's own start", flush=True)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import describe_machine
+from benchmarks.verdict_placements import PLAN
 from benchmarks.verdict_power import RULES, TOKENS, draw_past, draw_tpu, make_arms
 from benchmarks.verdict_power import Cell as Shape
 from configs.noise import DeviceKind
@@ -28,7 +29,6 @@ from tasks.diff.noise import Past
 from tasks.diff.step_time_levels import Levels, find_levels
 from tasks.diff.time_rows import STEP_TIME, Circumstances, decide_levels
 from tasks.ingest.step_seconds import PRINTED_UNIT_S, refine_seconds
-from tasks.records import RunPlan
 
 type Values = NDArray[np.float64]
 type Rng = np.random.Generator
@@ -92,7 +92,7 @@ def draw_drift(rng: Rng, runs: int, steps: int) -> Values:
 def draw_lognormal(rng: Rng, runs: int, steps: int) -> Values:
     """Steps scatter by 10 %, and now and then one takes several times as long."""
     tail = np.exp(rng.normal(0, 0.1, (runs, steps)) + np.abs(rng.standard_t(3, (runs, steps))) * 0.03)
-    return 0.4 * np.exp(rng.normal(0, 0.008, (runs, 1))) * tail
+    return np.asarray(0.4 * np.exp(rng.normal(0, 0.008, (runs, 1))) * tail)
 
 
 def draw_seventy(rng: Rng, runs: int, steps: int) -> Values:
@@ -159,8 +159,7 @@ def judge_regime(name: str, runs: int, trials: int) -> Iterator[str]:
 
 def place(arm: ArmRuns) -> ArmRuns:
     """The arm as our own launcher ran it."""
-    plan = RunPlan.model_construct(backend="local", target="bench", environment={})  # type: ignore[call-arg]
-    runs = tuple(run.model_copy(update={"plan": plan}) for run in arm.runs)
+    runs = tuple(run.model_copy(update={"plan": PLAN}) for run in arm.runs)
     return arm.model_copy(update={"runs": runs})
 
 

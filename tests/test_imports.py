@@ -1,4 +1,4 @@
-"""The walls between the packages: who may import whom, and what stays out of a process that does not need it."""
+"""What import-linter (pyproject.toml) does not check: injected modules, lazy imports, docstrings of modules."""
 
 import ast
 import subprocess
@@ -10,15 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 OURS = ("configs", "model", "tasks", "flows")
-FORBIDDEN = {
-    "configs": {"model", "tasks", "flows", "jax", "flax", "optax", "orbax", "prefect", "polars", "numpy"},
-    "model": {"tasks", "flows", "prefect", "polars"},
-    "tasks": {"model", "flows", "jax", "flax", "optax", "orbax"},
-    "flows": {"model", "jax", "flax", "optax", "orbax"},
-}
-# the Prefect shells around the steps live in one module, and what deals with its servers in one folder; everything
-# else in tasks/ works without Prefect
-PREFECT_ALLOWED = (Path("tasks/steps.py"), Path("tasks/services"))
 # runs in the process of an observed trainer, which may lack maxview: under another name, with the trainer's JAX
 INJECTED = ROOT / "tasks" / "observe" / "inject"
 
@@ -34,18 +25,14 @@ def imported(path: Path) -> Iterator[str]:
                 yield node.module.split(".")[0]
 
 
-@pytest.mark.parametrize("package", OURS)
-def test_a_package_imports_only_what_it_may(package: str) -> None:
-    files = sorted((ROOT / package).rglob("*.py"))
-    assert files
-    for path in files:
-        used = set(imported(path))
-        if path.is_relative_to(INJECTED):
-            assert used <= sys.stdlib_module_names | {"jax", "numpy"}, path
-            continue
-        assert not used & FORBIDDEN[package], path
-        if package == "tasks" and not any(path.is_relative_to(ROOT / place) for place in PREFECT_ALLOWED):
-            assert "prefect" not in used, path
+def test_imports_are_absolute_and_an_injected_module_needs_the_trainers_packages_only() -> None:
+    for package in OURS:
+        files = sorted((ROOT / package).rglob("*.py"))
+        assert files
+        for path in files:
+            used = set(imported(path))
+            if path.is_relative_to(INJECTED):
+                assert used <= sys.stdlib_module_names | {"jax", "numpy"}, path
 
 
 @pytest.mark.parametrize(

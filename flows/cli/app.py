@@ -24,7 +24,7 @@ from flows.cli.commands.scrape import scrape
 from flows.cli.commands.services import doctor, down, up
 from flows.cli.commands.site import site
 from flows.cli.commands.verify import verify
-from flows.cli.start import INTERRUPTED, say_interrupted
+from flows.cli.interrupts import INTERRUPTED, say_interrupted
 
 app = cyclopts.App(
     name="maxview",

@@ -13,7 +13,7 @@ from socket import socket
 from rich.console import Console
 
 from flows.cli.hand_over import connect, follow, missing_spare, prefect_files
-from flows.cli.start import NothingToUndo
+from flows.cli.interrupts import NothingToUndo
 
 PATIENCE_S = 120.0  # with a spare process that loads: this process would take as long
 PAUSE_S = 0.02

@@ -2,7 +2,7 @@
 
 import time
 
-from flows.cli.start import at_interrupt, end_at_once
+from flows.cli.interrupts import at_interrupt, end_at_once
 from tasks.services.running_jobs import stop_every_job
 from tasks.services.server import Api, answers
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.cli.hand_over import GO, LENGTH_BYTES, TAKEN, peer_of
-from flows.cli.start import INTERRUPTED, leave_at_interrupt, run, say_interrupted
+from flows.cli.interrupts import INTERRUPTED, leave_at_interrupt, run, say_interrupted
 
 LOADED = (
     "flows.cli.app", "flows.cli.commands.flow_runs", "flows.cli.first_command", "flows.cli.interrupted",

@@ -1,5 +1,6 @@
 """Splits the time of each step into the device's part and the parts of the host."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,13 +50,14 @@ type Threads = dict[str, tuple[int, int]]  # thread -> nanoseconds that it has r
 
 def read_threads() -> Threads:
     """What the scheduler has counted of each thread of this process; empty where it does not tell."""
-    found = {}
-    for file in THREADS.glob("*/schedstat"):
+    found: Threads = {}
+    for thread in os.listdir(THREADS) if THREADS.is_dir() else ():
         try:
-            ran, waited, _ = file.read_text().split()
+            with open(f"{THREADS}/{thread}/schedstat", "rb", buffering=0) as file:  # a Path takes three times as long
+                ran, waited, _ = file.read().split()
         except (OSError, ValueError):  # a thread that ended meanwhile
             continue
-        found[file.parent.name] = int(ran), int(waited)
+        found[thread] = int(ran), int(waited)
     return found
 
 

@@ -25,12 +25,12 @@ _ROOT = Path(__file__).parent.parent.parent
 # they hold others, which are there by themselves
 _HOLDERS = frozenset({"while", "call", "conditional", "async-start", "async-done"})
 
-type Key = tuple[str, str]  # a function, an instruction or a part of the host; a pass
+type Key = tuple[str, str]  # a function, an instruction or a part of the host
 type Profile = Mapping[str, Any]  # as `model/compile/profile.py` writes it
 
 
 class Part(NamedTuple):
-    """Seconds of a step, and by how much more the middle one of the profiled steps takes."""
+    """Seconds of a step, and by how much more the second quickest of the profiled steps takes."""
 
     what: str
     line: CodeLine | None
@@ -98,12 +98,13 @@ def _find_module(side: ProfiledStep) -> Mapping[str, Any] | None:
 
 
 def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]:
-    """By function of the trainer and pass: lines move between two commits, functions less. Of the quickest step each:
-    other work on the machine only adds time."""
+    """By function of the trainer, all passes together: lines move between two commits, functions less. Each is that of
+    the quickest step: other work on the machine only adds time."""
     runs = len(module["runs"])
     sums: dict[Key, list[float]] = defaultdict(lambda: [0.0] * runs)
     kinds: dict[Key, Counter[str]] = defaultdict(Counter)
     lines: dict[Key, Counter[SourceLine]] = defaultdict(Counter)
+    phases: dict[Key, Counter[str]] = defaultdict(Counter)
     for name, spent in module["instructions"].items():
         located = side.program.located.get(name) if side.program else None
         if located is None:
@@ -114,7 +115,8 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]
             continue
         else:
             source, what = located.source, located.what
-            key = (name_place(source), located.phase) if source.file else (name, "")
+            key = (name_place(source), "") if source.file else (name, "")
+            phases[key][located.phase] += int(sum(spent))
             lines[key][source] += int(sum(spent))
         kinds[key][what] += int(sum(spent))
         for run, nanoseconds in enumerate(spent):
@@ -123,10 +125,11 @@ def _sum_parts(side: ProfiledStep, module: Mapping[str, Any]) -> dict[Key, Part]
     for key, per_run in sums.items():
         most = lines[key].most_common(1)
         line = _code_line(most[0][0]) if most and most[0][0].file else None
-        what = ", ".join(kind for kind, _ in kinds[key].most_common(2)) + (f", {key[1]}" if key[1] else "")
+        what = ", ".join(
+            [*(kind for kind, _ in kinds[key].most_common(2)), *(phase for phase, _ in phases[key].most_common())]
+        )
         unit = 1e9 * side.profile["devices"]
-        spread = statistics.median(per_run) - min(per_run)
-        found[key] = Part(what, line, min(per_run) / unit, spread / unit)
+        found[key] = Part(what, line, min(per_run) / unit, _spread(per_run) / unit)
     return found | _host_parts(side.profile, module["runs"])
 
 
@@ -140,11 +143,19 @@ def _host_parts(profile: Profile, runs: Sequence[Sequence[float]]) -> dict[Key, 
         return {}
     gaps = [max(after[0] - before[1], 0.0) for before, after in pairwise(runs)]
     first, last = runs[0][1], runs[-1][0]
-    collected = sum(spent for begin, spent in profile["collections"] if first <= begin <= last) / len(gaps)
+    within = [spent for begin, spent in profile["collections"] if first <= begin <= last]
+    collected, times = sum(within) / len(gaps), len(within)
     return {
-        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, (statistics.median(gaps) - min(gaps)) / 1e9),
-        (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9),
+        (GAP, ""): Part(GAP, None, min(gaps) / 1e9, _spread(gaps) / 1e9),
+        # one that only some gaps have is chance
+        (COLLECTION, ""): Part(COLLECTION, None, collected / 1e9, 0.0 if times >= len(gaps) else collected / 1e9),
     }
+
+
+def _spread(values: Sequence[float]) -> float:
+    """By how much the second quickest differs from the quickest: what is left to chance in the latter."""
+    least, *others = sorted(values)
+    return others[0] - least if others else 0.0
 
 
 def _step_seconds(runs: Sequence[Sequence[float]]) -> float:

@@ -113,12 +113,19 @@ def draws_differ(arms: Arms) -> bool:
     left, right = (config_of(arm.first) for arm in arms)
     seeds = any("seed" in key and left[key] != right[key] for key in left.keys() & right.keys())
     maxtext = {arm.reading.format for arm in arms} == {"maxtext"} and not any(arm.first.program for arm in arms)
-    return (trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))) and not starts_shared(arms)
+    differ = trainers_differ(arms) or seeds or (maxtext and _compares_implementations(arms))
+    return differ and not (starts_shared(arms) and not drops_units(arms))
 
 
 def starts_shared(arms: Arms) -> bool:
     """Whether every run of the candidate began with the baseline's first state."""
     return all(run.start is not None and run.start.is_shared for run in arms[1].runs)
+
+
+def drops_units(arms: Arms) -> bool:
+    """Whether a run drops units: a shared start leaves each arm its own random numbers."""
+    configs = [run.plan.config for arm in arms for run in arm.runs if run.plan is not None]
+    return any(config.get("enable_dropout") and config.get("dropout_rate") for config in configs)
 
 
 def find_start(arms: Arms) -> Observations:
@@ -130,13 +137,13 @@ def find_start(arms: Arms) -> Observations:
     if failed is not None:
         own = ", ".join(failed.own_values[:SHOWN])
         why = failed.reason or (f"{own} stayed its own" if own else "no argument of its step is one of the baseline's")
-        message = f"the arms do not share their start: {why}; their losses are compared as those of other draws"
+        judged = "; their losses are compared as those of other draws" if draws_differ(arms) else ""
+        message = f"the arms do not share their start: {why}{judged}"
     else:
-        first = reports[0]
-        kept = f", {len(first.kept)} of its own stay" if first.kept else ""
-        message = (
-            f"both arms start from one state: {len(first.replaced)} arguments of the step are the baseline's{kept}"
-        )
+        taken, stay = len(reports[0].replaced), len(reports[0].kept)
+        kept = f", {stay} of its own stay" if stay else ""
+        message = f"both arms start from one state: {taken} arguments of the step are the baseline's{kept}"
+        message += "; dropout drops other units in each" if draws_differ(arms) else ""
     yield notice("start", message, (arms[1], failed.reason if failed else "shared", None))
 
 

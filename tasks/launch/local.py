@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -53,17 +53,20 @@ def launch(
     extra_argv: tuple[str, ...] = (),
     keep: Callable[[LocalHandle], object] = lambda _: None,
     grace_s: float = supervise.GRACE_S,
+    writable: Sequence[Path] = (),
 ) -> LocalHandle:
     """Start the plan's command in a process group of its own, its output going to `log` as it comes.
 
     `keep` is called with the handle before the command starts: a run that nobody could find again never begins.
+    writable: folders that the command may write to, besides those of every run.
     Raises LaunchError if another run holds the log or no process can be started.
     """
     limits = (str(plan.time_limit_s), str(grace_s), str(plan.log_limit_mb))
     argv = [sys.executable, "-I", "-S", supervise.__file__, *limits]
     environment = build_environment(plan, os.environ)
     if not has_devices() or environment.get("JAX_PLATFORMS") == "cpu":
-        argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment), "--"]
+        argv += [sys.executable, "-I", "-S", confine.__file__, *writable_folders(plan, environment)]
+        argv += [*(f"+{folder}" for folder in writable), "--"]
     descriptor = open_locked(log)
     try:
         process = subprocess.Popen(

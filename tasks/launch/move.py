@@ -10,8 +10,11 @@ POLL_S = 0.2
 
 
 def run_to_end(plan: RunPlan, log: Path) -> None:
-    """Start the plan's command and wait for it; whatever ends the wait ends the process. Raises LaunchError."""
-    handle = local.launch(plan, log)
+    """Start the plan's command and wait for it; whatever ends the wait ends the process. Raises LaunchError.
+
+    The command may also write to the folder of the log.
+    """
+    handle = local.launch(plan, log, writable=(log.parent.absolute(),))
     try:
         while local.is_alive(handle):
             time.sleep(POLL_S)

@@ -10,7 +10,7 @@ from tasks.records.start_report import FILE, FOLDER
 
 def with_shared_start(plan: RunPlan) -> RunPlan:
     """The plan with the variables that make its process keep, or take, the first state. Its folder exists."""
-    if plan.start is None:
+    if plan.start is None or plan.backend != "local":
         return plan
     folder = Path(plan.directory) / FOLDER
     folder.mkdir(exist_ok=True)
@@ -24,6 +24,8 @@ def read_start(plan: RunPlan) -> StartReport | None:
     """What a run that was to take the other arm's state reported; None if it was not."""
     if plan.start is None or plan.start.taken_from is None:
         return None
+    if plan.backend != "local":
+        return StartReport(reason="its runs are in pods, which have no common folder")
     try:
         text = (Path(plan.directory) / FOLDER / FILE).read_text(encoding="utf-8")
         return StartReport.model_validate(json.loads(text))

@@ -117,7 +117,7 @@ def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = C
         for plan in known.values():
             if plan.id not in done and plan.id.startswith(day.isoformat()) and plan.request == wanted:
                 return plan
-    last = max(done.values(), key=lambda record: record.ended, default=None)
+    last = max(done.values(), key=lambda record: (record.ended, record.plan.id), default=None)
     fresh = make_plan(request, wanted, last, day=day, root=root)
     for number in range(1, 1000):
         plan = fresh.model_copy(update={"id": f"{day.isoformat()}.{number}" if number > 1 else day.isoformat()})
@@ -266,7 +266,7 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
     """The last night on the same target."""
     return max(
         (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
-        key=lambda record: record.ended,
+        key=lambda record: (record.ended, record.plan.id),
         default=None,
     )
 

@@ -194,7 +194,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     problems.lines = list(dict.fromkeys(problems.lines))
     problems.raise_any()
     plans: list[RunPlan] = []
-    shared = comparison.shares_start and target.trains_here and not request.compile_only
+    shared = comparison.shares_start and not target.plays_logs and not request.compile_only
     for (case, side, repeat), command in zip(runs, commands, strict=True):
         assert command is not None  # else there was a problem
         first = side == comparison.arms[0].name  # and the plan before this one is of it
@@ -262,7 +262,7 @@ def plan_run(
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
-    if start is not None:
+    if start is not None and target.trains_here:  # elsewhere it is only told why it is not
         facts["start"] = start.taken_from or "kept"
     identity = hash_identity(facts | command.facts)
     compiles_for = target.topology if isinstance(command, CompileHere) else None

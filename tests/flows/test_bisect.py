@@ -46,8 +46,7 @@ def make_repository(folder: Path, commits: list[tuple[str, float, bool]]) -> Non
             (folder / "model" / "__init__.py").write_text(f'"""A trainer."""\nTOUCHED = {number}\n')
         git("add", "-A")
         git("commit", "-qm", subject)
-        if number == 0:
-            git("tag", "v1")
+        git("tag", f"v{number + 1}")
 
 
 HISTORY = [
@@ -93,7 +92,7 @@ def test_the_commit_that_dies_is_named_and_good_that_dies_itself_is_told(maxview
     done = maxview(*words, "--good", "v1", "--bad", "main")
     assert done.returncode == 1, done.stderr
     assert '"break" is the first commit of which 01_base died: RuntimeError: planted' in done.stdout
-    bad = maxview(*words, "--good", "main~1", "--bad", "main")
+    bad = maxview(*words, "--good", "v6", "--bad", "main")
     assert bad.returncode == 3, bad.stderr
     assert "good died itself" in bad.stdout
     assert "name an earlier --good" in bad.stdout

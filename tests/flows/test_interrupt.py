@@ -120,7 +120,7 @@ def test_a_reader_that_has_gone_is_no_verdict(way: str, tmp_path: Path) -> None:
 # a library that catches everything while it is loaded, and goes on
 SWALLOWS = """
 import flows.cli.app, time
-from flows.cli.start import NothingToUndo
+from flows.cli.interrupts import NothingToUndo
 def call():
     with NothingToUndo():
         try:
@@ -184,8 +184,16 @@ class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers(); self.wfile.write(b"true")
     def log_message(self, *_): pass
-def run(_, *, port, **__):
-    http.server.HTTPServer(("127.0.0.1", port), Health).serve_forever()
+class Config:
+    def __init__(self, *_, **__): pass
+class Server:
+    def __init__(self, _): pass
+    def run(self, sockets):
+        server = http.server.HTTPServer(("127.0.0.1", 0), Health, bind_and_activate=False)
+        server.socket.close()
+        server.socket = sockets[0]
+        server.server_activate()
+        server.serve_forever()
 """
 
 

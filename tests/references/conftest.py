@@ -2,11 +2,13 @@
 
 import functools
 import importlib.util
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,11 +18,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from configs.installed import trainer_commit
 from configs.load import CONFIG_ROOT, load_train_config
 from configs.schema import TrainConfig
+from tasks.records.card import ReferenceCheck
 
 type Arrays = dict[str, NDArray[Any]]
 FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
 
 # sizes that differ from each other wherever they may, so that no two axes can be swapped unseen
 MINI = {
@@ -211,6 +216,33 @@ def references() -> SimpleNamespace:
         shared |= {name: value for name, value in vars(load(module)).items() if not name.startswith("_")}
     own = {"mini": mini, "draw_weights": draw_weights, "make_batches": make_batches, "run": run_program}
     return SimpleNamespace(**shared, **own, ours=functools.cache(Ours), fresh=Ours)
+
+
+@pytest.fixture(scope="session")
+def record_check() -> Iterator[Callable[..., None]]:
+    """Keeps what was found for `maxview card`: a file in the folder that MAXVIEW_REFERENCES names, if it is set."""
+    checks: list[ReferenceCheck] = []
+
+    def record(case: str, reference: str, quantity: str, difference: float, limit: float) -> None:
+        checks.append(
+            ReferenceCheck(
+                case=case,
+                reference=reference,
+                quantity=quantity,
+                difference=difference,
+                limit=limit,
+                commit=trainer_commit(ROOT)[0],
+                day=datetime.now(UTC).date().isoformat(),
+                command="pytest -m long tests/references",
+            )
+        )
+
+    yield record
+    folder = os.environ.get("MAXVIEW_REFERENCES")
+    if folder and checks:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        text = json.dumps([check.model_dump() for check in checks], indent=1)
+        (Path(folder) / f"{checks[0].reference.partition(' ')[0].lower()}.json").write_text(text + "\n")
 
 
 @pytest.fixture(scope="session")

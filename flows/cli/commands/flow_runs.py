@@ -69,7 +69,7 @@ def finish_flow(name: str, parameters: Mapping[str, Any], out: str) -> tuple[Any
     Where its server is gone for good the process ends with what is on disk published, and exit status 2.
     """
     from flows.cli.first_command import hand_over_first
-    from flows.cli.start import NothingToUndo, end_at_once
+    from flows.cli.interrupts import NothingToUndo, end_at_once
 
     hand_over_first(Console(stderr=True))
     from flows.cli.live_view import LiveView

@@ -143,9 +143,9 @@ jax.config.update("jax_platforms", "cpu")
 for pure_nnx in ("true", "false"):
     config = load_train_config(Path(sys.argv[1]), [*sys.argv[2:], f"pure_nnx={pure_nnx}"])
     mesh, api = make_mesh(config), make_api(config)
-    state = set_up(config, api, mesh).arrays
-    with settings(config, mesh):
-        traced = jax.jit(api.train_step).trace(state, batch_shape(config, mesh))
+    setup = set_up(config, api, mesh)
+    with settings(setup):
+        traced = jax.jit(api.train_step).trace(setup.arrays, batch_shape(config, mesh))
     print(sha256(strip_stablehlo(traced.lower(lowering_platforms=("tpu",)).as_text())))
 """
 

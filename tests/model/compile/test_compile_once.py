@@ -83,8 +83,8 @@ def test_the_dialects_hand_the_same_to_the_compiler(mini_config: Callable[..., T
     keys = set()
     for config in (mini_config(pure_nnx=False), mini_config(pure_nnx=True)):
         mesh, api = make_mesh(config), make_api(config)
-        lowered = lower_step(set_up(config, api, mesh))
-        keys.add(find_key(partial(compile_lowered, config, lowered, mesh)))
+        setup = set_up(config, api, mesh)
+        keys.add(find_key(partial(compile_lowered, setup, lower_step(setup))))
     assert len(keys) == 1
 
 

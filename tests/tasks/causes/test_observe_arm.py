@@ -54,6 +54,7 @@ def test_a_trainer_without_a_step_is_one_sentence(program: str, said: str, plan_
     assert said in " ".join(found.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "call",
     [

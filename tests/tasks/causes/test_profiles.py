@@ -97,7 +97,7 @@ def test_what_is_no_profile_is_an_error(tmp_path: Path) -> None:
 
 
 def wide(x: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.sort((x[:, :, None] * jnp.ones(64)).reshape(-1)))  # the wide line
+    return jnp.sum(jnp.sort((x[:, :, None] * jnp.ones((1, 1, 64))).reshape(-1)))  # the wide line
 
 
 def test_the_buffer_that_only_one_needs_is_named(tmp_path: Path) -> None:

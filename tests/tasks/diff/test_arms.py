@@ -9,7 +9,7 @@ from tasks.resolve.plans import resolve_config
 def test_the_page_says_which_attention_our_trainer_was_given(make_run) -> None:  # type: ignore[no-untyped-def]
     """A run of another trainer chooses by its own rule, and an old record lacks keys: nothing is said of either."""
     config = resolve_config(load_comparison("linen-vs-nnx"), load_target("v6e-32"), case="01_base", arm="nnx").config
-    run = make_run("nnx")
+    run = make_run("nnx", plan={})
 
     def told(**changes: object) -> str | None:
         plan = run.plan.model_copy(update=changes)

@@ -321,6 +321,13 @@ def test_what_begins_with_one_state_is_compared_to_the_last_digit(
 
     assert row_of(judged(losses, **TAKEN), "loss_per_step").verdict == "same"
     assert row_of(judged(near, **TAKEN), "loss_per_step").verdict != "same"
+    dropping = {"plan": {"config": {"steps": STEPS, "enable_dropout": True, "dropout_rate": 0.1}}}
+    left, right = (
+        make_run(arm, losses=curve.tolist(), seconds=[1.0] * STEPS, reading={"format": "maxtext"}, **dropping)
+        for arm, curve in (("linen", losses), ("nnx", near))
+    )
+    record = compare(left, right.model_copy(update={"start": StartReport.model_validate(TAKEN)}))
+    assert row_of(record, "loss_per_step").verdict == "same"  # each drops other units
     for start, why in (
         ({"reason": "the other arm has kept none"}, "the other arm has kept none"),
         ({**TAKEN, "kept": {"w": "shape (2,) here, (3,) there"}, "own_values": ["w"]}, "w stayed its own"),

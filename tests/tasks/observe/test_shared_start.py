@@ -69,3 +69,12 @@ def test_the_program_of_the_step_is_kept(plan_of: Planned) -> None:
     assert "stablehlo.dot_general" in text
     assert "trainer.py" in text  # with its source lines
     assert keep_step_program(Path(plan.directory)) == kept  # asked again, it is still there
+
+
+def test_pods_have_no_common_folder(plan_of: Planned) -> None:
+    plan = plan_of("second").model_copy(update={"backend": "xpk", "start": SharedStart(taken_from="first")})
+    assert "MAXVIEW_OBSERVE" not in with_recording(plan).environment
+    report = read_start(plan)
+    assert report is not None
+    assert not report.is_shared
+    assert report.reason == "its runs are in pods, which have no common folder"

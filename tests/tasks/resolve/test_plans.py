@@ -155,6 +155,7 @@ CHANGED: dict[str, object] = {
     "ici_tensor_parallelism": 2, "enable_checkpointing": False, "async_checkpointing": False, "checkpoint_period": 5,
     "attention_type": "mla", "q_lora_rank": 8, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
     "v_head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "shared_experts": 1, "base_moe_mlp_dim": 8,
+    "norm_topk_prob": True,
     "first_num_dense_layers": 1, "capacity_factor": 1.0, "load_balance_loss_weight": 0.1, "quantization": "int8",
     "gradient_accumulation_steps": 2, "optimizer_memory_host_offload": True, "eval_interval": 5, "eval_steps": 2,
     "shardy": False, "ici_context_parallelism": 2, "ici_expert_parallelism": 2, "resume_after_step": 3,

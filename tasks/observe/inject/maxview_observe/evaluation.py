@@ -17,7 +17,7 @@ import numpy as np
 
 from . import bits, jaxprs
 from .host_operations import on_host
-from .places import place_of_equation
+from .places import is_of_jax, place_of_equation
 
 type Origin = list[Any]
 _LONG_LOOP = 20_000  # equations that a scan may unroll to; a longer one is one operation
@@ -32,16 +32,18 @@ class Where(NamedTuple):
 
     path: str
     stack: str
-    call: tuple[Any, ...] = ("", 0, "", "")  # the trainer's line that calls a library's function
+    call: list[Any] = []  # the source line of the innermost call; a library's function has no lines of its own
+    of_library: bool = False  # JAX keeps such a function's operations from its first call: their lines are of that one
 
-    def inside(self, equation: Any, part: str) -> "Where":
+    def inside(self, equation: Any, part: str = "", of_library: bool = False) -> "Where":
         """The body of an equation."""
-        return Where(self.path + part, self.stack_of(equation), tuple(self.place_of(equation)))
+        call = self.place_of(equation)
+        return Where(self.path + part, self.stack_of(equation), call, self.of_library or of_library)
 
-    def place_of(self, equation: Any) -> Sequence[Any]:
-        """The line of an equation; of one that has none of the trainer's, the line of the call that it is inside of."""
-        found = place_of_equation(equation)
-        return found if found[0] else self.call
+    def place_of(self, equation: Any) -> list[Any]:
+        """The trainer's source line of an equation."""
+        own = place_of_equation(equation)
+        return self.call if self.call and (self.of_library or not own[0]) else own
 
     def stack_of(self, equation: Any) -> str:
         """The names around an equation, outermost first."""
@@ -99,7 +101,8 @@ class Evaluation:
     ) -> tuple[list[Any], list[Origin]]:
         body, name = jaxprs.inlined_body(equation), equation.primitive.name
         if body is not None:
-            inner = where.inside(equation, "/remat" if name in jaxprs.REMAT else "")
+            of_library = is_of_jax(jaxprs.source_of(body[0]))
+            inner = where.inside(equation, "/remat" if name in jaxprs.REMAT else "", of_library)
             return self._jaxpr(*body, values, inner, origins)
         if name == "cond":
             branches = equation.params["branches"]
@@ -143,7 +146,7 @@ class Evaluation:
             "path": where.path,
             "op": equation.primitive.name,
             "from": origins,
-            "at": list(where.place_of(equation)),
+            "at": where.place_of(equation),
             "stack": where.stack_of(equation),
             "type": f"{value.dtype}[{','.join(map(str, value.shape))}]",
             "out": output,

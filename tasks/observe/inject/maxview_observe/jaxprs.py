@@ -31,6 +31,11 @@ def inlined_body(equation: Any) -> tuple[Any, Any] | None:
     return found if len(found[0].invars) == len(equation.invars) else None
 
 
+def source_of(jaxpr: Any) -> str:
+    """The function that a jaxpr was traced from: `f at /path/file.py:12`, or empty."""
+    return str(getattr(jaxpr.debug_info, "func_src_info", None) or "")
+
+
 def scan_sizes(params: dict[str, Any]) -> tuple[int, int]:
     """How many constants and how many carries a scan has."""
     if "num_consts" in params:

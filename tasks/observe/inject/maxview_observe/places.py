@@ -9,8 +9,14 @@ _LIBRARIES = re.compile(
     r"/(?:site|dist)-packages/(?:jax|jaxlib|flax|optax|orbax|absl|qwix|aqt|equinox|haiku|chex)/"
     r"|/maxview_observe/|/lib/python3\.\d+/(?!site-packages|dist-packages)|<frozen"
 )
+_FUNCTIONS = re.compile(r"/jax/_src/(?:numpy|nn|random|scipy|lax|image)\b")
 _cache: dict[int, list[Any]] = {}
 _held: list[Any] = []  # keeps the tracebacks whose ids are keys
+
+
+def is_of_jax(function: str) -> bool:
+    """Whether `function at file:line` is one that JAX offers, such as `jnp.where`, and no wrapper of a trainer's."""
+    return _FUNCTIONS.search(function) is not None
 
 
 def place_of_equation(equation: Any) -> list[Any]:
