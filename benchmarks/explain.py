@@ -30,7 +30,7 @@ from tasks.launch.config import config_text
 from tasks.launch.move import run_to_end
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent
@@ -105,9 +105,9 @@ def copy_maxtext(folder: Path, python: str) -> Copy:
     asked = [python, "-c", "import importlib.util as u; print(u.find_spec('maxtext').submodule_search_locations[0])"]
     place = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     shutil.copytree(place, folder / "maxtext", ignore=shutil.ignore_patterns("__pycache__", "assets"))
-    wishes = ArmWishes(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
+    options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     cases = tuple(sorted({change.case for change in MAXTEXT}))
-    request = Request(comparison="maxtext-linen-vs-nnx", cases=cases, overrides=SIZE, repeats=1, arms=wishes)
+    request = Request(comparison="maxtext-linen-vs-nnx", cases=cases, overrides=SIZE, repeats=1, arms=options)
     plans = {plan.case: plan for plan in resolve(request, folder / "out") if plan.arm == "linen"}
     return Copy(
         folder / "maxtext",

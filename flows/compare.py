@@ -28,7 +28,7 @@ from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
@@ -133,7 +133,7 @@ def compare(
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
         blessed=str(baseline) if is_baseline_place(baseline) else "",
-        arms=ArmWishes(
+        arms=ArmOptions(
             baseline=None if is_baseline_place(baseline) else baseline,
             branch=branch,
             repository=repository,

@@ -11,7 +11,7 @@ from prefect.states import Cancelled
 from configs.errors import ConfigError
 from flows.compare import compile_cases
 from tasks.preflight.read import find_missing_compilers
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
@@ -69,7 +69,7 @@ def preflight(
         model=model,
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
-        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software)),
+        arms=ArmOptions(baseline=baseline, branch=branch, repository=repository, software=tuple(software)),
         compile_only=True,
     )
     plans = resolve_step(request, store)
