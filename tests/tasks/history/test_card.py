@@ -70,11 +70,11 @@ def test_an_edited_card_and_a_changed_record_are_found(night: Night, store: Stor
     assert check_card(Card.model_validate_json(card.model_dump_json()), store) == []
     rows = tuple(row.model_copy(update={"verdict": "same"}) for row in card.rows)
     assert check_card(card.model_copy(update={"rows": rows}), store) == [
-        "the signature is not that of the content: it was edited"
+        "the signature does not match the content: it was edited"
     ]
     keep(record, store, headline="another one")
     (problem,) = check_card(card, store)
-    assert problem.endswith("comparison.json is another record than the card's")
+    assert problem.endswith("comparison.json differs from the card's record")
     store.run_of_log(record.candidate.logs[0]).record.unlink()
     assert any("record.json is not in" in line for line in check_card(card, store))
 

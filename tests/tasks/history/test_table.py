@@ -167,7 +167,7 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
 def test_a_file_that_is_no_table_is_named(store: Store, night: Night) -> None:
     append_comparison(night(1), store)
     store.files.write("history/2026-11-09/broken.parquet", b"PAR1 no more")
-    with pytest.raises(StoreError, match=r"broken\.parquet: is no table of the history .*--rebuild"):
+    with pytest.raises(StoreError, match=r"broken\.parquet: is no history table .*--rebuild"):
         load_history(store.files)
 
 
