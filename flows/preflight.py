@@ -1,4 +1,4 @@
-"""The flow `preflight`: the beginning of `compare`: resolve → compile both arms for a slice → compare → publish."""
+"""The flow `preflight`: resolve → compile both arms for a slice → compare → publish."""
 
 from typing import Annotated, Any
 from uuid import uuid4
@@ -33,7 +33,7 @@ from tasks.store import open_store
 
 
 def name_run() -> str:
-    """The flow run's name: cases, comparison and target."""
+    """Return the flow run's name: cases, comparison and target."""
     wanted = flow_run.parameters
     cases = ", ".join(wanted.get("cases") or ["its own cases"])
     return show_name(f"{wanted['comparison']}: {cases} compiled for {wanted['target']}")
