@@ -1,4 +1,4 @@
-"""How often an explanation names the right line: faults planted in copies of trainers, and edits that change nothing.
+"""Measures how often an explanation names the right line, for planted faults and for edits without effect.
 
     python -m benchmarks.explain ours|maxtext|innocent|cost|slow [NAME]… [--python PYTHON]
 
@@ -47,7 +47,7 @@ class Copy(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What was said of one change."""
+    """The explanation of one change."""
 
     change: Change
     tensors: TensorComparison | None
@@ -57,7 +57,7 @@ class Result(NamedTuple):
 
     @property
     def first(self) -> Root | None:
-        """What is named first."""
+        """The first root of the explanation."""
         return self.tensors.roots[0] if self.tensors and self.tensors.roots else None
 
     @property
@@ -137,7 +137,7 @@ def plant(folder: Path, change: Change) -> tuple[Path, str, frozenset[tuple[str,
 
 
 def look(copy: Copy, change: Change, baselines: dict[str, Path], scratch: Path) -> Result:
-    """Observe the changed trainer beside the one that is as it was."""
+    """Observe the changed and the unchanged trainer."""
     plan = copy.plans[change.case]
     if change.case not in baselines:
         baselines[change.case] = scratch / f"before-{change.case}"
@@ -175,7 +175,7 @@ def run_faults(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
 
 
 def run_innocent(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
-    """The table of innocent edits: roots that are named, and what the programs are."""
+    """The table of edits without effect: named roots, and the comparison of the programs."""
     print("| edit | roots | programs |\n|---|--:|---|")
     baselines: dict[str, Path] = {}
     named = differing = 0
@@ -226,7 +226,7 @@ def run_slow(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
 def run_cost(copy: Copy, scratch: Path) -> int:
     """Processor time and memory of an observation over those of the plain run of 3 steps."""
     plan = copy.plans["01_base"]
-    assert observe_arm(plan, scratch / "warm").step  # what JAX keeps of compiled programs is there for both
+    assert observe_arm(plan, scratch / "warm").step  # fills JAX's compilation cache for both
     folder = scratch / "plain" / plan.run_name
     folder.mkdir(parents=True)
     short = {**plan.config, "steps": 3, "base_output_directory": str(folder.parent)}
