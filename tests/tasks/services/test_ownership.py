@@ -63,7 +63,7 @@ def test_a_port_belongs_to_the_server_whose_socket_it_is(server: tuple[Kept, up.
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        ({"PREFECT_HOME": "two"}, "this command on .*two"),
+        ({"PREFECT_HOME": "two"}, "this command .*two"),
         ({"PREFECT_HOME": "one", up.DATABASE: "postgresql://me:secret@db/x"}, "or on another database"),
     ],
 )
