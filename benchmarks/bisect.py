@@ -1,16 +1,16 @@
-"""Turns planted culprits into how often `maxview bisect` names the right commit, and in how many runs.
+"""Measures how often `maxview bisect` finds planted culprits, and in how many runs.
 
     nice python -m benchmarks.bisect simulate [--trials 1000]
     nice python -m benchmarks.bisect train [--kinds loss crash memory checkpoint time nothing] [--each 1]
     nice python -m benchmarks.bisect ledger
 
-`simulate` draws step times with the noise that is stated of a TPU (Student's t), with and without runs that other work
-has slowed by up to 5 % (3 % of them), over a line of 32 commits: once where every commit may be the culprit, once where
-the ledger shows another program at 8 of them. The peer is git bisect with r runs of both ends and of every midpoint, by
-medians; r is the smallest with which it names a wrong commit no more often than we do. It knows no programs, and where
-nothing is planted it always names a commit. `train` makes a repository of 32 commits of the tiny trainer, 2 of which
-touch its source, plants one culprit, and runs the flow's own search with real trainings. `ledger` times the compile
-ledger of 32 commits, each with another source, twice.
+`simulate` draws step times with the documented noise of a TPU (Student's t), with and without outliers (3 % of the
+runs, up to 5 % slower), over a line of 32 commits: once with every commit as a possible culprit, once with a ledger
+that shows a different program at 8 of them. The peer is git bisect by medians of r runs of both ends and every
+midpoint; r is the smallest number with at most our rate of wrong answers. The peer ignores programs, and always names a
+commit even if none is planted. `train` creates a repository of 32 commits of the tiny trainer, 2 of which change its
+source, plants one culprit, and runs the flow's own search with real trainings. `ledger` times the compile ledger of 32
+commits with different sources, twice.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from tests.tasks.bisect.simulated import TPU, SimulatedTimes, step
 ROOT = Path(__file__).parent.parent
 COMMITS = 32
 POINTS = COMMITS + 1
-SIGMA = TPU.scale / 2**0.5  # of one run
+SIGMA = TPU.scale / 2**0.5  # scale of one run
 MOST_REPEATS = 9
 SLOWED, SLOWEST = 0.03, 0.05
 SEED = 20261123
@@ -50,7 +50,7 @@ def _planted() -> None:
     while time.process_time() < end:
         pass
 """
-# what is planted: a file, and what in it becomes what
+# planted changes: a file, a text in it, and its replacement
 PLANTED = {
     "loss": ("model/train/loss.py", "loss = jnp.sum((log", "loss = 1.01 * jnp.sum((log"),
     "crash": ("model/train/loop.py", INPUT, f"    raise RuntimeError('planted')\n{INPUT}"),
@@ -65,7 +65,7 @@ type Draw = Callable[[], float]
 
 
 def make_draw(random_: np.random.Generator, *, slowed: bool) -> Draw:
-    """What a run adds to the logarithm of its commit's level."""
+    """Draw a run's deviation from the logarithm of its commit's level."""
 
     def draw() -> float:
         value = SIGMA * float(random_.standard_t(TPU.df))
@@ -75,7 +75,7 @@ def make_draw(random_: np.random.Generator, *, slowed: bool) -> Draw:
 
 
 def search(truth: Sequence[float], draw: Draw, line: Line) -> tuple[Finish, int]:
-    """Our answer, and the runs that it took."""
+    """Return our answer and its number of runs."""
     judge = SimulatedTimes(truth, draw)
     while True:
         action = next_action(line, judge, Limits())
@@ -86,7 +86,7 @@ def search(truth: Sequence[float], draw: Draw, line: Line) -> tuple[Finish, int]
 
 
 def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, int]:
-    """The commit that git bisect names with so many runs of each commit, and the runs that it took."""
+    """Return git bisect's answer with so many runs of each commit, and its total number of runs."""
 
     def level(point: int) -> float:
         return truth[point] + float(np.median([draw() for _ in range(repeats)]))
@@ -101,7 +101,7 @@ def git_bisect(truth: Sequence[float], draw: Draw, repeats: int) -> tuple[int, i
 
 
 def draw_line(random_: np.random.Generator, culprit: int, programs: int) -> Line:
-    """A line on which so many commits have another program, the culprit among them; 0: all may be the culprit."""
+    """Return a line with so many commits that change the program, including the culprit; 0: all are suspects."""
     if not programs:
         return Line(weights=(0.0, *[1.0] * COMMITS), alike=tuple(range(POINTS)))
     others = [point for point in range(1, POINTS) if point != culprit]
@@ -141,7 +141,7 @@ def simulate(trials: int) -> None:
 def _peer(
     size: float, draw: Draw, random_: np.random.Generator, trials: int, allowed: float
 ) -> tuple[int, float, float] | None:
-    """(runs of each commit, share of wrong answers, runs in all) of the smallest r that errs as seldom; None: none."""
+    """Return (runs per commit, share of wrong answers, total runs) for the smallest r with at most our error rate."""
     if not size:
         return None
     for repeats in range(1, MOST_REPEATS + 1):
@@ -164,7 +164,7 @@ def _show_peer(peer: tuple[int, float, float] | None, runs: float) -> str:
 
 
 def make_repository(folder: Path, kind: str, culprit: int, *, touched: Sequence[int] = ()) -> None:
-    """32 commits of the tiny trainer after a first one: one is the culprit, some touch its source, the others docs."""
+    """Create 32 commits of the tiny trainer: one is the culprit, some change its source, the others its docs."""
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("model", "configs"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -207,7 +207,7 @@ def _commit(folder: Path, subject: str) -> None:
 
 
 def bisect(folder: Path, *words: str, good: str = "good") -> tuple[int, list[dict[str, object]], float]:
-    """Run the command; its exit status, its records, and the seconds that it took."""
+    """Run the command; return its exit status, its records and its seconds."""
     argv = [sys.executable, "-m", "flows.cli", "bisect", "main-vs-branch", "--repository", str(folder / "repository")]
     argv += ["--good", good, "--bad", "main", *SMALL, "--out", str(folder / "out"), "--json", *words]
     began = time.monotonic()
@@ -217,7 +217,7 @@ def bisect(folder: Path, *words: str, good: str = "good") -> tuple[int, list[dic
 
 
 def train(kinds: Sequence[str], each: int) -> None:
-    """Print what real searches name."""
+    """Print the answers of real searches."""
     random_ = random.Random(SEED)
     for kind in kinds:
         for _ in range(each):

@@ -31,7 +31,7 @@ def save(folder: Path, gigabytes: float, nudge: float) -> None:
 
 
 def read_both(folders: list[Path]) -> None:
-    """What nobody can do without: every chunk of both, decoded, four at a time."""
+    """The lower bound: read and decode every chunk of both, four at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
     from etils import epath
@@ -50,7 +50,7 @@ def read_both(folders: list[Path]) -> None:
 
 
 def compare(folders: list[Path]) -> None:
-    """Ours."""
+    """Compare with maxview."""
     from tasks.verify.against import compare_checkpoints
 
     found = compare_checkpoints(folders[0], folders[1])
@@ -58,7 +58,7 @@ def compare(folders: list[Path]) -> None:
 
 
 def measure(what: str, folders: list[Path]) -> tuple[float, float, float]:
-    """(seconds, CPU seconds, MB) of one side in a process of its own."""
+    """Return (seconds, CPU seconds, MB) of one side in its own process."""
     argv = [sys.executable, "-m", "benchmarks.checkpoint_difference", "--only", what, *map(str, folders)]
     done = subprocess.run(argv, check=True, capture_output=True, text=True)
     wall, cpu, memory = json.loads(done.stdout.splitlines()[-1])

@@ -1,10 +1,10 @@
-"""How long a step is held by a checkpoint: our save beside Orbax's own, of one state, in turn, in one process.
+"""Measures how long a save blocks the training loop: ours and Orbax's own, of one state, in turn, in one process.
 
     python -m benchmarks.checkpoint_hold
 
-Each pair is one asynchronous save of each into a folder of its own, every other pair the other way round; what is timed
-is the call, and the writing that follows is waited for outside. Orbax's synchronous save stands beside them. Exit
-status: 0 if no interval of the ratio lies above the target, 1 if one does.
+Each pair is one asynchronous save of each into its own folder, in alternating order. Only the call is timed; the
+background writing is awaited outside. Orbax's synchronous save is shown too. Exit status: 0 if no interval of the ratio
+lies above the target, 1 if one does.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WARM = 2  # saves of each before any counts
 
 
 def make_savers(arm: Arm, folder: Path) -> dict[str, Callable[[int], float]]:
-    """By name what saves the state as a step's, and says for how many seconds it held its caller."""
+    """Return by name the functions that save the state of a step and return the seconds that they blocked."""
     import orbax.checkpoint as ocp
     from etils import epath
 
@@ -59,7 +59,7 @@ def make_savers(arm: Arm, folder: Path) -> dict[str, Callable[[int], float]]:
 
 
 def measure(api: str, saves: int) -> bool:
-    """Print what a api's state takes; whether the target may be met."""
+    """Print the blocking times of one API's state; return whether the target may be met."""
     arm = Arm("f32", nnx=api == "nnx")
     arm.step()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""How often an explanation names the right line: faults planted in copies of trainers, and edits that change nothing.
+"""Measures how often an explanation names the right line, for planted faults and for edits without effect.
 
     python -m benchmarks.explain ours|maxtext|innocent|cost|slow [NAME]… [--python PYTHON]
 
@@ -30,7 +30,7 @@ from tasks.launch.config import config_text
 from tasks.launch.move import run_to_end
 from tasks.records import ProgramExplanation, Root, RunPlan, TensorComparison
 from tasks.records.observation import OPTIMISED, PROFILE, PROGRAM
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request, resolve
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +47,7 @@ class Copy(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What was said of one change."""
+    """The explanation of one change."""
 
     change: Change
     tensors: TensorComparison | None
@@ -57,7 +57,7 @@ class Result(NamedTuple):
 
     @property
     def first(self) -> Root | None:
-        """What is named first."""
+        """The first root of the explanation."""
         return self.tensors.roots[0] if self.tensors and self.tensors.roots else None
 
     @property
@@ -105,9 +105,9 @@ def copy_maxtext(folder: Path, python: str) -> Copy:
     asked = [python, "-c", "import importlib.util as u; print(u.find_spec('maxtext').submodule_search_locations[0])"]
     place = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     shutil.copytree(place, folder / "maxtext", ignore=shutil.ignore_patterns("__pycache__", "assets"))
-    wishes = ArmWishes(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
+    options = ArmOptions(software=tuple(f"{arm}:{python}" for arm in ("linen", "nnx")))
     cases = tuple(sorted({change.case for change in MAXTEXT}))
-    request = Request(comparison="maxtext-linen-vs-nnx", cases=cases, overrides=SIZE, repeats=1, arms=wishes)
+    request = Request(comparison="maxtext-linen-vs-nnx", cases=cases, overrides=SIZE, repeats=1, arms=options)
     plans = {plan.case: plan for plan in resolve(request, folder / "out") if plan.arm == "linen"}
     return Copy(
         folder / "maxtext",
@@ -137,7 +137,7 @@ def plant(folder: Path, change: Change) -> tuple[Path, str, frozenset[tuple[str,
 
 
 def look(copy: Copy, change: Change, baselines: dict[str, Path], scratch: Path) -> Result:
-    """Observe the changed trainer beside the one that is as it was."""
+    """Observe the changed and the unchanged trainer."""
     plan = copy.plans[change.case]
     if change.case not in baselines:
         baselines[change.case] = scratch / f"before-{change.case}"
@@ -175,7 +175,7 @@ def run_faults(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
 
 
 def run_innocent(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
-    """The table of innocent edits: roots that are named, and what the programs are."""
+    """The table of edits without effect: named roots, and the comparison of the programs."""
     print("| edit | roots | programs |\n|---|--:|---|")
     baselines: dict[str, Path] = {}
     named = differing = 0
@@ -226,7 +226,7 @@ def run_slow(copy: Copy, changes: Sequence[Change], scratch: Path) -> int:
 def run_cost(copy: Copy, scratch: Path) -> int:
     """Processor time and memory of an observation over those of the plain run of 3 steps."""
     plan = copy.plans["01_base"]
-    assert observe_arm(plan, scratch / "warm").step  # what JAX keeps of compiled programs is there for both
+    assert observe_arm(plan, scratch / "warm").step  # fills JAX's compilation cache for both
     folder = scratch / "plain" / plan.run_name
     folder.mkdir(parents=True)
     short = {**plan.config, "steps": 3, "base_output_directory": str(folder.parent)}

@@ -2,9 +2,9 @@
 
     python -m benchmarks.linen_vs_nnx
 
-Two runs of one program differ by several percent, so that the figures of whole runs do not decide 2 %. Here both steps
-meet the same machine: each pair is one step of each, every other pair the other way round. Exit status: 0 if no
-interval of the ratio lies above the target, 1 if one does.
+Whole runs of one program differ by several percent and cannot resolve 2 %. Here both steps share the machine's state:
+each pair is one step of each, in alternating order. Exit status: 0 if no interval of the ratio lies above the target,
+1 if one does.
 """
 
 import argparse
@@ -24,7 +24,7 @@ WARM = 3  # calls of each before any counts: caches and allocators
 
 
 class Arm:
-    """A api's compiled step with its state."""
+    """One API's compiled step with its state."""
 
     def __init__(self, numbers: str, *, nnx: bool) -> None:
         # the backend is chosen as JAX is loaded
@@ -55,7 +55,7 @@ class Arm:
 
 
 def measure(numbers: str, pairs: int) -> bool:
-    """Print both ratios of one type of activations; whether the target may be met."""
+    """Print both ratios for one type of activations; return whether the target may be met."""
     arms = [Arm(numbers, nnx=False), Arm(numbers, nnx=True)]
     same = arms[0].program.stablehlo_sha256 == arms[1].program.stablehlo_sha256
     print(f"{numbers}: {'one program' if same else 'DIFFERENT programs'} in both APIs")

@@ -1,4 +1,4 @@
-"""Says on what a benchmark ran: the machine, its load, and the versions that matter."""
+"""Describes a benchmark's machine, its load, and the relevant versions."""
 
 import importlib.metadata
 import os

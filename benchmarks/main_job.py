@@ -1,4 +1,4 @@
-"""Times the main job as its user meets it: `maxview compare linen-vs-nnx` and `maxview ingest`, whole processes.
+"""Times `maxview compare linen-vs-nnx` and `maxview ingest` as whole processes, as a user runs them.
 
     uv run python -m benchmarks.main_job [--page SAVED_PAGE] [--rounds 3] [--only ingest]
 
@@ -66,7 +66,7 @@ def run(
 
 
 def measure(words: list[str], scratch: Path, clean: dict[str, str]) -> tuple[Timing, Timing, Timing]:
-    """The bare flow, the command with nothing that rests, and again; each with a database that exists."""
+    """Time the bare flow, the command without a resting server, and the command again, on existing databases."""
     command = [sys.executable, "-m", "flows.cli"]
     ours = clean | {"PREFECT_HOME": str(scratch / "ours")}
     job = [*command, *words, "--out", str(scratch / "out"), "--json"]

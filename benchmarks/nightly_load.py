@@ -39,7 +39,7 @@ ARMS = {"linen": "linen", "nnx": "nnx", "baseline": "linen", "branch": "nnx"}  #
 
 
 def free_port() -> int:
-    """A port that nothing listens at."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -92,7 +92,7 @@ def store_runs(folder: Path, cases: list[str]) -> Path:
 
 
 def without_prefect() -> dict[str, str]:
-    """The caller's environment without settings of Prefect."""
+    """Return the caller's environment without Prefect's settings."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
 
 
@@ -159,7 +159,7 @@ def watch(url: str, flow_run: str, state: Path) -> tuple[str, list[tuple[float, 
 
 
 def job_seconds(out: Path) -> list[float]:
-    """What each run's job took by itself, from the start of its supervisor to the last write of its log."""
+    """Return the seconds of each run's job, from its supervisor's start to the last write of its log."""
     seconds = []
     for handle in out.glob("runs/*/handle.json"):
         created = json.loads(handle.read_text())["created"]
@@ -168,7 +168,7 @@ def job_seconds(out: Path) -> list[float]:
 
 
 def report(url: str, night: str, said: str, out: Path, samples: list[tuple[float, float, float]], slices: int) -> bool:
-    """Print the figures; whether every run completed."""
+    """Print the figures; return whether every run completed."""
     record = json.loads(next(out.glob("nightly/*/record.json")).read_text())
     cells = len(record["results"])
     outcomes = {result["outcome"] for result in record["results"]}
@@ -237,7 +237,7 @@ def main() -> int:
 
 @contextmanager
 def _sqlite() -> Iterator[str]:
-    yield ""  # what Prefect uses if it is told nothing
+    yield ""  # Prefect's default
 
 
 if __name__ == "__main__":

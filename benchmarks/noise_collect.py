@@ -1,11 +1,11 @@
-"""Turns N trainings of one config into a table of their steps: the real noise that the other benchmarks draw from.
+"""Writes the step times of N trainings of one config into a table: real noise for the other benchmarks.
 
     python -m benchmarks.noise_collect --runs 400 --steps 50 -o noise.parquet
 
-The runs follow each other as a comparison's would (A B A B …, one at a time), each in a process of its own that is
-forked from one with JAX imported, so that a run costs its compilation and its steps and not the imports. Checkpoints
-are saved in the background every 20 steps, as in a real run: their stalls are in the table, and so is whatever else
-the machine did meanwhile. The table is written again after every run, so that an interrupted collection is not lost.
+The runs follow each other as in a comparison (A B A B …, one at a time), each in its own process, forked from one with
+JAX imported to save the imports' time. Checkpoints are saved in the background every 20 steps, as in a real run, so the
+table contains their stalls and all other load of the machine. The table is rewritten after every run, so that an
+interrupted collection keeps its runs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The ratio of two times that were taken in turn, and what it says of a target."""
+"""Estimates the ratio of two times that were taken in turn, and compares it with a target."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ class Ratio(NamedTuple):
     most: float
 
     def judge(self, target: float) -> str:
-        """The ratio, and whether it is at most the target as far as is known."""
+        """Return the ratio as text, and whether it meets the target within its interval."""
         met = "met" if self.most <= target else "NOT MET" if self.least > target else "not decided: take more"
         return f"{self.median:.3f} ({self.least:.3f} to {self.most:.3f})  ≤ {target}: {met}"
 
 
 def find_ratio(ours: ArrayLike, theirs: ArrayLike) -> Ratio:
-    """By order statistics, which ask nothing of how the times scatter."""
+    """Estimate the ratio by order statistics, which assume no distribution of the times."""
     ratios = np.sort(np.divide(ours, theirs))
     # pairs under the median; fewer in less than 2.5 of 100
     below = max(int(stats.binom.ppf(0.025, len(ratios), 0.5)), 1)

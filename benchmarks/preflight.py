@@ -1,4 +1,4 @@
-"""Compiles steps for a TPU slice, on this machine, and prints what the compiler says of them.
+"""Compiles steps for a TPU slice on this machine, and prints the compiler's figures.
 
     python -m benchmarks.preflight figures --maxtext-python PYTHON   # seed-1b on v6e-32, ours beside MaxText
     python -m benchmarks.preflight cases [--model tiny]              # every case: does it compile, does it fit
@@ -39,7 +39,7 @@ TIME_LIMIT_S = 3600
 
 
 class Compiled(NamedTuple):
-    """One compile, and what its program does in a step."""
+    """One compile, and its program's work in a step."""
 
     program: CompiledProgram
     cycles: int
@@ -47,7 +47,7 @@ class Compiled(NamedTuple):
 
 
 def compile_step(config: TrainConfig, checkout: TrainerSource, topology: str, folder: Path) -> Compiled:
-    """Raises ConfigError for what cannot be compiled there, and OSError where the compile leaves nothing."""
+    """Compile a config for a slice. Raises ConfigError if that is impossible, OSError if the compile writes nothing."""
     command = plan_compile(config, checkout, find_topology(topology), folder, folder.parent / "programs")
     folder.mkdir(parents=True)
     lines = (f"{key}: {yaml_scalar(value)}\n" for key, value in config.model_dump().items())
@@ -69,7 +69,7 @@ def config_of(case: str, arm: str, target: str, model: str | None) -> TrainConfi
 
 
 def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
-    """Ours and MaxText's, case by case. Whether all targets are met."""
+    """Print our figures and MaxText's, case by case; return whether all targets are met."""
     maxtext = find_maxtext(maxtext_python.expanduser().absolute())
     theirs = TrainerSource(commit=None, dirty=False, versions=maxtext.versions, python=maxtext.python, maxtext=maxtext)
     topology, met = load_target("v6e-32").topology, True
@@ -102,7 +102,7 @@ def show_figures(cases: list[str], maxtext_python: Path, folder: Path) -> bool:
 
 
 def show_cases(cases: list[str], arms: list[str], target: str, model: str, folder: Path) -> bool:
-    """Each case and arm: its memory, or why it does not compile. Whether all do."""
+    """Print each case's and arm's memory, or the reason why it does not compile; return whether all compile."""
     topology, every = load_target(target).topology, True
     if topology is None:
         raise SystemExit(f"{target}: is no TPU slice")
@@ -140,7 +140,7 @@ def total_gib(found: Compiled) -> float:
 
 
 def cpu(found: Compiled) -> float:
-    """Of the compiler alone, over all its threads."""
+    """Return the compiler's CPU seconds over all its threads."""
     return found.program.compile_cpu_seconds or float("inf")
 
 

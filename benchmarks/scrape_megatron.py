@@ -1,4 +1,4 @@
-"""How fast Megatron's logs are read: ours against a line loop with `re` that takes six fields, in the same run.
+"""Measures the speed of reading Megatron's logs: our reader against a line loop with `re` for six fields.
 
     python benchmarks/scrape_megatron.py [--rows 200000] [--repeats 3]
 

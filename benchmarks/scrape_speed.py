@@ -1,4 +1,4 @@
-"""How fast logs are read: ours against a line loop, one `findall`, polars and grep, on the same log in the same run.
+"""Measures the speed of reading logs: our reader against a line loop, `findall`, polars and grep, on the same log.
 
     python benchmarks/scrape_speed.py [--steps 1000000] [--repeats 3]
 
@@ -209,7 +209,7 @@ def main() -> None:
             ("ours, Cloud Logging JSON", "ours", exported), ("findall, six fields", "findall", broken),
             ("polars, six fields", "polars", broken), ("grep -c", "grep -c", broken),
         ]  # fmt: skip
-        for number in range(arguments.repeats):  # in turns, so that other work on the machine falls on all alike
+        for number in range(arguments.repeats):  # in turns, so that other load affects all alike
             for name, way, path in ways:
                 results.setdefault(name, []).append(measure(way, path))
             print(f"round {number + 1} of {arguments.repeats}", file=sys.stderr)

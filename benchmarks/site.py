@@ -1,4 +1,4 @@
-"""Prints what a site costs: to build, to open, to search, in headless Chromium (which has to be on the PATH).
+"""Times building, opening and searching a site in headless Chromium (which must be on PATH).
 
 What a reader waits for is measured in the page, up to the frame that shows it: what drives the browser has turns of its
 own. A page of one word is opened beside ours: what it takes is the browser's and the machine's.
@@ -161,7 +161,7 @@ def show(seconds: list[float]) -> str:
 
 
 def search(folder: Path, megabytes: int) -> None:
-    """Search two long logs for what stands at their ends, and for what stands in every step."""
+    """Search two long logs for a word in their last lines, and for a word in every step."""
     with clock(f"publish 2 × {megabytes} MB"):
         address = publish_logs(folder, steps=20_000, size=megabytes * 1_000_000)
     for word, place in (
@@ -200,7 +200,7 @@ def until_ready(page: Page, path: Path) -> float:
 
 @contextmanager
 def clock(what: str) -> Iterator[Any]:
-    """Prints how long the block took, and how much of that on the processor."""
+    """Print the block's seconds and CPU seconds."""
     began, cpu = time.perf_counter(), cpu_seconds()
     yield
     print(f"{what}: {time.perf_counter() - began:.2f} s, {cpu_seconds() - cpu:.2f} CPU-s")

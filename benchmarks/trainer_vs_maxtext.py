@@ -68,7 +68,7 @@ print(json.dumps({"versions": versions, "maxtext": spec and list(spec.submodule_
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed. Times by the clock of whoever reads its log, in the same way for both trainers."""
+    """The figures of one run. Times are taken by the log's reader, in the same way for both trainers."""
 
     first_step_s: float
     first_step_cpu_s: float
@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Target:
-    """How much of the peer's figure ours may be, or for the loss how far apart the two may be; None: only shown."""
+    """The largest ratio of our figure to the peer's, or for the loss the largest difference; None: only shown."""
 
     title: str
     unit: str
@@ -130,7 +130,7 @@ def peer_argv(
 def measure(argv: list[str], metrics: Path, loss_key: str, steps: int, log: Path) -> Measured:
     """Run one trainer to its end and clock its step lines as they come."""
     arrivals: dict[int, float] = {}
-    spent: dict[int, float] = {}  # processor time hardly depends on what else the machine does
+    spent: dict[int, float] = {}  # CPU time hardly depends on other load
     started = time.monotonic()
     with log.open("w", encoding="utf-8") as copy:
         process = subprocess.Popen(
@@ -181,7 +181,7 @@ def describe_machine() -> str:
 
 
 def print_rows(variant: str, ours: Measured, peer: Measured) -> bool:
-    """One line per figure; whether all targets are met."""
+    """Print one line per figure; return whether all targets are met."""
     met = True
     for name, target in TARGETS.items():
         mine, theirs = getattr(ours, name), getattr(peer, name)

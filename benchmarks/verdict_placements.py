@@ -1,4 +1,4 @@
-"""Counts how often runs whose mean step is longer are called the same, wherever in the run the time is lost.
+"""Counts how often runs with a longer mean step are called the same, by the place of the lost time.
 
     nice python -m benchmarks.verdict_placements [--trials 20] [--by 1.3]
 
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def judge_trials(name: str, runs: int, trials: int, by: float) -> Iterator[str]:
-    """The word of the step time in each trial."""
+    """Return the verdict of the step time in each trial."""
     rng = np.random.default_rng(runs)
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(trials):

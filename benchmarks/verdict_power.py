@@ -1,4 +1,4 @@
-"""Turns drawn logs of equal and of changed runs into how often the verdict is right, beside the rules of others.
+"""Measures how often the verdict is right on simulated logs of equal and changed runs, beside other tools' rules.
 
     nice python -m benchmarks.verdict_power [--trials 300] [--only seeds] [--real noise.parquet | --real LOGS]
 
@@ -62,7 +62,7 @@ SEEDS = ((19.8, 0.49, 11.7, 0, 0, 2.02, 137, 0, 0), (41, 6.07, 0.116, 0, 0, 0, 1
 
 
 class Cell(Frozen):
-    """What is drawn: a regime on a kind of device, runs of each arm, steps of each, and the changes put in."""
+    """A simulated setting: a regime on a kind of device, runs per arm, steps per run, and the planted changes."""
 
     regime: str
     device: DeviceKind
@@ -99,7 +99,7 @@ def draw_calm(rng: Rng, runs: int, steps: int) -> Values:
 
 
 def draw_harsh(rng: Rng, runs: int, steps: int) -> Values:
-    """The same machine when nothing is steady: runs scatter by 15 % each."""
+    """The same machine under unsteady load: runs scatter by 15 %."""
     return draw_laptop(rng, runs, steps) * np.exp(rng.normal(0, 0.15, (runs, 1)))
 
 
@@ -258,7 +258,7 @@ def draw_pasts(regime: str, steps: int, pairs: int) -> list[dict[str, Past]]:
 
 
 def draw_past(found: list[Levels]) -> dict[str, Past]:
-    """What a history would hold of these runs, two by two."""
+    """Return the pairs' differences that a history of these runs would contain."""
     past = {}
     for name, level in ((QUICK[STEP_TIME.name], "quick"), (STEP_TIME.name, "middle")):
         runs = [(getattr(levels, level).seconds, getattr(levels, level).error) for levels in found]
@@ -279,7 +279,7 @@ def make_arms(cell: Cell, *, apart: bool) -> Arms:
 
 
 def judge(arms: Arms, levels: tuple[list[Levels], list[Levels]], past: dict[str, Past]) -> str:
-    """Our word."""
+    """Return our verdict."""
     return decide_levels(levels, STEP_TIME, arms, RULES, Circumstances(past=past)).verdict
 
 
@@ -331,7 +331,7 @@ def draw_losses(rng: Rng, steps: int) -> Values:
 
 
 def draw_gap(rng: Rng, kind: str, steps: int, first: int) -> Values:
-    """What nondeterminism adds to a loss: nothing at the first step, then what its bits make of it."""
+    """Return the noise that nondeterminism adds to a loss: none at the first step, then amplified rounding."""
     size = 10.0 ** rng.uniform(-4.5, -2.5)
     shocks = rng.normal(0, size, steps) * (np.arange(steps) > 0)
     if kind == "walk":
@@ -345,7 +345,7 @@ def draw_gap(rng: Rng, kind: str, steps: int, first: int) -> Values:
 
 
 def judge_curves(sides: Sequence[Values]) -> Decision:
-    """Our word for two curves of losses."""
+    """Return our verdict on two curves of losses."""
     arms = []
     for name, losses in zip(("a", "b"), sides, strict=True):
         run = make_run(name, "tpu", np.full(len(losses) - 1, 0.25), MONDAY)
@@ -391,7 +391,7 @@ def tell_parts(arm: str, seconds: Values, slower: str = "") -> RunRecord:
 
 
 def judge_like_others(trials: Sequence[tuple[Values, Values]], least: float) -> Counter[str]:
-    """How often each peer would call the arms different that needs no history; all trials at once, which is quick."""
+    """Return how often each peer without a history calls the arms different; all trials at once, for speed."""
     sides = [np.stack([trial[side] for trial in trials]) for side in (0, 1)]  # [trials, runs, steps]
     pooled = [side.reshape(len(side), -1) for side in sides]
     ratio = np.median(pooled[1], axis=1) / np.median(pooled[0], axis=1)
@@ -406,7 +406,7 @@ def judge_like_others(trials: Sequence[tuple[Values, Values]], least: float) -> 
 
 
 def judge_like_rustc(sides: tuple[Values, Values], past: dict[str, Past]) -> bool:
-    """Whether the arms differ by more than the fence of what the history's pairs differed by."""
+    """Return whether the arms differ by more than the fence of the history's differences."""
     changes = np.abs(past[STEP_TIME.name].differences) if past else np.array([])
     low, high = np.quantile(changes, (0.25, 0.75)) if changes.size else (0.002, 0.002)
     return abs(log(float(np.median(sides[1]) / np.median(sides[0])))) > high + 3 * (high - low)

@@ -1,4 +1,4 @@
-"""Counts how often equal runs are called different, and slower ones found, on machines that are not steady.
+"""Counts false alarms of equal runs and detections of slower runs on unsteady machines.
 
     nice python -m benchmarks.verdict_regimes [--trials 300] [--only clocks]
 

@@ -1,1 +1,1 @@
-"""IN WHAT ORDER: the Prefect flows and the command line."""
+"""The Prefect flows, which order the steps, and the command line."""

@@ -1,4 +1,4 @@
-"""The flow `bisect`: line → ledger → ends → the most telling run, again and again → publish."""
+"""The flow `bisect`: line → ledger → ends → the most informative run, repeatedly → publish."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,11 +55,11 @@ from tasks.steps import (
 from tasks.store import Store, open_store
 from tasks.verify.common_step import have_common_step
 
-TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # stands in while it is not known what is bisected
+TIME = Question(metric=STEP_TIME.name, title=STEP_TIME.title)  # a placeholder until the bisected row is known
 
 
 def name_run() -> str:
-    """The flow run's name."""
+    """Return the flow run's name."""
     wanted = flow_run.parameters
     return show_name(f"{wanted['comparison']}: {wanted['good']} … {wanted['bad']}")
 
@@ -91,7 +91,7 @@ def bisect(
     free: Annotated[bool, Field(description="Stop at the compile ledger; train nothing")] = False,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
 ) -> State[Any]:
-    """Find for every case the first point of the line that is not like good."""
+    """Find for every case the first point of the line that differs from good."""
     request = BisectRequest(
         comparison=comparison, good=good, bad=bad, cases=tuple(cases), target=target, model=model,
         overrides=tuple(overrides), repository=repository, metric=metric, packages=packages, budget_s=budget_s,
@@ -101,7 +101,7 @@ def bisect(
 
 
 def bisect_cases(request: BisectRequest, store: Store, jobs: Jobs) -> State[Any]:
-    """The body of the flow: every case of a request, and the state in which it ends."""
+    """Bisect every case of a request; return the flow's final state."""
     if request.metric:
         read_question(request.metric)
     span = find_span_step(request)
@@ -125,7 +125,7 @@ def bisect_cases(request: BisectRequest, store: Store, jobs: Jobs) -> State[Any]
 
 @dataclass
 class Search:
-    """One case on one line: its runs, what could not be judged, and how it goes on."""
+    """The search for one case on one line: its runs, failures and next action."""
 
     request: BisectRequest
     span: Span
@@ -146,7 +146,7 @@ class Search:
             self.question = read_question(self.request.metric)
 
     def find(self) -> Bisection:
-        """The record of the case: of the line, or where a merge is to blame, of the line inside it."""
+        """Return the case's record; if a merge is the culprit, of the line inside the merge."""
         corners: tuple[Corner, ...] = ()
         if self.request.packages and not (self.span.points[0].version or self.span.software):
             corners = self._corners()
@@ -161,7 +161,7 @@ class Search:
             record = self._record(finish, draw_line(points, asked), points, asked)
             return record.model_copy(update={"outcome": "ledger"})
         finish, points, line = self._search(points)
-        assert self.question is not None  # a search that ends without one has named a stand-in
+        assert self.question is not None  # a search that ends early sets a placeholder
         record = self._record(finish, line, points, self.question, corners)
         if finish.culprit is not None and self.span.merge_at(finish.culprit):
             return self._inside(record, finish.culprit)
@@ -170,7 +170,7 @@ class Search:
     def _search(
         self, points: tuple[BisectedPoint, ...]
     ) -> tuple[Finish, tuple[BisectedPoint, ...], tuple[Line, dict[int, str]]]:
-        """Run after run until it is sure, or no more is allowed."""
+        """Run points until the culprit is sure or the limits are reached."""
         limits = Limits(
             ends=load_comparison(self.request.comparison).repeats, budget_s=self.request.budget_s,
             most_runs=self.request.max_runs,
@@ -212,7 +212,7 @@ class Search:
                 self._train(point)
 
     def _ask_ends(self, last: int, limits: Limits) -> Question | Finish:
-        """What to bisect, by the worst row of the ends."""
+        """Return the row to bisect, the worst of the ends', or the reason to stop."""
         while True:
             runs = len(self.runs.get(0, ()))
             if runs == 0:
@@ -231,7 +231,7 @@ class Search:
         return bool(self.runs.get(0)) and bool(self.runs.get(last))
 
     def _train(self, point: int) -> None:
-        """One more run of a point; one whose trainer cannot be made is skipped from here on."""
+        """Run a point once more; skip it from now on if its trainer cannot be prepared."""
         number = len(self.runs.get(point, ()))
         try:
             plan = plan_point(self.request, self.span, point, self.case, self.store.path, repeats=number + 1)[number]
@@ -265,7 +265,7 @@ class Search:
         return spent_seconds([run for runs in self.runs.values() for run in runs])
 
     def _ledger(self) -> tuple[BisectedPoint, ...]:
-        """The points with their ledger entries; those that are not kept are compiled side by side."""
+        """Return the points with their ledger entries; compiles missing entries in parallel."""
         points = self.span.points
         if points[0].version:
             return points
@@ -306,7 +306,7 @@ class Search:
         )  # fmt: skip
 
     def _inside(self, record: Bisection, culprit: int) -> Bisection:
-        """The search goes on inside the merge that is to blame; its record, or the merge's own."""
+        """Continue the search inside the culprit merge; return its record, or the merge's own."""
         merge = name_point(self.span.points[culprit])
         for inside in spans_inside(self.request, self.span, culprit):
             EVENTS.put(Extended((), f"{merge} is a merge: its {len(inside.points) - 1} commits are next"))
@@ -320,7 +320,7 @@ class Search:
         return record.model_copy(update={"notes": (*record.notes, note)})
 
     def _corners(self) -> tuple[Corner, ...]:
-        """Old and new code with old and new packages: what each did to the metric, which is chosen here too."""
+        """Run old and new code with old and new packages; return each combination's effect. Chooses the metric too."""
         square = Search(
             self.request, corner_span(self.request, self.span), self.case, self.store, self.jobs, like=self.like
         )

@@ -28,7 +28,7 @@ from tasks.publish.comment import comparison_comment
 from tasks.publish.pull_request import parse_pull_request
 from tasks.publish.site import PublishedPage
 from tasks.records import CheckpointCommitted, CheckpointProof, ComparisonRecord, RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
@@ -75,7 +75,7 @@ from tasks.verify.steps_to_prove import find_unverified
 
 
 def name_run() -> str:
-    """The flow run's name."""
+    """Return the flow run's name."""
     wanted = flow_run.parameters
     refs = (wanted.get("baseline"), wanted.get("branch"))
     return name_comparison(wanted["comparison"], wanted.get("cases"), wanted.get("target"), refs)
@@ -115,7 +115,7 @@ def compare(
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     fresh: Annotated[bool, Field(description="Train again even if equal runs have finished before")] = False,
     take_over: Annotated[
-        bool, Field(description="Go on with runs in a bucket that a machine has claimed which is gone for good")
+        bool, Field(description="Take over runs in a bucket that are claimed by a machine which is gone for good")
     ] = False,
     comment: Annotated[
         str | None, Field(description="A pull request on GitHub, owner/name#12, whose comment shows the verdict")
@@ -133,7 +133,7 @@ def compare(
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
         blessed=str(baseline) if is_baseline_place(baseline) else "",
-        arms=ArmWishes(
+        arms=ArmOptions(
             baseline=None if is_baseline_place(baseline) else baseline,
             branch=branch,
             repository=repository,
@@ -155,14 +155,14 @@ def compare_cases(
     place: str | None = None,
     beside: int = 0,
 ) -> State[Any]:
-    """The body of the flow: every case of a request, and the state in which it ends.
+    """Compare every case of a request; return the flow's final state.
 
-    patience: go on with more repeats until it is decided. place: a pull request, whose comment shows the verdict.
-    beside: so many other cases of this comparison are compared in other flow runs of the same night.
+    patience: limits of further repeats of undecided cases. place: a pull request, whose comment shows the verdict.
+    beside: number of this comparison's other cases in other flow runs of the same night.
     """
     began = time.monotonic()
     plans = resolve_step(request, store)
-    # a ref may move meanwhile: what may be needed later is resolved now
+    # A ref may move meanwhile: resolve all possible repeats now.
     spare = resolve_step(request.model_copy(update={"repeats": patience.most}), store) if patience else []
     EVENTS.put(Planned(plans))
     comparisons: list[tuple[ComparisonRecord, PublishedPage]] = []
@@ -204,7 +204,7 @@ def compare_cases(
                     run=run,
                 )
             comparisons.append(publish_case(explain_case(result, records, store), store))
-    except Stopped as stopped:  # the night that this is a part of is being ended
+    except Stopped as stopped:  # the parent night is being ended
         return Cancelled(message=str(stopped))
     results = [result for result, _ in comparisons]
     summarise_step(results, request.comparison)
@@ -217,7 +217,7 @@ def compare_cases(
 
 
 def find_blessed(candidate: RunRecord, request: Request, store: Store) -> list[RunRecord]:
-    """The blessed runs of the candidate's case, as those of the comparison's first arm."""
+    """Return the blessed runs of the candidate's case as runs of the comparison's first arm."""
     assert candidate.plan is not None  # it was launched
     arm = load_comparison(request.comparison).arms[0].name
     found: list[RunRecord] = blessed_step(candidate.plan, arm, store, request.blessed)
@@ -225,9 +225,9 @@ def find_blessed(candidate: RunRecord, request: Request, store: Store) -> list[R
 
 
 def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dict[str, ComparisonRecord]:
-    """The cases that cannot run on the target's slice, as its compiler says, with the comparison that tells why.
+    """Return the cases that cannot run on the target's slice, by its compiler, each with its failed comparison.
 
-    None where the target is no slice, and where there is no compiler: then that is reported, and the runs go on.
+    Returns none if the target is no slice, or if there is no compiler, which is reported.
     """
     if load_target(target).topology is None:
         return {}
@@ -252,7 +252,7 @@ def find_refused(request: Request, target: str, store: Store, jobs: Jobs) -> dic
 
 
 def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[ComparisonRecord]:
-    """The comparison of what a compiler makes of each case, in their order; several compiles run at once."""
+    """Yield the comparison of each case's compiled programs, in order; several compiles run at once."""
     lanes = count_lanes(len(plans))
     groups = order_compiles(plans, lanes)
     compiles = [partial(run_one, plan, store, jobs, among=[plan]) for plan in chain(*groups)]
@@ -264,10 +264,10 @@ def compile_cases(plans: list[RunPlan], store: Store, jobs: Jobs) -> Iterator[Co
 
 
 def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool = False) -> Iterator[RunRecord]:
-    """The records of the plans of a case: those that have finished before are read, the others run one after another.
+    """Yield the records of a case's plans: reads finished runs and runs the others one after another.
 
-    They keep the slice from the first to the last, so that no other comparison runs between an arm and the other. Each
-    restores a checkpoint of the other arm, as a proof.
+    Holds the slice from the first to the last run, so that no other comparison runs between the arms. Each run restores
+    a checkpoint of the other arm as a proof.
     """
     holding = False
     with ExitStack() as held:
@@ -284,7 +284,7 @@ def run_all(plans: list[RunPlan], store: Store, jobs: Jobs, *, take_over: bool =
 
 
 def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], take_over: bool = False) -> RunRecord:
-    """The record of one run, launched, watched, verified and scraped here or by the flow that this one waited for."""
+    """Return the record of one run; launches, watches, verifies and scrapes it unless another flow has done so."""
     with held_run(plan, store, jobs, take_over=take_over) as finished:
         if finished is not None:
             return finished
@@ -304,9 +304,9 @@ def run_one(plan: RunPlan, store: Store, jobs: Jobs, *, among: list[RunPlan], ta
 
 
 def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) -> ComparisonRecord:
-    """The comparison with why its arms differ, if they do and its file does not leave that out.
+    """Return the comparison with an explanation, if its arms differ and its file does not disable that.
 
-    What goes wrong with it is told, and changes no verdict.
+    A failed explanation is reported and changes no verdict.
     """
     why, plans = find_occasion(result), plans_of(runs)
     if not why or plans is None or not wants_explanation(result.comparison):
@@ -323,14 +323,14 @@ def explain_case(result: ComparisonRecord, runs: list[RunRecord], store: Store) 
 
 
 def publish_case(result: ComparisonRecord, store: Store) -> tuple[ComparisonRecord, PublishedPage]:
-    """A case's comparison with its page, reported to whoever watches."""
+    """Publish a case's comparison, emit the event, and return the comparison with its page."""
     page = publish_step(result, store)
     EVENTS.put(Compared(result, page, str(flow_run.id)))
     return result, page
 
 
 def write_comment(comparisons: list[tuple[ComparisonRecord, PublishedPage]], name: str, place: str) -> str:
-    """Write the comment on a pull request; returns what went wrong with it, which hides no verdict."""
+    """Write the comment on a pull request; return an error message or an empty text, so that no verdict is hidden."""
     try:
         comment_step(comparison_comment(comparisons, name), place)
     except Exception as error:
@@ -347,9 +347,9 @@ def run_until_decided(
     decide: Callable[[ComparisonRecord, int], NextLook],
     run: Callable[[list[RunPlan]], Iterable[RunRecord]],
 ) -> ComparisonRecord:
-    """Look, and as long as more repeats may decide and are allowed: run them, interleaved, and look again.
+    """Compare, and while more repeats may decide the case and are allowed, run them interleaved and compare again.
 
-    `decide` says after a look at so many repeats what to do next.
+    `decide` returns the next action from a comparison and its number of repeats.
     """
     for number in count(1):
         result = look(runs.model_copy(update={"look": number}))

@@ -1,4 +1,4 @@
-"""The flow `ingest`: the end of `compare`, from logs that exist."""
+"""The flow `ingest`: the last steps of `compare`, from existing logs."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,13 +17,13 @@ from tasks.store import open_store
 
 
 def name_run() -> str:
-    """The flow run's name: the files that are compared."""
+    """Return the flow run's name: the compared files."""
     given = flow_run.parameters
     words = [word for key in ("logs", "baseline", "candidate") for word in given.get(key) or ()]
     return show_name(" and ".join(Path(word).name for word in words))
 
 
-@flow(name="ingest", flow_run_name=name_run, description="Compare runs from the logs that they left.")
+@flow(name="ingest", flow_run_name=name_run, description="Compare runs from their logs.")
 def ingest(
     logs: Annotated[
         list[str] | None, Field(max_length=2, description="Two logs, or one saved MaxView page; paths or gs://")
@@ -36,11 +36,9 @@ def ingest(
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
     aa: Annotated[bool, Field(description="The two are meant to be the same commit")] = False,
     target: Annotated[
-        str | None, Field(description="Where they ran: a target, or any name; its history has the noise")
+        str | None, Field(description="Where they ran: a target, or any name; the noise is estimated from its history")
     ] = None,
-    tolerances: Annotated[
-        str, Field(description="What must not differ by more: default, or other-draws for other seeds")
-    ] = "default",
+    tolerances: Annotated[str, Field(description="Tolerances: default, or other-draws for other seeds")] = "default",
 ) -> State[Any]:
     """Read the logs, archive them, and publish what differs."""
     check_words(target, tolerances)

@@ -37,7 +37,7 @@ from tasks.store import Store, open_store
 
 
 def name_run() -> str:
-    """The flow run's name: the day that the night belongs to."""
+    """Return the flow run's name: the night's day."""
     return f"night of {flow_run.scheduled_start_time.date().isoformat()}"
 
 
@@ -58,9 +58,9 @@ def nightly(
     ] = [],  # noqa: B006
     config: Annotated[str | None, Field(description="Another file than configs/nightly.yml")] = None,
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
-    fresh: Annotated[bool, Field(description="Do not go on with a night that was not finished")] = False,
+    fresh: Annotated[bool, Field(description="Do not resume an unfinished night")] = False,
 ) -> State[Any]:
-    """Compare every cell; one that fails is a result like the others."""
+    """Compare every cell; a failed cell is a result like the others."""
     store = open_store(out)
     request = NightRequest(
         config=config, comparisons=tuple(comparisons), cases=tuple(cases), target=target, repeats=repeats,
@@ -77,7 +77,7 @@ def nightly(
 
 
 def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
-    """The results of the cells in their order; each lane takes the next cell when its last one is over."""
+    """Yield the cells' results in order; a free lane takes the next cell."""
     jobs = Jobs(flow_run.id)
     verdicts: dict[str, Compared] = {}  # by the flow run of the cell
 
@@ -91,7 +91,7 @@ def run_cells(plan: NightPlan, store: Store) -> Iterator[CellResult]:
 
 
 def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) -> Iterator[str]:
-    """A line for every new regression and death: the commit that caused it, or how far the budget went."""
+    """Yield a line for every new regression and death: its commit, or the state of the search at the budget's end."""
     for result in find_new(plan, results, store):
         cell = result.cell
         found: list[str] = []
@@ -110,7 +110,7 @@ def find_culprits(plan: NightPlan, results: Sequence[CellResult], store: Store) 
 
 
 def name_cell() -> str:
-    """The name of a cell's flow run."""
+    """Return the name of a cell's flow run."""
     request: Request = flow_run.parameters["request"]
     refs = (request.arms.baseline, request.arms.branch)
     return name_comparison(request.comparison, request.cases, request.target, refs)
@@ -122,7 +122,7 @@ def name_cell() -> str:
     description="A cell of a night: the comparison of one case.",
     on_cancellation=[on_cancellation],
     on_crashed=[on_crashed],
-    validate_parameters=False,  # they are what they are: nobody types them
+    validate_parameters=False,  # passed by the nightly flow, never typed
 )
 def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[Any]:
     """Compare a case as the flow `compare` does, with jobs that belong to the night."""
@@ -132,7 +132,7 @@ def compare_cell(request: Request, out: str, jobs: Jobs, beside: int) -> State[A
 def run_cell(
     plan: NightPlan, cell: NightCell, store: Store, jobs: Jobs, verdicts: Mapping[str, Compared]
 ) -> CellResult:
-    """The result of one cell, whatever happens in it; `verdicts` has what was compared, by flow run."""
+    """Return the result of one cell, also if it fails; `verdicts`: its comparisons by flow run."""
     jobs.check()
     started = time.monotonic()
     found = None
@@ -149,7 +149,7 @@ def run_cell(
     beside = sum(other.comparison == cell.comparison for other in plan.cells) - 1
 
     def attempt() -> State[Any]:
-        """The cell's own flow run; where the server was away, the error that says so is raised."""
+        """Return the final state of the cell's flow run; raises the error of a server outage."""
         jobs.check()
         state: State[Any] = compare_cell(request, store.address, jobs, beside, return_state=True)
         error = state.result(raise_on_failure=False) if state.is_failed() and state.name not in FOUND else None
@@ -158,10 +158,10 @@ def run_cell(
         return state
 
     try:
-        state = outlast(attempt)  # what has finished is not run again
+        state = outlast(attempt)  # finished runs are reused
         found = verdicts.get(str(state.state_details.flow_run_id))
         message = state.message or state.name or "it did not say why"
-    except Exception as error:  # of Prefect's own; a night goes on
+    except Exception as error:  # an error of Prefect itself: the night continues
         get_run_logger().exception("%s %s failed", cell.comparison, cell.case)
         message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
@@ -180,7 +180,7 @@ def run_cell(
 
 
 def publish(record: NightRecord, store: Store) -> list[str]:
-    """Summary and message; what goes wrong with them is reported, and hides nothing of what the night found."""
+    """Publish summary and message; return the problems, so that they hide none of the night's results."""
     problems = []
     steps: list[tuple[str, Callable[[], Any]]] = [
         (publish_night_step.name, lambda: publish_night_step(record, store)),
@@ -199,7 +199,7 @@ def publish(record: NightRecord, store: Store) -> list[str]:
 
 
 def final_state(record: NightRecord, problems: list[str]) -> State[Any]:
-    """Failed if something counts or could not be published, else Completed; its name is the worst that was found."""
+    """Return the night's state, named by its worst outcome: Failed if it is bad or not published, else Completed."""
     message = " · ".join([night_headline(record), *(f"not published: {problem}" for problem in problems)])[:1000]
     if record.bad:
         return Failed(name="Regressed", message=message)

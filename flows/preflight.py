@@ -1,4 +1,4 @@
-"""The flow `preflight`: the beginning of `compare`: resolve → compile both arms for a slice → compare → publish."""
+"""The flow `preflight`: resolve → compile both arms for a slice → compare → publish."""
 
 from typing import Annotated, Any
 from uuid import uuid4
@@ -11,7 +11,7 @@ from prefect.states import Cancelled
 from configs.errors import ConfigError
 from flows.compare import compile_cases
 from tasks.preflight.read import find_missing_compilers
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.plans import Request
 from tasks.services.cleanup import on_cancellation, on_crashed
 from tasks.services.endings import final_state, tell_end
@@ -33,7 +33,7 @@ from tasks.store import open_store
 
 
 def name_run() -> str:
-    """The flow run's name: cases, comparison and target."""
+    """Return the flow run's name: cases, comparison and target."""
     wanted = flow_run.parameters
     cases = ", ".join(wanted.get("cases") or ["its own cases"])
     return show_name(f"{wanted['comparison']}: {cases} compiled for {wanted['target']}")
@@ -69,7 +69,7 @@ def preflight(
         model=model,
         overrides=tuple(overrides),
         fresh=uuid4().hex if fresh else "",
-        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(software)),
+        arms=ArmOptions(baseline=baseline, branch=branch, repository=repository, software=tuple(software)),
         compile_only=True,
     )
     plans = resolve_step(request, store)

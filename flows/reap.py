@@ -1,4 +1,4 @@
-"""The flow `reap`: ends the jobs of flow runs that have ended without being able to do it themselves."""
+"""The flow `reap`: ends the jobs of crashed flow runs."""
 
 import time
 from typing import Annotated
@@ -11,14 +11,14 @@ from tasks.services.flow_runs import is_alive_after_all, life_of
 from tasks.services.run_form import Field
 from tasks.store import Store, open_store
 
-SIGN_OF_LIFE_S = 60.0  # in which a flow that lives shows it twice
+SIGN_OF_LIFE_S = 60.0  # two heartbeats of a living flow
 
 
 @flow(name="reap", description="End the jobs of flow runs that were lost together with their worker.")
 def reap(
     out: Annotated[str, Field(description="Folder for runs, records and pages")] = "maxview-out",
 ) -> list[str]:
-    """The names of the jobs that were ended."""
+    """End the jobs of crashed flow runs; return the jobs' names."""
     store = open_store(out)
     lost = [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]
     if lost:
@@ -27,8 +27,8 @@ def reap(
 
 
 def end_jobs(flow_run: str, store: Store) -> list[str]:
-    """End every job that a flow run has started and that nobody else has attached to; their names."""
+    """End a flow run's jobs, except those with a later owner; return their names."""
     ended = stop_jobs(flow_run, store)
     for name in ended:
-        get_run_logger().warning("%s: over, with the flow run %s that started it", name, flow_run)
+        get_run_logger().warning("%s: ended, with the flow run %s that started it", name, flow_run)
     return ended

@@ -1,4 +1,4 @@
-"""The flow `verify`: find the checkpoints of a place → prove each → publish."""
+"""The flow `verify`: find the checkpoints in some places → prove each → publish."""
 
 from typing import Annotated, Any, cast
 
@@ -13,12 +13,12 @@ from tasks.publish.proofs import list_wrong, proofs_headline
 from tasks.services.run_form import Field, show_name
 from tasks.steps import find_checkpoints_step, prove_step, publish_proofs_step
 
-# two steps at once, each read by two threads: as quickly as most disks and links deliver
+# Two checkpoints at once, each read by two threads, saturate most disks and links.
 TWO_AT_ONCE = cast("TaskRunner[PrefectFuture[Any]]", ThreadPoolTaskRunner(max_workers=2))
 
 
 def name_run() -> str:
-    """The flow run's name: where it looks."""
+    """Return the flow run's name: the places."""
     return show_name(", ".join(map(str, flow_run.parameters["places"])))
 
 

@@ -1,4 +1,4 @@
-"""The steps as Prefect tasks: thin shells that add tracking, and retries where there is I/O."""
+"""The pipeline's steps as Prefect tasks: thin wrappers that add tracking, and retries for I/O."""
 
 import os
 import time
@@ -85,15 +85,15 @@ TOKEN_BLOCK = "maxview-github-token"
 
 @task(name="resolve", task_run_name="resolve {request.comparison}", cache_policy=NO_CACHE)
 def resolve_step(request: Request, store: Store) -> list[RunPlan]:
-    """The plans of a comparison, in the order they run."""
+    """Return the plans of a comparison, in the order of their runs."""
     return resolve(request, store.path)
 
 
 @task(name="launch", task_run_name="launch {plan.arm} {plan.case} r{plan.repeat}", cache_policy=NO_CACHE)
 def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> LaunchedRun:
-    """The run with its job: a new one, or the one that an earlier flow left.
+    """Launch the run's job, or attach to an earlier flow's.
 
-    among: the plans of its case, of which one may have a checkpoint that it restores as a proof.
+    among: the plans of its case; the run may restore a checkpoint of one of them as a proof.
     """
     continue_from = find_partner(plan, among, store)
     if continue_from is not None and job.is_here(plan):
@@ -103,7 +103,7 @@ def launch_step(plan: RunPlan, among: Sequence[RunPlan], store: Store) -> Launch
 
 @task(name="watch", task_run_name="watch {run.plan.arm} {run.plan.case} r{run.plan.repeat}", cache_policy=NO_CACHE)
 def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
-    """The job's events; its lines go to the run's Prefect logs and its steps to a progress artifact."""
+    """Yield the job's events; lines go to the run's Prefect logs, steps to a progress artifact."""
     logger, plan = get_run_logger(), run.plan
     steps = int(plan.config["steps"])
     key = artifact_key("progress", plan.case, plan.arm, f"r{plan.repeat}")
@@ -117,9 +117,9 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     for event in watch(job.follow(run), run.handle.job_name):
         if isinstance(event, LogLine):
             logger.info("%s", event.text)
-            if plan.compiles_for:  # each of its few lines is a stage
+            if plan.compiles_for:  # a compile prints one line per stage
                 yield event
-            continue  # nobody waits for a trainer's, and every event that a task yields costs milliseconds
+            continue  # each event that a task yields costs milliseconds, and no caller needs a trainer's lines
         if isinstance(event, Died):
             logger.error("%s: died: %s: %s", plan.run_name, event.error.type, event.error.message)
         elif isinstance(event, Ended) and event.exit_code:
@@ -144,13 +144,13 @@ def watch_step(run: LaunchedRun) -> Generator[JobEvent, None, None]:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def verify_step(path: Path, manifests: Path) -> CheckpointProof:
-    """The proof of one checkpoint; its crc32c manifest is recorded in that folder if it is sound."""
+    """Return the proof of one checkpoint; write its crc32c manifest into `manifests` if it is sound."""
     return verify_saved(path, manifest=manifests / f"{path.name}.json")
 
 
 @task(name="find checkpoints", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wanted]:
-    """The steps in these places that were committed within the last hours; without hours all of them."""
+    """Return the checkpoints in these places that were committed within the last `hours`; all if None."""
     wanted = find_wanted(places, since=datetime.now(UTC) - timedelta(hours=hours) if hours else None)
     get_run_logger().info("%s checkpoints to prove", len(wanted))
     return wanted
@@ -164,7 +164,7 @@ def find_checkpoints_step(places: Sequence[str], hours: float | None) -> list[Wa
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointProof:
-    """The proof of one step, kept beside it."""
+    """Return the proof of one checkpoint, which is stored beside it."""
     proof = prove(wanted, deep=deep, again_after=timedelta(hours=again_after_h))
     for problem in proof.problems:
         get_run_logger().error("%s: %s: %s: %s", wanted.path, problem.check, problem.path, problem.message)
@@ -173,7 +173,7 @@ def prove_step(wanted: Wanted, deep: bool, again_after_h: float) -> CheckpointPr
 
 @task(name="publish proofs", cache_policy=NO_CACHE, retries=IO_RETRIES, retry_delay_seconds=RETRY_DELAY_S)
 def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
-    """The table of every step, what is wrong first, and a summary."""
+    """Publish a summary and a table of every checkpoint, problems first."""
     text, rows = proofs_markdown(proofs), proof_rows(proofs)
     outlast(lambda: create_markdown_artifact(key="verify", markdown=text, description=proofs_headline(proofs)))
     outlast(lambda: create_table_artifact(key="verify-rows", table=rows, description="Every checkpoint"))
@@ -181,7 +181,7 @@ def publish_proofs_step(proofs: Sequence[CheckpointProof]) -> None:
 
 @task(name="blessed runs", task_run_name="blessed runs of {plan.case}", cache_policy=NO_CACHE)
 def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunRecord]:
-    """The runs of a baseline file, which stand for the arm that is not trained."""
+    """Return the runs of a baseline file as records of the arm that is not trained."""
     return blessed_runs(plan, arm, store, place)
 
 
@@ -193,7 +193,7 @@ def blessed_step(plan: RunPlan, arm: str, store: Store, place: str) -> list[RunR
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifference | None:
-    """What the last step that both arms have holds on each side; read again only if it is not known of these saves."""
+    """Compare the values of the last checkpoint that both arms have; reuses an earlier result for the same saves."""
     before = store.comparison(runs.comparison, runs.case, case_id(runs)).read_comparison()
 
     def tell(_what: str, done: int, total: int) -> None:
@@ -207,7 +207,7 @@ def compare_checkpoints_step(runs: CaseRuns, store: Store) -> CheckpointDifferen
 
 @task(name="cross restore", task_run_name="cross restore {run.plan.arm} {run.plan.case}", cache_policy=NO_CACHE)
 def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
-    """MaxText's proof that it restores the other arm's checkpoint, once for each pair of arms of a case."""
+    """Prove once per pair of arms that MaxText restores the other arm's checkpoint."""
     before = cross_maxtext.find_partner(run.plan, among)
     if before is not None and run.plan.repeat == 0 and read_exit_code(run.directory.log) == 0:
         found = cross_maxtext.cross_restore(run.plan, before)
@@ -223,7 +223,7 @@ def cross_restore_step(run: LaunchedRun, among: Sequence[RunPlan]) -> None:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecord:
-    """The run's record, written to its folder: from here on the run counts as done."""
+    """Write and return the run's record, which marks the run as finished."""
     directory = run.directory
     directory.check_files()
     rejoin_attempts(directory.log)
@@ -240,7 +240,7 @@ def scrape_step(run: LaunchedRun, proofs: Sequence[CheckpointProof]) -> RunRecor
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, list[RunRecord]]:
-    """The runs of two arms read from logs that exist, as records in the store, and their case if a page names it."""
+    """Read the runs of two arms from existing logs. Returns their case, if a page names it, and their records."""
     with open_arms((given.baseline, given.candidate), aa=aa) as arms:
         return arms.case, archive(arms, store)
 
@@ -249,20 +249,20 @@ def scrape_logs_step(given: Given, aa: bool, store: Store) -> tuple[str | None, 
 def diff_logs_step(
     records: Sequence[RunRecord], case: str, aa: bool, target: str | None, tolerances: str, given: Given, store: Store
 ) -> ComparisonRecord:
-    """The comparison of ingested runs, with what the store's history knows of where they ran."""
+    """Compare ingested runs, with the noise from the history of their target."""
     past = read_past(case_runs(records, case=case, target=target), store) if target else {}
     return compare_pair(records, case=case, aa=aa, target=target, past=past, tolerances=tolerances, given=given)
 
 
 @task(name="diff", task_run_name="diff {runs.case}", cache_policy=NO_CACHE)
 def diff_step(runs: CaseRuns, store: Store) -> ComparisonRecord:
-    """The comparison of a case's two arms, with what the store's history knows of the noise."""
+    """Compare a case's two arms, with the noise from the store's history."""
     return add_next(compare_case(runs, past=read_past(runs, store)), runs.runs, cases=runs.cases)
 
 
 @task(name="compare the steps", task_run_name="compare the steps of {runs.case}", cache_policy=NO_CACHE)
 def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanation | None:
-    """Whether the steps that the runs of a case left are one computation."""
+    """Return whether the runs' recorded training steps are one computation; None if there are none to compare."""
     found = compare_kept_programs(runs.runs, store)
     if found is not None:
         get_run_logger().info("%s", found.sentence)
@@ -271,7 +271,7 @@ def compare_kept_programs_step(runs: CaseRuns, store: Store) -> ProgramExplanati
 
 @task(name="explain", task_run_name="explain {record.case}", cache_policy=NO_CACHE)
 def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """The comparison with why its arms differ, which starts both of them again."""
+    """Return the comparison with an explanation of the arms' difference; starts both arms again."""
     explanation = explain_comparison(record, runs, store)
     if explanation is None:
         return record
@@ -281,13 +281,13 @@ def explain_step(record: ComparisonRecord, runs: Sequence[RunRecord], store: Sto
 
 @task(name="compare the programs", task_run_name="compare the programs of {case}", cache_policy=NO_CACHE)
 def diff_compiles_step(case: str, records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """The comparison of what a compiler made of a case's two arms."""
+    """Compare the compiled programs of a case's two arms."""
     return add_next_of_compiles(compare_case_compiled(records, store), records)
 
 
 @task(name="repeat", task_run_name="decide whether to repeat {record.case}", cache_policy=NO_CACHE)
 def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spent_s: float) -> NextLook:
-    """Whether to go on with a comparison that is not decided, and why."""
+    """Return whether to run more repeats of an undecided comparison, and the reason."""
     look = next_look(record, repeats=repeats, patience=patience, spent_s=spent_s)
     get_run_logger().info("%s", look.why or "every judged row is decided, as far as repeats can")
     return look
@@ -301,8 +301,8 @@ def repeat_step(record: ComparisonRecord, patience: Patience, repeats: int, spen
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
-    """The page, the rows of the history, and the artifacts that both Prefect UIs show."""
-    # an embedded server is gone when the page is read
+    """Publish the page, the rows of the history, and the artifacts for both Prefect UIs."""
+    # An embedded server will have ended when the page is read: link no flow run of it.
     address = flow_run.ui_url if os.environ.get("PREFECT_API_URL") else None
     page = find_page(publish_comparison(comparison, store, flow_run=address or ""), store)
     append_comparison(comparison, store)
@@ -322,13 +322,13 @@ def publish_step(comparison: ComparisonRecord, store: Store) -> PublishedPage:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def summarise_step(comparisons: Sequence[ComparisonRecord], name: str) -> None:
-    """One table over every case of the comparison, what needs a look first."""
+    """Publish one table of every case of the comparison, problems first."""
     key, rows = artifact_key(name, "rows"), table_rows(comparisons)
     outlast(lambda: create_table_artifact(key=key, table=rows, description="Every metric of every case"))
 
 
 def forget_step(flow_run: str | None, store: Store) -> None:
-    """The flow run has ended in order, and its jobs with it. No task of its own: there is nothing to show."""
+    """Drop the ownership notes of a cleanly ended flow run. Not a Prefect task: it has nothing to show."""
     if flow_run:
         forget([flow_run], store)
 
@@ -341,7 +341,7 @@ def forget_step(flow_run: str | None, store: Store) -> None:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | None) -> NightPlan:
-    """The night of the day for which it was scheduled, or one of that day that was not finished."""
+    """Return a new night for the scheduled day, or the day's unfinished one."""
     return plan_night(request, store, day=(scheduled or datetime.now(UTC)).astimezone(UTC).date())
 
 
@@ -355,7 +355,7 @@ def plan_night_step(request: NightRequest, store: Store, scheduled: datetime | N
 def finish_night_step(
     plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
 ) -> NightRecord:
-    """The night's record in the store."""
+    """Write the night's record to the store and return it."""
     return finish_night(plan, results, store, found)
 
 
@@ -367,7 +367,7 @@ def finish_night_step(
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def publish_night_step(record: NightRecord, store: Store) -> None:
-    """The summary as an artifact, as the body of a comment in the store, and in the store's index."""
+    """Publish the night's summary: an artifact, a comment's text in the store, and the store's index."""
     store.files.write(f"nightly/{record.plan.id}/comment.md", comment_markdown(record).encode())
     update_index(store, add_nights([record]))
     key, summary, headline = artifact_key("nightly"), night_markdown(record), night_headline(record)
@@ -382,7 +382,7 @@ def publish_night_step(record: NightRecord, store: Store) -> None:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def comment_step(body: str, place: str) -> str:
-    """The one comment of a pull request that this text replaces; returns its address."""
+    """Create or replace maxview's comment on a pull request; return its address."""
     address = put_comment(
         parse_pull_request(place), body, token=_find_token(), api=os.environ.get("GITHUB_API_URL") or API
     )
@@ -391,7 +391,7 @@ def comment_step(body: str, place: str) -> str:
 
 
 def _find_token() -> str:
-    """GitHub's token out of the environment or a block, and never into a log, a parameter or an error."""
+    """Return GitHub's token from the environment or a Prefect block; it is never logged or passed as a parameter."""
     token = next((os.environ[name] for name in TOKENS if os.environ.get(name)), None)
     if token is not None:
         return token
@@ -399,7 +399,7 @@ def _find_token() -> str:
         block = cast(Secret[str], Secret.load(TOKEN_BLOCK))
     except ValueError as error:
         raise CommentError(
-            f"no token for GitHub: set {TOKENS[0]}, or make a Secret block that is called {TOKEN_BLOCK}"
+            f"no token for GitHub: set {TOKENS[0]}, or create a Secret block named {TOKEN_BLOCK}"
         ) from error
     return str(block.get())
 
@@ -412,7 +412,7 @@ def _find_token() -> str:
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def notify_night_step(record: NightRecord, store: Store) -> None:
-    """An event, which an automation turns into a message; none where nothing has changed since the night before."""
+    """Emit an event, which an automation turns into a message; none if nothing changed since the previous night."""
     text = night_message(record)
     if text:
         resource = {"prefect.resource.id": f"maxview.nightly.{record.plan.id}", "prefect.resource.name": "nightly"}
@@ -421,14 +421,14 @@ def notify_night_step(record: NightRecord, store: Store) -> None:
 
 @task(name="find the line", task_run_name="find the line {request.good} … {request.bad}", cache_policy=NO_CACHE)
 def find_span_step(request: BisectRequest) -> Span:
-    """The commits between good and bad, or the versions of a package."""
+    """Return the commits between good and bad, or the versions of a package."""
     alone = request.packages and request.good == request.bad
     return span_of_packages(request) if alone else find_span(request)
 
 
 @task(name="compile", task_run_name="compile {plan.ref} for the ledger", cache_policy=NO_CACHE)
 def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerEntry:
-    """The ledger's entry of one commit."""
+    """Compile one commit and return its ledger entry."""
     entry = make_entry(plan, target, store, key)
     get_run_logger().info("%s: %s", plan.ref, entry.error or f"program {(entry.program or 'not known')[:12]}")
     return entry
@@ -436,7 +436,7 @@ def probe_step(plan: RunPlan, target: Target, store: Store, key: str) -> LedgerE
 
 @task(name="choose", task_run_name="choose what to run", cache_policy=NO_CACHE)
 def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Train | Finish:
-    """What to run next, or the answer."""
+    """Return the next runs of a bisection, or its answer."""
     action = next_action(line, judge, limits, spent_s=spent_s)
     get_run_logger().info("%s", action.why or "one commit is sure")
     return action
@@ -450,7 +450,7 @@ def choose_step(line: Line, judge: Judge, limits: Limits, spent_s: float) -> Tra
     retry_delay_seconds=RETRY_DELAY_S,
 )
 def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
-    """The page of a bisection, and its artifacts."""
+    """Publish a bisection's page and artifacts; return the page."""
     page = find_page(publish_bisection(record, store), store)
     key = ("bisect", record.comparison, record.case)
     text, description = bisection_markdown(record), escape_markdown(record.headline)
@@ -461,7 +461,7 @@ def publish_bisection_step(record: Bisection, store: Store) -> PublishedPage:
 
 
 class SearchProgress:
-    """The progress artifact of one case: how far the posterior is, how many points are left, and of which most."""
+    """The progress artifact of one case's bisection: the posterior and the remaining points."""
 
     def __init__(self, case: str) -> None:
         key = artifact_key("bisect", case, "progress")
@@ -470,6 +470,6 @@ class SearchProgress:
         self._artifact = made
 
     def show(self, share: float, text: str) -> None:
-        """share: 0 to 1."""
+        """Update the artifact. share: progress from 0 to 1."""
         with unless_away():
             update_progress_artifact(self._artifact, progress=100.0 * share, description=text)

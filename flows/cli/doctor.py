@@ -18,7 +18,7 @@ from configs.comparison import list_names, load_comparison, load_target
 from configs.load import ConfigError
 from tasks.launch.check import WITHOUT, find_obstacles
 from tasks.resolve.trainers.maxtext import find_maxtext
-from tasks.resolve.trainers.place import PYTHON_VARIABLE
+from tasks.resolve.trainers.place_trainer import PYTHON_VARIABLE
 from tasks.services.resting import REST_S, find_resting
 from tasks.store import StoreError, check_place
 

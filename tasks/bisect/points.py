@@ -12,7 +12,7 @@ from configs.schema import Frozen
 from tasks.bisect.line import LineCommit, find_dirt, find_inside, find_line
 from tasks.bisect.sources import digest_sources
 from tasks.records import BisectedPoint, Commit, RunPlan
-from tasks.resolve.arm_trainers import HERE, ArmWishes
+from tasks.resolve.arm_trainers import HERE, ArmOptions
 from tasks.resolve.git import GitError
 from tasks.resolve.plans import Request, default_cache, resolve
 from tasks.resolve.refs import ResolvedRef, check_repository, is_address, pin_ref, resolve_ref
@@ -175,13 +175,13 @@ def plan_point(
         if word
     ]
     alone = point == 0  # then both arms are one commit, and only the first is planned
-    wishes = ArmWishes(
+    options = ArmOptions(
         baseline=pin_ref(refs[0]), branch=pin_ref(refs[1]), repository=span.repository if span.named else None,
         software=tuple(wanted), aa=alone,
     )  # fmt: skip
     asked = Request(
         comparison=request.comparison, cases=(case,), target=request.target, model=request.model, repeats=repeats,
-        overrides=request.overrides, arms=wishes, compile_only=compile_only,
+        overrides=request.overrides, arms=options, compile_only=compile_only,
     )  # fmt: skip
     plans = resolve(asked, out, cache=default_cache())
     return [plan.model_copy(update={"aa": False}) for plan in plans if plan.arm == arm]

@@ -1,4 +1,4 @@
-"""Turns the newest comparisons of a store into a card: case by case, what was verified and what was not."""
+"""Turns the newest comparisons of a store into a card: the verified and unverified items of every case."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from tasks.records import ComparisonRecord
 from tasks.records.card import Card, CardItem, CardRow, CardState, ReferenceCheck
 from tasks.store import Store, StoreError
 
-REFERENCES = "references"  # the folder of a store with what tests/references found
+REFERENCES = "references"  # a store's folder with the results of tests/references
 FLOORS = ("same program", "same bits", "same checkpoint")
 LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT = "equal losses", "checkpoints proved", "outside references", "preflight"
 ITEMS = (*FLOORS, LOSSES, CHECKPOINTS, OUTSIDE, PREFLIGHT)
@@ -111,7 +111,7 @@ def _preflight(record: ComparisonRecord | None) -> CardItem:
 
 
 def _digests(record: ComparisonRecord, store: Store) -> dict[str, str]:
-    """The sha256 of the comparison's record and of its runs' records, as far as the store has them."""
+    """Return the sha256 of the comparison's record and of its runs' records; leaves out missing files."""
     files = [store.comparison(record.comparison, record.case, record.id).comparison]
     files += [store.run_of_log(log).record for arm in (record.baseline, record.candidate) for log in arm.logs]
     return {path.relative_to(store.path).as_posix(): _digest(path) for path in files if path.is_file()}
@@ -131,7 +131,7 @@ def read_checks(store: Store) -> Mapping[str, Sequence[ReferenceCheck]]:
             for check in adapter.validate_json(data):
                 found.setdefault(check.case, []).append(check)
         except ValidationError as error:
-            raise StoreError(f"{store.files.root}/{name}: is damaged or of another version: remove it") from error
+            raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error
     return found
 
 
@@ -142,13 +142,13 @@ def sign(card: Card) -> str:
 
 
 def check_card(card: Card, store: Store) -> list[str]:
-    """Return what is wrong with a card: a signature that is not its content's, records that are gone or changed."""
-    problems = [] if sign(card) == card.signature else ["the signature is not that of the content: it was edited"]
+    """Return the problems of a card: a signature that does not match its content, missing or changed records."""
+    problems = [] if sign(card) == card.signature else ["the signature does not match the content: it was edited"]
     for row in card.rows:
         for name, digest in row.records.items():
             path = store.path / name
             if not path.is_file():
                 problems.append(f"{row.case}: {name} is not in {store.address}")
             elif _digest(path) != digest:
-                problems.append(f"{row.case}: {name} is another record than the card's")
+                problems.append(f"{row.case}: {name} differs from the card's record")
     return list(dict.fromkeys(problems))

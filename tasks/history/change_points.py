@@ -1,10 +1,10 @@
-"""Turns a series of values, one per night, into the places where its level changed for good.
+"""Finds the lasting changes of level in a series of values, one per night.
 
-The method is that of Hunter, now Apache Otava: E-divisive means finds the candidates in windows, a two-sided t-test
-decides, and a second pass takes the weakest away until all that are left hold (M. Fleming, P. Kołaczkowski et al.,
-"Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE 2023). Added to it: nights that stand
-alone are set aside first, a slope is no staircase, and a series that does not vary is compared exactly.
-`docs/decisions/0009-change-points.md` says why it is written here, and what was measured.
+The method is Hunter's, now Apache Otava: E-divisive means finds candidates in windows, a two-sided t-test decides, and
+a second pass removes the weakest points until the rest hold (M. Fleming, P. Kołaczkowski et al., "Hunter: Using Change
+Point Detection to Hunt for Performance Regressions", ICPE 2023). Additions: outlier nights are removed first, a drift
+is not reported as steps, and a series without noise is compared exactly. `docs/decisions/0009-change-points.md` has
+the reasons and the measurements.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from configs.schema import Frozen
 from tasks.history.energy import Array, best_split, pair_sums
 
 MOST_CHANCE = 0.001  # Hunter's p-value
-WEAK = 10  # the first pass lets through what is this much less certain
+WEAK = 10  # factor on the p-value in the first pass
 LEAST_NIGHTS = 3  # on each side of a change
-WINDOW = 50  # nights looked at together; Hunter's
+WINDOW = 50  # nights; Hunter's
 OUTLIER = 5.0  # robust standard deviations
-NEIGHBOURS = 4  # nights on each side that an outlier is seen against
+NEIGHBOURS = 4  # nights on each side for judging an outlier
 CONFIDENCE = 0.95
 MOST_MEMORY = 0.9
-MEMORY_NIGHTS = 8  # per level, from which on it can be estimated
-CONSTANT_SHARE = 0.8  # of neighbours that are equal, from which on a series counts as exact
+MEMORY_NIGHTS = 8  # per level, needed to estimate the autocorrelation
+CONSTANT_SHARE = 0.8  # share of equal neighbours from which a series counts as exact
 SQRT_2 = 2.0**0.5
 MAD_TO_SIGMA = float(ndtri(0.75))
 
@@ -35,7 +35,7 @@ class Change(Frozen):
     """The level is `before` up to night `index` − 1 and `after` from night `index` on."""
 
     index: int
-    before: float  # mean of the nights since the change before
+    before: float  # mean of the nights since the previous change
     after: float
     low: float  # 95 % interval of after − before
     high: float
@@ -57,24 +57,24 @@ class Drift(Frozen):
 
 
 class Trend(Frozen):
-    """What a series shows. `outliers` are nights that stand alone; they are part of no level."""
+    """The changes, drift and outliers of a series. Outliers belong to no level."""
 
     nights: int
     changes: tuple[Change, ...] = ()
     drift: Drift | None = None
     outliers: tuple[int, ...] = ()
-    exact: bool = False  # the series does not vary, so every other value is a change
+    exact: bool = False  # the series has no noise, so every different value is a change
     too_few: bool = False  # not enough nights for any answer
 
 
 def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, least_change: float = 0.0) -> Trend:
-    """The level changes of a series of finite values, oldest first.
+    """Return the trend of a series of finite values, oldest first.
 
-    `least_change` is the least relative change that is reported. Raises ValueError for values that are not finite.
+    `least_change`: the least relative change to report. Raises ValueError for values that are not finite.
     """
     series = np.asarray(values, dtype=float)
     if not np.isfinite(series).all():
-        raise ValueError("a series has values that are no finite numbers: leave those nights out")
+        raise ValueError("a series has values that are not finite: leave those nights out")
     if is_exact(series):
         return Trend(nights=len(series), changes=tuple(_exact_changes(series, least_change)), exact=True)
     outliers = find_outliers(series)
@@ -99,16 +99,16 @@ def find_trend(values: Sequence[float], *, most_chance: float = MOST_CHANCE, lea
 
 
 def is_exact(series: Array) -> bool:
-    """Whether most nights repeat the one before to the last bit: a count, a compiler's forecast, a seeded loss."""
+    """Return whether most nights equal the previous one bit for bit: a count, a compiler's estimate, a seeded loss."""
     return len(series) >= 2 * LEAST_NIGHTS and float(np.mean(series[1:] == series[:-1])) >= CONSTANT_SHARE
 
 
 def find_outliers(series: Array) -> NDArray[np.intp]:
-    """The nights that lie far from those before and from those after, fewer than LEAST_NIGHTS in a row on one side.
+    """Return the indices of nights far from the nights before and after, fewer than LEAST_NIGHTS in a row on one side.
 
-    A Hampel identifier on either side: distance from the median of the neighbours in robust standard deviations
-    (L. Davies and U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). What begins or ends a level
-    is no outlier; of the first and the last two nights nothing can be said.
+    A Hampel identifier on each side: distance from the neighbours' median in robust standard deviations (L. Davies and
+    U. Gather, "The Identification of Multiple Outliers", JASA 88 (1993)). The start or end of a level is no outlier;
+    the first and last two nights are never outliers.
     """
     limit = OUTLIER * _noise(series)
     far = np.zeros(len(series))
@@ -127,22 +127,22 @@ def find_outliers(series: Array) -> NDArray[np.intp]:
 
 
 def _noise(series: Array) -> float:
-    """The night-to-night noise as a standard deviation, whatever the level does: from neighbouring differences."""
+    """Return the night-to-night noise as a standard deviation, from neighbouring differences: levels do not matter."""
     if len(series) < 2:
         return 0.0
     return float(np.median(np.abs(np.diff(series)))) / (MAD_TO_SIGMA * SQRT_2)
 
 
 def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drift | None:
-    """The slope of a series that a straight line explains better than its steps do; None if there is none.
+    """Return the drift of a series if a straight line explains it better than its steps, else None.
 
-    Better by Schwarz's criterion (BIC), with a slope that Kendall's rank correlation does not put down to chance
-    (Mann–Kendall); the slope and its interval are Theil and Sen's.
+    Compares by Schwarz's criterion (BIC), and requires a significant slope by Kendall's rank correlation
+    (Mann–Kendall). The slope and its interval are Theil–Sen's.
     """
     n = len(series)
-    if n < 4 * LEAST_NIGHTS:  # a line through fewer nights is a matter of taste
+    if n < 4 * LEAST_NIGHTS:  # too few nights to tell a line from steps
         return None
-    from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to load, and a short series needs none of it
+    from scipy import stats  # type: ignore[import-untyped]  # takes 2 s to load, and a short series does not need it
 
     nights = np.arange(n, dtype=float)
     p = float(stats.kendalltau(nights, series).pvalue)
@@ -152,7 +152,7 @@ def find_drift(series: Array, points: Sequence[int], most_chance: float) -> Drif
     straight = float(np.sum((series - line.intercept - line.slope * nights) ** 2))
     levels = np.split(series, list(points))
     stepped = float(sum(np.sum((level - level.mean()) ** 2) for level in levels))
-    # parameters: slope and intercept; a level and the place of its beginning for each change
+    # parameters: slope and intercept; for each change a level and its start
     if _bic(straight, n, 2) >= _bic(stepped, n, 1 + 2 * len(points)):
         return None
     sen = stats.theilslopes(series, nights, CONFIDENCE)
@@ -197,7 +197,7 @@ def _split_window(series: Array, start: int, end: int, most_chance: float) -> li
 
 
 def _merge(series: Array, points: list[int], most_chance: float, least_change: float) -> list[int]:
-    """Hunter's second pass: the least certain point goes, then the smallest, until all that are left hold."""
+    """Hunter's second pass: remove the least certain point, then the smallest, until the rest hold."""
     points = list(points)
     while points:
         memory = find_memory(series, points)
@@ -212,10 +212,10 @@ def _merge(series: Array, points: list[int], most_chance: float, least_change: f
 
 
 def find_memory(series: Array, points: Sequence[int]) -> float:
-    """How much a night resembles the night before, from 0 to 0.9: the correlation within the levels at lag 1.
+    """Return the autocorrelation at lag 1 within the levels, from 0 to 0.9.
 
-    Corrected for what a short level hides of it (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
-    Biometrika 41 (1954)); levels of fewer than MEMORY_NIGHTS nights hide all of it, and 0 is assumed.
+    Corrected for the bias of short levels (M. G. Kendall, "Note on bias in the estimation of autocorrelation",
+    Biometrika 41 (1954)); 0 for levels of fewer than MEMORY_NIGHTS nights, where it cannot be estimated.
     """
     levels = [level - level.mean() for level in np.split(series, list(points))]
     squares = sum(float(level @ level) for level in levels)
@@ -245,9 +245,12 @@ def _change(series: Array, left: int, point: int, right: int, memory: float, *, 
 
 
 def _test(before: Array, after: Array, memory: float = 0.0) -> tuple[float, float, float]:
-    """(p, low, high) of Student's two-sided t-test: the noise is the machine's and taken to be one, so that three
-    nights can tell. Nights that resemble each other count as fewer: n(1 − ρ)/(1 + ρ) of them (G. V. Bayley and
-    J. M. Hammersley, "The 'Effective' Number of Independent Observations", JRSS 8 (1946))."""
+    """Return (p, low, high) of Student's two-sided t-test.
+
+    Assumes equal noise on both sides, the machine's, so that three nights suffice. Correlated nights count as
+    n(1 − ρ)/(1 + ρ) (G. V. Bayley and J. M. Hammersley, "The 'Effective' Number of Independent Observations", JRSS 8
+    (1946)).
+    """
     difference = float(after.mean() - before.mean())
     squares = float(np.sum((before - before.mean()) ** 2) + np.sum((after - after.mean()) ** 2))
     if squares == 0:
@@ -266,7 +269,7 @@ def _size(change: Change) -> float:
 
 
 def _exact_changes(series: Array, least_change: float) -> list[Change]:
-    """Every value that differs from the one of the night before."""
+    """Return a change for every value that differs from the previous night's."""
     points = (np.flatnonzero(series[1:] != series[:-1]) + 1).tolist()
     found = []
     for point in points:

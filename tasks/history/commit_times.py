@@ -1,4 +1,4 @@
-"""Turns the commit of a run into the moment it was made, where the checkout at hand knows it."""
+"""Finds the time of a run's commit in the checkout at hand."""
 
 import os
 import re
@@ -13,7 +13,7 @@ _SHA = re.compile(r"[0-9a-f]{7,64}")
 
 
 def find_commit_time(commit: str) -> datetime | None:
-    """The committer's time in UTC; None for a commit of another repository, or without git."""
+    """Return the committer's time in UTC; None for a commit of another repository, or without git."""
     return _find(commit, CONFIG_ROOT.parent)
 
 
@@ -21,7 +21,7 @@ def find_commit_time(commit: str) -> datetime | None:
 def _find(commit: str, root: Path) -> datetime | None:
     if not _SHA.fullmatch(commit) or not (root / ".git").exists():
         return None
-    # inside a git hook these name another repository
+    # inside a git hook, GIT_* variables name another repository
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     argv = ["git", "-C", str(root), "show", "--no-patch", "--format=%ct", f"{commit}^{{commit}}"]
     try:

@@ -1,4 +1,4 @@
-"""Turns judged series into what people and programs read: a line with its trend, changes, and the next command."""
+"""Describes judged series for terminal and JSON: a drawn trend, sentences about changes, and the next command."""
 
 import shlex
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ WIDTH = 30  # nights drawn
 
 
 def draw_trend(values: Sequence[float]) -> str:
-    """The last WIDTH values as bars between their least and largest; a flat series stays in the middle."""
+    """Draw the last WIDTH values as bars between their minimum and maximum; a flat series is drawn in the middle."""
     shown = list(values)[-WIDTH:]
     if not shown:
         return ""
@@ -25,13 +25,13 @@ def draw_trend(values: Sequence[float]) -> str:
 
 
 def values_of(judged: Judged, line: Line) -> list[float]:
-    """The line's values, oldest first, without the nights that have none."""
+    """Return the line's values, oldest first, without nights that lack one."""
     read = {"baseline": "baseline", "candidate": "candidate", "ratio": "ratio"}[line]
     return [getattr(judged.series.nights[i], read) for i in judged.line(line).nights]
 
 
 def show_event(event: Event, series: Series) -> str:
-    """One change as a sentence: when, between which commits, from what to what, whose doing."""
+    """Return one change as a sentence: its night, line, levels, commits and cause."""
     change = event.change
     unit = f" {series.unit}" if series.unit and event.line != "ratio" else ""
     size = "" if change.relative is None else f" ({100 * change.relative:+.1f} %"
@@ -44,13 +44,13 @@ def show_event(event: Event, series: Series) -> str:
 
 
 def name_line(line: Line, series: Series) -> str:
-    """How a line is called: its arm, or the two arms that it divides."""
+    """Return a line's name: its arm, or both arms of the ratio."""
     names = {"baseline": series.baseline_arm, "candidate": series.candidate_arm}
     return names.get(line) or f"{series.candidate_arm} / {series.baseline_arm}"
 
 
 def show_time(night: Night) -> str:
-    """The night's date."""
+    """Return the night's date."""
     return night.time.strftime("%Y-%m-%d") if night.time else "undated"
 
 
@@ -68,7 +68,7 @@ def _commits(event: Event) -> str:
 
 
 def suggest_next(judged: Sequence[Judged]) -> str:
-    """The command that is most useful after this table."""
+    """Return the most useful next command after this table."""
     worse = [(item, event) for item in judged for event in item.events if event.worse and event.cause != "shared"]
     if worse:
         item, event = max(worse, key=lambda pair: pair[1].after.time.timestamp() if pair[1].after.time else 0.0)
@@ -94,17 +94,17 @@ def suggest_next(judged: Sequence[Judged]) -> str:
 
 
 def _preflight(series: Series) -> str:
-    """What was only compiled, for a slice."""
+    """Return the command for a series that was only compiled, for a slice."""
     return shlex.join(["maxview", "preflight", series.comparison, "--case", series.case])
 
 
 def _ingest(series: Series) -> str:
-    """More logs of the same: nobody here can run what they are from."""
+    """Return the command that ingests more logs: their runs cannot be repeated here."""
     return shlex.join(["maxview", "ingest", "LOG", "LOG", *options_of(series.case, series.target)])
 
 
 def to_json(judged: Judged) -> dict[str, Any]:
-    """One series with its values, changes and notes; NaN never occurs, what is absent is null."""
+    """Return one series with its values, changes and notes as JSON values; missing values are null, never NaN."""
     series = judged.series
     return {
         **series.model_dump(mode="json", exclude={"nights"}),
@@ -142,8 +142,10 @@ def _line_to_json(line: LineTrend) -> dict[str, Any]:
 
 
 def exit_status(judged: Sequence[Judged]) -> int:
-    """1 if a metric's last level is worse than the one before by an arm's own doing; 3 if no series has enough nights;
-    else 0. What was made good again by a later change no longer counts."""
+    """Return 1 if an arm itself made a metric's last level worse, 3 if no series has enough nights, else 0.
+
+    A regression that a later change has repaired does not count.
+    """
     for item in judged:
         for line in LINES:
             last = [event for event in item.events if event.line == line][-1:]

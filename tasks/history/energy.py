@@ -1,4 +1,4 @@
-"""Turns a stretch of a series into the place where it most likely changes: E-divisive means, by energy distance."""
+"""Finds the most likely change point of a section of a series: E-divisive means, by energy distance."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ type Array = NDArray[np.float64]
 
 
 def pair_sums(series: Array) -> Array:
-    """P[i, j] = Σ |x_k − x_l| over k < i and l < j: any block of pair distances is four of its entries away."""
+    """Return P[i, j] = Σ |x_k − x_l| over k < i and l < j: four entries give the sum over any block of pairs."""
     distances = np.abs(series[:, None] - series[None, :])
     sums = np.zeros((len(series) + 1, len(series) + 1))
     sums[1:, 1:] = distances.cumsum(axis=0).cumsum(axis=1)
@@ -17,11 +17,12 @@ def pair_sums(series: Array) -> Array:
 
 
 def best_split(sums: Array, start: int, end: int, *, least: int) -> tuple[int, float] | None:
-    """The split τ of [start, end) at which the two sides lie furthest apart, and how far (Q̂); None if it is too short.
+    """Return the split τ of [start, end) with the largest distance of its sides, and that distance Q̂.
 
     Q̂(τ, κ) = mn/(m+n) · (2·mean|X−Y| − mean|X−X'| − mean|Y−Y'|) with X = [start, τ) and Y = [τ, κ), maximised over
-    both ends, with at least `least` (2 or more) values on a side. D. S. Matteson and N. A. James, "A Nonparametric
-    Approach for Multiple Change Point Analysis of Multivariate Data", JASA 109 (2014), section 2.
+    τ and κ, with at least `least` (2 or more) values on each side; None if the section is too short. D. S. Matteson and
+    N. A. James, "A Nonparametric Approach for Multiple Change Point Analysis of Multivariate Data", JASA 109 (2014),
+    section 2.
     """
     taus = np.arange(start + least, end - least + 1)
     if not len(taus):

@@ -1,4 +1,4 @@
-"""Turns the history into groups of equal runs: how much a metric varies when nothing was changed."""
+"""Groups equal runs in the history: their values show the noise of a metric."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ class NoiseGroup(Frozen):
     target: str
     case: str
     metric: str
-    arm: str  # of ingested runs: as the first of them is called
-    commit: str  # empty where the logs do not say it
+    arm: str  # for ingested runs: the first run's name
+    commit: str  # empty if the logs do not name it
     values: tuple[float, ...]
-    errors: tuple[float | None, ...]  # of each, as a share: what the steps of the run leave open
+    errors: tuple[float | None, ...]  # relative standard error of each value, from the run's own steps
     samples: tuple[int, ...]  # steps behind each value
     runs: tuple[str, ...]
     jax: tuple[str | None, ...]
@@ -33,11 +33,11 @@ def noise_groups(
     least: int = 2,
     but: Sequence[str] = (),
 ) -> list[NoiseGroup]:
-    """Groups of at least `least` different runs of one (target, case, metric, arm, commit), latest group first.
+    """Return groups of at least `least` runs with equal target, case, metric, arm and commit, latest group first.
 
-    Ingested runs, whose arms are called in many ways, are grouped by the word of those that are alike. A run that
-    several comparisons hold counts once; runs named in `but` (those being judged) are left out, and so are values that
-    are no finite numbers and runs without a commit or such a word, which could be of anything.
+    Groups ingested runs by the column `alike` instead, because their arm names vary. Counts a run of several
+    comparisons once. Leaves out the runs named in `but` (the ones being judged), values that are not finite, and runs
+    with neither a commit nor `alike`.
     """
     chosen = history.filter(
         (pl.col("target") == target)

@@ -1,4 +1,4 @@
-"""Turns a series into what it means: which line changed when, between which commits, and whose doing it can be."""
+"""Judges a series: the changes of its lines, their commits, and their likely cause."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -11,8 +11,8 @@ type Line = Literal["baseline", "candidate", "ratio"]
 type Cause = Literal["candidate", "shared", "baseline", "both"]
 
 LINES: tuple[Line, ...] = ("baseline", "candidate", "ratio")
-NEAR_NIGHTS = 2  # two lines' changes this close are one event: the place of a change is not known to the night
-LEAST_CHANGE = 0.005  # relative: smaller steps of a noisy metric are true, and nobody's trouble
+NEAR_NIGHTS = 2  # two lines' changes this close are one event: a change is located within a few nights
+LEAST_CHANGE = 0.005  # relative: smaller steps of a noisy metric are real, but irrelevant
 
 
 class Event(Frozen):
@@ -36,19 +36,19 @@ class LineTrend(Frozen):
 
 
 class Judged(Frozen):
-    """A series with everything that was found in it."""
+    """A series with its trends, changes and notes."""
 
     series: Series
     lines: tuple[LineTrend, ...]
     events: tuple[Event, ...]
-    notes: tuple[str, ...]  # drifts, and why there may be no answer yet
+    notes: tuple[str, ...]  # drifts, and the reason for a missing answer
 
     def line(self, name: Line) -> LineTrend:
         return next(line for line in self.lines if line.line == name)
 
 
 def judge(series: Series) -> Judged:
-    """Find the changes of the baseline, the candidate and their ratio, and tell what they mean together."""
+    """Find the changes of the baseline, the candidate and their ratio, and explain them."""
     lines = tuple(_trend(series, line) for line in LINES)
     by_name = {line.line: line for line in lines}
     events = [event for line in lines for event in _events(series, line, by_name)]
@@ -88,7 +88,7 @@ def _events(series: Series, line: LineTrend, lines: dict[Line, LineTrend]) -> li
 
 
 def _explain(series: Series, line: Line, change: Change, place: int, lines: dict[Line, LineTrend]) -> tuple[Cause, str]:
-    """Who can have done it: what moves both arms alike is not the candidate's doing."""
+    """Return the cause of a change and a sentence about it: a change of both arms alike is not the candidate's."""
     near = {other: _has_change_near(lines[other], place) for other in LINES}
     base, candidate = series.baseline_arm, series.candidate_arm
     if line == "ratio":
@@ -108,7 +108,7 @@ def _explain(series: Series, line: Line, change: Change, place: int, lines: dict
 
 
 def _what_drifted(series: Series, line: Line, before: Night, after: Night) -> str:
-    """The machine alone where commit and JAX are the ones of the night before; else they may have done it too."""
+    """Return the suspects of a shared change: the machine, and commit or JAX if they differ from the previous night."""
     if line == "baseline":
         commits, versions = (before.baseline_commit, after.baseline_commit), (before.baseline_jax, after.baseline_jax)
     else:

@@ -7,9 +7,9 @@ from tasks.store import Store
 
 
 def newest_comparisons(store: Store, comparison: str | None = None) -> list[ComparisonRecord]:
-    """Return the newest record per comparison, case, target and kind (trained or compiled), ordered by these.
+    """Return the newest record per comparison, case, target and kind (trained or compiled), sorted by these.
 
-    comparison: only those of this name. Damaged records raise StoreError.
+    comparison: only records of this name. Raises StoreError for damaged records.
     """
     newest: dict[tuple[str, str, str, bool], ComparisonRecord] = {}
     for record in read_comparisons(store, comparison):

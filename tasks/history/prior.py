@@ -1,4 +1,4 @@
-"""Turns the history of a target into what equal runs on it differed by: the noise that few repeats cannot show."""
+"""Estimates a target's noise from the differences of equal runs in its history, which few repeats cannot show."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -14,21 +14,21 @@ from tasks.history.record_rows import folder_name
 from tasks.history.table import load_history
 from tasks.store import Store
 
-type Measured = tuple[float, float | None]  # a run's value, and what its own steps leave open of it, as a share
+type Measured = tuple[float, float | None]  # a run's value and its relative standard error
 
 METRICS = (*QUICK, *QUICK.values())
 
 
 def read_past(case: CaseRuns, store: Store) -> dict[str, Past]:
-    """What the history of the store knows of the noise that a case is judged by, its own runs left out."""
+    """Return the noise of each metric of a case, from the store's history without the case's own runs."""
     runs = [folder_name(run) for run in case.runs]
     return past_noise(load_history(store.files), target=case.target, case=case.case, but=runs)
 
 
 def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[str] = ()) -> dict[str, Past]:
-    """What equal runs differed by in each noisy metric that the history of the target knows; `but` names those judged.
+    """Return the differences of equal runs in each noisy metric of a target's history, without the runs in `but`.
 
-    Out of the case's own runs; out of all cases of the target while the case has too few.
+    Uses the case's history, or all cases of the target while the case has too few runs.
     """
     found = {}
     for metric in METRICS:
@@ -44,10 +44,10 @@ def past_noise(history: pl.DataFrame, *, target: str, case: str, but: Sequence[s
 def equal_differences(
     history: pl.DataFrame, *, target: str, metric: str, case: str | None, but: Sequence[str] = ()
 ) -> list[tuple[float, float]]:
-    """What neighbouring runs differ by that should be equal, and what their steps leave open of that.
+    """Return (log ratio, relative standard error) for every pair of neighbouring runs that should be equal.
 
-    That is: the two arms of a comparison that were proved to run the same program, and the runs of one arm at one
-    commit that are in no such comparison.
+    The pairs: the two arms of a comparison with a proven equal program, and neighbouring runs of one arm at one commit
+    outside of such comparisons.
     """
     history = history.filter((pl.col("target") == target) & ~pl.col("run").is_in(list(but)))
     chosen = history.filter((pl.col("metric") == metric) & pl.col("value").is_finite() & (pl.col("value") > 0))
@@ -74,11 +74,11 @@ def equal_differences(
 
 
 def difference_of(before: Measured, after: Measured) -> tuple[float, float]:
-    """What two runs differ by, and what their steps leave open of that."""
+    """Return the log ratio of two runs' values and its relative standard error."""
     return log(after[0] / before[0]), hypot(before[1] or 0.0, after[1] or 0.0)
 
 
 def neighbour_differences(groups: Iterable[Iterable[Measured]]) -> list[tuple[float, float]]:
-    """Each run with the one before it, within groups of equal runs in the order they ran."""
+    """Return the difference of each run from the previous one, within groups of equal runs in the order they ran."""
     usable = ([run for run in group if run[0] > 0] for group in groups)
     return [difference_of(before, after) for group in usable for before, after in pairwise(group)]

@@ -26,9 +26,9 @@ type Role = Literal["baseline", "candidate"]
 
 UTC_TIME = pl.Datetime("us", "UTC")
 HISTORY_SCHEMA: dict[str, Any] = {
-    "comparison_id": pl.String,  # "run-<name>" for a run that no comparison holds
+    "comparison_id": pl.String,  # "run-<name>" for a run outside of any comparison
     "created": UTC_TIME,  # of the comparison
-    "time": UTC_TIME,  # when the run began, as its log says; the comparison's where it does not
+    "time": UTC_TIME,  # the run's start in its log; without one, the comparison's
     "comparison": pl.String,
     "case": pl.String,
     "target": pl.String,
@@ -42,20 +42,20 @@ HISTORY_SCHEMA: dict[str, Any] = {
     "unit": pl.String,
     "better": pl.String,
     "value": pl.Float64,  # of this run alone
-    "samples": pl.Int64,  # how many steps the value is made of
-    "error": pl.Float64,  # what the run's own steps leave open of the value, as a share of it; null: not known
-    "verdict": pl.String,  # of the comparison's row; null where there is none
+    "samples": pl.Int64,  # number of steps behind the value
+    "error": pl.Float64,  # relative standard error from the run's own steps; null: unknown
+    "verdict": pl.String,  # of the comparison's row; null without one
     "same_program": pl.Boolean,  # the comparison proved that both arms run one program from one source
     "jax": pl.String,
-    "pair": pl.String,  # "main → feat/x": the refs or arms of both sides, without their commits
-    "alike": pl.String,  # of ingested runs: those with one word should be equal; null: those of one arm at one commit
+    "pair": pl.String,  # "main → feat/x": the refs or arms of both sides, without commits
+    "alike": pl.String,  # ingested runs with the same value should be equal; null: compare arm and commit instead
 }
 
 type CommitTime = Callable[[str], datetime | None]
 
 
 class Value(Frozen):
-    """One number of one run, under the name that its row in a comparison has."""
+    """One value of one run, under the metric name of its row in a comparison."""
 
     metric: str
     unit: str
@@ -68,12 +68,14 @@ class Value(Frozen):
 def history_rows(
     record: ComparisonRecord, runs: Sequence[RunRecord], *, commit_time: CommitTime = lambda commit: None
 ) -> pl.DataFrame:
-    """One row per run of the comparison and metric that the run has a number for, in HISTORY_SCHEMA.
+    """Return one row per run and metric of a comparison, in HISTORY_SCHEMA.
 
-    What a run did until it died says nothing of a trend: it has no row.
+    Leaves out runs that died: their values say nothing about a trend.
     """
     verdicts = {row.metric: row.verdict for row in record.rows}
-    verdicts |= {QUICK[row.metric]: row.verdict for row in record.rows if row.metric in QUICK}  # two levels, one word
+    verdicts |= {
+        QUICK[row.metric]: row.verdict for row in record.rows if row.metric in QUICK
+    }  # both levels share the row's verdict
     same_program = bool(record.equal_by_construction)
     created = parse_time(record.created)
     rows = []
@@ -102,11 +104,11 @@ def history_rows(
 
 
 def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | None:
-    """What ingested runs have in common that should be equal but for noise; None for runs with a plan.
+    """Return a hash that is equal for ingested runs that should be equal but for noise; None for runs with a plan.
 
-    The arms of two ingests are called as their logs happen to be, and settings that the log does not print may differ
-    between the two arms of one. So: runs of one side, or of controls, at one commit, with everything else that their
-    logs say of what was run. Without a commit only the two runs of a control are known to be of one.
+    Arm names of ingests are arbitrary, and settings that logs do not print may differ between arms. So the hash covers
+    the side (or control), the commit, and all that the log reports about the run. Without a commit, only the two runs
+    of one control are known to be equal.
     """
     if run.plan is not None or (run.commit is None and not record.aa):
         return None
@@ -124,9 +126,8 @@ def alike_word(run: RunRecord, record: ComparisonRecord, role: Role) -> str | No
 
 
 def lone_run_rows(run: RunRecord, *, commit_time: CommitTime = lambda commit: None) -> pl.DataFrame:
-    """The rows of a run that no comparison holds, out of its plan; empty for an ingested log, which has none, and for
-    one that died."""
-    if run.plan is None or run.plan.compiles_for or run.has_died:  # of a compile only its comparison knows
+    """Return the rows of a run outside of any comparison; empty for a run without a plan and for one that died."""
+    if run.plan is None or run.plan.compiles_for or run.has_died:  # a compile's values are in its comparison only
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     plan = run.plan
     common = {
@@ -161,7 +162,7 @@ def _run_rows(
 
 
 def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
-    """What is judged of one side's compiled program, out of its comparison."""
+    """Yield the judged values of one side's compiled program, from its comparison."""
     for row in record.rows:
         value = row.baseline if role == "baseline" else row.candidate
         if value is not None and row.verdict != "not judged":
@@ -169,7 +170,7 @@ def program_values(record: ComparisonRecord, role: Role) -> Iterator[Value]:
 
 
 def run_values(run: RunRecord) -> Iterator[Value]:
-    """Every number that one run alone gives: what the rows of a comparison are made of."""
+    """Yield every value of a single run, which the rows of a comparison are made of."""
     table = timed_steps(run)[0]
     exact = program_gb(run)
     memory = run.reading.memory.total_gb if exact is None else exact
@@ -201,17 +202,17 @@ def run_values(run: RunRecord) -> Iterator[Value]:
 
 
 def folder_name(run: RunRecord) -> str:
-    """The run's folder in the store: unlike the name in its log, no other run has it."""
+    """Return the name of the run's folder in the store, which is unique, unlike the name in its log."""
     return PurePath(run.log).parent.name
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An ISO 8601 moment in UTC (without a zone it is taken for UTC); None for anything else."""
+    """Return an ISO 8601 time in UTC (without a zone, UTC is assumed); None for any other text."""
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:  # a log may say anything
+    except ValueError:  # a log may contain any text
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -220,7 +221,7 @@ def parse_time(text: str | None) -> datetime | None:
 def _role_of(comparison: str, arm: str) -> Role | None:
     try:
         arms = [side.name for side in load_comparison(comparison).arms]
-    except ConfigError:  # its file is gone, years later
+    except ConfigError:  # its file was deleted since
         return None
     roles: dict[str, Role] = {arms[0]: "baseline", arms[1]: "candidate"}
     return roles.get(arm)

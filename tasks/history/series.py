@@ -12,13 +12,13 @@ KEYS = ("comparison", "pair", "case", "target", "metric")
 
 
 class Night(Frozen):
-    """One comparison's values of one metric: the medians over the repeats of each arm; None where an arm has none."""
+    """One comparison's values of one metric: the median over each arm's repeats, or None."""
 
     comparison_id: str
     time: datetime | None
     baseline: float | None
     candidate: float | None
-    runs: tuple[int, int]  # of the baseline and of the candidate
+    runs: tuple[int, int]  # number of runs of the baseline and of the candidate
     baseline_commit: str | None
     candidate_commit: str | None
     baseline_jax: str | None
@@ -28,7 +28,7 @@ class Night(Frozen):
 
     @property
     def ratio(self) -> float | None:
-        """Candidate over baseline; None where one is missing or the baseline is 0."""
+        """Candidate over baseline; None if one is missing or the baseline is 0."""
         if self.baseline is None or self.candidate is None or not self.baseline:
             return None
         return self.candidate / self.baseline
@@ -38,7 +38,7 @@ class Series(Frozen):
     """Every night of one metric of one comparison, pair of refs, case and target, oldest first."""
 
     comparison: str
-    pair: str = ""  # "main → feat/x"; empty in rows that were written before it was kept
+    pair: str = ""  # "main → feat/x"; empty in rows of older versions
     case: str
     target: str
     metric: str
@@ -57,9 +57,9 @@ def find_series(
     target: str | None = None,
     since: datetime | None = None,
 ) -> list[Series]:
-    """The series of the history that are asked for, by comparison, pair of refs, case, target and metric.
+    """Return the matching series, sorted by comparison, pair of refs, case, target and metric.
 
-    Runs that no comparison holds are left out: they have no other side.
+    Leaves out runs outside of any comparison: they have no other side.
     """
     chosen = history.filter(~pl.col("comparison_id").str.starts_with("run-"), pl.col("value").is_finite())
     chosen = chosen.with_columns(pl.col("pair").fill_null(""))
@@ -92,7 +92,7 @@ def _series(keys: dict[str, str], rows: pl.DataFrame) -> Series:
     for row in rows.iter_rows(named=True):
         nights.setdefault(row["comparison_id"], {})[row["role"]] = row
     last = rows.row(-1, named=True)
-    arms = {row["role"]: row["arm"] for row in rows.iter_rows(named=True)}  # as they were called last
+    arms = {row["role"]: row["arm"] for row in rows.iter_rows(named=True)}  # the latest names
     return Series(
         **keys,
         unit=last["unit"] or "",

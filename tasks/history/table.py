@@ -1,8 +1,8 @@
-"""Turns the rows of comparisons into small Parquet files and back into one table: no locks, any number of writers.
+"""Stores the rows of comparisons in small Parquet files and reads them as one table, without locks.
 
-`history/<date>/<comparison id>.parquet` holds one comparison. Its name depends on nothing but the comparison and the
-day its first run began, so writing it again replaces it. `history/compacted/<digest>.parquet` holds many comparisons
-that were put together. A comparison found twice counts once, as it was made last: so no writer waits for another.
+`history/<date>/<comparison id>.parquet` holds one comparison. The name depends only on the comparison and the day of
+its first run, so a rewrite replaces the file. `history/compacted/<digest>.parquet` holds many comparisons. Of a
+comparison in several files the newest version counts, so writers need not wait for each other.
 """
 
 import hashlib
@@ -23,24 +23,24 @@ from tasks.store.folder import Store
 FOLDER = "history"
 COMPACTED = f"{FOLDER}/compacted"
 UNDATED = "undated"
-DELETIONS = 10  # at once: in a bucket each is a request
-ATTEMPTS = 50  # of a reader whose files are compacted away under its eyes: each has only what is new to read
+DELETIONS = 10  # parallel requests to a bucket
+ATTEMPTS = 50  # of a reader during compactions; each attempt reads only new files
 
 
 def append_comparison(record: ComparisonRecord, store: Store) -> str | None:
-    """Write the rows of a comparison whose runs are in the store; returns the file name, None if it has no row."""
+    """Write the rows of a comparison whose runs are in the store; return the file name, None without rows."""
     return write_rows(history_rows(record, read_runs(record, store), commit_time=find_commit_time), store.files)
 
 
 def read_runs(record: ComparisonRecord, store: Store, *, listed: bool = False) -> list[RunRecord]:
-    """The records of a comparison's runs, baseline first; a run whose folder is gone is left out."""
+    """Return the records of a comparison's runs, baseline first; leaves out runs whose folder is gone."""
     logs = (*record.baseline.logs, *record.candidate.logs)
     found = (store.run_of_log(log).read_record(listed=listed) for log in logs)
     return [run for run in found if run is not None]
 
 
 def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
-    """Write the rows of one comparison under their unchanging name; None if there are none."""
+    """Write the rows of one comparison; return the file name, None without rows."""
     if rows.is_empty():
         return None
     name = file_name(rows)
@@ -49,23 +49,23 @@ def write_rows(rows: pl.DataFrame, files: Files) -> str | None:
 
 
 def file_name(rows: pl.DataFrame) -> str:
-    """`history/<date>/<comparison id>.parquet`, the date being that of the first run's start."""
+    """Return `history/<date>/<comparison id>.parquet`, with the date of the first run's start."""
     moment = rows["time"].min()
     date = moment.strftime("%Y-%m-%d") if isinstance(moment, datetime) else UNDATED
     return f"{FOLDER}/{date}/{rows['comparison_id'][0]}.parquet"
 
 
 def load_history(files: Files) -> pl.DataFrame:
-    """Every row there is, in HISTORY_SCHEMA, oldest run first; an empty table where nothing was compared yet.
+    """Return all rows in HISTORY_SCHEMA, oldest run first; an empty table without any comparison.
 
-    Raises StoreError naming a file that is no table of ours.
+    Raises StoreError naming a file that is no history table.
     """
-    known: dict[Entry, bytes] = {}  # kept from attempt to attempt, so that a later one has only what is new to read
+    known: dict[Entry, bytes] = {}  # kept across attempts, so that each reads only new files
     for _ in range(ATTEMPTS):
         entries = list_history(files)
         data = files.read_many([entry.name for entry in entries if entry not in known])
         known |= {entry: data[entry.name] for entry in entries if entry.name in data}
-        # a listing takes its time: what vanished from its end may stand in a file that came where it had passed
+        # A slow listing can miss both a compacted file and its replacement: check for new compacted files.
         names = {entry.name for entry in known}
         passed = any(entry.name not in names for entry in files.entries(COMPACTED))
         if all(entry in known for entry in entries) and not passed:
@@ -74,13 +74,15 @@ def load_history(files: Files) -> pl.DataFrame:
 
 
 def list_history(files: Files) -> list[Entry]:
-    """The Parquet files of the history, compacted ones included, from one listing."""
+    """Return the history's Parquet files, including compacted ones, from one listing."""
     return [entry for entry in files.entries(FOLDER) if entry.name.endswith(".parquet")]
 
 
 def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """One table out of many: of a comparison that is there twice the later rows, of a run that was written both alone
-    and in a comparison the comparison's, in the order the runs began."""
+    """Merge tables into one, ordered by the runs' start.
+
+    Keeps the newest rows of a repeated comparison, and drops a lone run's rows if a comparison contains the run.
+    """
     if not tables:
         return pl.DataFrame(schema=HISTORY_SCHEMA)
     rows = pl.concat(tables)
@@ -96,7 +98,7 @@ def merge(tables: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def compact_history(files: Files) -> int:
-    """Put every file of the history into one; returns how many there were. Safe beside writers, readers and itself."""
+    """Merge all history files into one; return their previous number. Safe with concurrent readers and writers."""
     entries = list_history(files)
     if len(entries) < 2:
         return len(entries)
@@ -106,14 +108,16 @@ def compact_history(files: Files) -> int:
     name = f"{COMPACTED}/{hashlib.sha256(content).hexdigest()[:16]}.parquet"
     files.write(name, content)
     put_in = [entry for entry in entries if entry.name in data and entry.name != name]
-    with ThreadPoolExecutor(DELETIONS) as pool:  # a comparison that was written anew meanwhile stays
+    with ThreadPoolExecutor(DELETIONS) as pool:  # a file that was rewritten meanwhile stays
         list(pool.map(lambda entry: files.delete(entry.name, version=entry.version), put_in))
     return len(entries)
 
 
 def rebuild_history(store: Store) -> int:
-    """Write the history again from the comparison and run folders alone; returns the number of comparisons and of
-    runs outside of any. What is in the history already is replaced, and what only the history knows is kept."""
+    """Rewrite the history from the comparison and run folders; return the number of files written.
+
+    Replaces existing rows, and keeps rows whose folders are gone.
+    """
     written: set[str] = set()
     tables = []
     store.refresh("comparisons")
@@ -137,19 +141,19 @@ def _other_runs(store: Store, known: set[str]) -> Iterator[RunRecord]:
 
 
 def to_parquet(rows: pl.DataFrame) -> bytes:
-    """The rows as one Parquet file."""
+    """Return the rows as a Parquet file's bytes."""
     buffer = io.BytesIO()
     rows.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def from_parquet(content: bytes, name: str) -> pl.DataFrame:
-    """The inverse of `to_parquet`: columns that are missing are null, columns of a later version are left out."""
+    """Read a Parquet file's rows: missing columns become null, columns of a later version are dropped."""
     try:
         read = pl.read_parquet(io.BytesIO(content))
         missing = [pl.lit(None).alias(column) for column in HISTORY_SCHEMA if column not in read.columns]
         return read.with_columns(missing).select(list(HISTORY_SCHEMA)).cast(pl.Schema(HISTORY_SCHEMA))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise StoreError(
-            f"{name}: is no table of the history ({error}); move it away, then: maxview history --rebuild"
+            f"{name}: is no history table ({error}); move it away, then: maxview history --rebuild"
         ) from error

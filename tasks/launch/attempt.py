@@ -1,4 +1,4 @@
-"""Follows one workload from its creation to its end: its log as it comes, and why it ended."""
+"""Follows one workload from its creation to its end: streams its log and finds the cause of its end."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -25,10 +25,10 @@ from tasks.scrape.dialects.maxtext.anchors import ANCHORS
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.store import RunDirectory
 
-SETTLE_S = 6.0  # from a pod's end to the end of everything that the cluster has to say about it
-BLOCKED_S = 60.0  # how long a container may fail to start, for example because its registry is not reached
+SETTLE_S = 6.0  # from a pod's end until the cluster's objects show its cause
+BLOCKED_S = 60.0  # time for a container to start despite failures, such as an unreachable registry
 _DYING = ("traceback", "fatal", "fatal_tsl", "fatal_python", "fatal_cpp", "aborted")
-OTHERS_LINES = "200"  # of the log of the pod that failed, where that is not the first one
+OTHERS_LINES = "200"  # from the end of the failed pod's log, if it is not the first pod
 
 
 class Attempt:
@@ -43,15 +43,15 @@ class Attempt:
         self._pump: PodLog | None = None
         self._node: str | None = None
         self._silent_since: float | None = None
-        self._not_before = 0.0  # what an overloaded API server asked for
-        self._before = b""  # what an earlier flow has gathered of the log
-        self._epoch_s = time.time() - time.monotonic()  # read once: the clock may be set while a job runs
+        self._not_before = 0.0  # the end of the wait that an overloaded API server asked for
+        self._before = b""  # the log that an earlier flow has gathered
+        self._epoch_s = time.time() - time.monotonic()  # read once: the clock may change while a job runs
 
     def follow(self, poll_s: float) -> Generator[bytes, None, JobCause | None]:
-        """The log as it comes; returns why the platform ended the job, None if it did not."""
+        """Yield the log as it grows; return the platform's reason for ending the job, or None."""
         view = patiently(lambda: look(self._api, self._handle.job_name))
         if not view.exists and read_exit_code(self._log_path) is not None:
-            yield from _read_whole(self._log_path)  # it ended, and was deleted since
+            yield from _read_whole(self._log_path)  # the workload ended and has been deleted
             fetch_own_files(self._plan, self._directory)
             return None
         self._before = before = self._log_path.read_bytes() if self._log_path.exists() else b""
@@ -60,9 +60,9 @@ class Attempt:
                 cause, exit_code = yield from self._until_end(log, poll_s)
                 others = self._lines_of_another()
                 if self._view.exists and self._view.terminal is None:
-                    self._delete()  # the other pods wait in vain
+                    self._delete()  # the other pods would wait forever
                 yield from self._last_lines(log)
-                if log.empty and before:  # nothing of it is there any more: what an earlier flow has read stays
+                if log.empty and before:  # the pod's log is gone: keep the earlier flow's
                     log.keep()
                     yield before
                 if others:
@@ -88,10 +88,10 @@ class Attempt:
             self._look()
             looked = time.monotonic()
             if self._passed_limit() is not None:
-                self._view = patiently(lambda: look(self._api, self._handle.job_name))  # the last one may be old
+                self._view = patiently(lambda: look(self._api, self._handle.job_name))  # the last view may be stale
             limit = self._passed_limit()
             if limit is not None:
-                self._delete()  # its pods save what they can
+                self._delete()  # its pods get their grace period to save a checkpoint
                 return limit, TIMED_OUT
             if self._is_over():
                 settled = settled or time.monotonic()
@@ -117,14 +117,14 @@ class Attempt:
         if view.exit_code is not None:
             return None
         if not view.exists:
-            return JobCause(type="Deleted", message=f"somebody has deleted the workload {self._handle.job_name}")
+            return JobCause(type="Deleted", message=f"the workload {self._handle.job_name} was deleted")
         node = self._node
         if node is not None and patiently(lambda: self._api.node_exists(node)) is False:
             return JobCause(type="NodeGone", message=f"the node {self._node} of the first pod has left the cluster")
         return JobCause(type="PodGone", message=f"the pods are gone and left no exit code: {view.message}")
 
     def _look(self) -> None:
-        """See how the job is doing, without waiting. Raises LaunchError once the API server was away for too long."""
+        """Update the job's view without waiting. Raises LaunchError if the API server is away for too long."""
         if time.monotonic() < self._not_before:
             return
         try:
@@ -175,7 +175,7 @@ class Attempt:
             yield from log.add(piece)
 
     def _last_lines(self, log: GatheredLog) -> Iterator[bytes]:
-        """The rest of the first pod's log, from the pod or, where that is gone, from Cloud Logging."""
+        """Yield the rest of the first pod's log, from the pod or, if it is gone, from Cloud Logging."""
         left = looking.LAST_LINES_S + (self._handle.grace_s if self._view.terminal is None else 0)
         self._open_log()
         ended, looked = self._pump is None, time.monotonic()
@@ -193,7 +193,7 @@ class Attempt:
                 continue
         if self._pump is not None:
             self._pump.close()
-        view = self._view  # a machine may be taken away between two looks
+        view = self._view  # a machine may disappear between two reads of the view
         has_begun = (
             self._pump is not None or view.terminal is not None or view.cause is not None or view.evicted is not None
         )
@@ -202,9 +202,9 @@ class Attempt:
             yield from self._fill(log, Gap(copy(self._cursor), None), why)
 
     def _fill(self, log: GatheredLog, gap: Gap, why: str) -> Iterator[bytes]:
-        """The lines of a gap from Cloud Logging, else from what an earlier flow has read; what is missing is noted.
+        """Yield a gap's lines from Cloud Logging, else from the earlier flow's log; note missing lines.
 
-        The end of a run that did not end well is not missed: the next attempt trains those steps again.
+        Does not note a missing end of a failed run: the next attempt trains those steps again.
         """
         try:
             lines = fetch_from_cloud(self._settings, f"{self._handle.job_name}-slice-job-0-0-", gap)
@@ -225,9 +225,9 @@ class Attempt:
         yield from log.add(note.encode() + b"\n")
 
     def _lines_of_another(self) -> list[bytes]:
-        """The last lines of the pod that failed, where that is not the first, which can only say that it waited.
+        """Return the last lines of the failed pod if it is not the first pod, which would only report a wait.
 
-        Without its steps and evaluations: every host tells of the same ones, and the run's are those of the first.
+        Leaves out steps and evaluations: every host prints the same ones, and the run's come from the first pod.
         """
         failed, first = self._view.failed, self._view.first
         if failed is None or not failed.exit_code or (first is not None and failed.name == first.name):
@@ -236,7 +236,7 @@ class Attempt:
             with self._api.log(failed.name, failed.container, tailLines=OTHERS_LINES) as pieces:
                 text = b"".join(pieces)
         except NotAnswering as error:
-            text = f"maxview: they cannot be had: {error}\n".encode()
+            text = f"maxview: they cannot be read: {error}\n".encode()
         said = f"maxview: the pod {failed.name} failed first, with exit code {failed.exit_code}; its last lines:\n"
         lines = [line for line in text.splitlines(keepends=True) if not line.startswith(b"XPK Start:")]
         return [said.encode(), *filter(None, map(_last_words, lines))]
@@ -265,7 +265,7 @@ def _read_whole(path: Path) -> Iterator[bytes]:
 
 
 def _last_words(line: bytes) -> bytes:
-    """The line; of one with a step or an evaluation only what a program that dies has glued to it."""
+    """Return the line; for a step or an evaluation, only the text that a dying program appended to it."""
     if not count_steps(line.decode("utf-8", "replace")) and not ANCHORS["eval"].search(line):
         return line
     begins = [match.start() for name in _DYING if (match := ANCHORS[name].search(line))]

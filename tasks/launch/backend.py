@@ -1,4 +1,4 @@
-"""The interface between what a flow wants of a job and whatever runs it: a process of this machine, or a cluster."""
+"""The interface between flows and the two ways of running a job: processes of this machine, or a cluster."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ from configs.schema import Frozen
 from tasks.records import JobCause, JobStatus, RunPlan
 from tasks.store import RunDirectory
 
-# what the log says of an end that the platform brought about, so that the run's record can lead back to it
+# The log line about an end by the platform; the run's record is read from it.
 CAUSE_LINE = "maxview: the job was ended: {type}: {message}"
 CAUSE_PATTERN = re.compile(rb"^maxview: the job was ended: ([^:\n]{1,80}): ([^\n]*)$", re.MULTILINE)
-# where lines of a log are missing that could not be fetched from anywhere
+# The log line in place of lines that could not be fetched.
 LOST_LINE = "maxview: lines missing from {after} to {before}: {why}"
 LOST_PATTERN = re.compile(rb"^maxview: lines missing from (\S+|the start) to (\S+|the end): [^\n]*$", re.MULTILINE)
 
 
 class Restarted(Frozen):
-    """The platform took the job's machines away, and it was started again from its last checkpoint with a new log."""
+    """The platform preempted the job; it was restarted from its last checkpoint with a new log."""
 
     job_name: str
     attempt: int
@@ -27,37 +27,37 @@ class Restarted(Frozen):
 
 
 class Backend[H](Protocol):
-    """Runs jobs and finds them again. Handles are written down before a job begins, so that none can be lost."""
+    """Runs jobs and finds them again. Handles are stored before a job begins, so that no job is lost."""
 
     here: bool  # its jobs are processes of this machine, end with it, and read and write its files
 
     def find_checkpoint(self, plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-        """Where a job leaves its checkpoint of a step."""
+        """Return the path of a job's checkpoint of a step."""
         ...
 
     def launch(
         self, plan: RunPlan, directory: RunDirectory, *, extra_argv: tuple[str, ...], keep: Callable[[H], Any]
     ) -> H:
-        """Start the plan's job; `keep` is called with the handle before. Raises LaunchError."""
+        """Start the plan's job; calls `keep` with its handle first. Raises LaunchError."""
         ...
 
     def attach(self, plan: RunPlan, directory: RunDirectory, handle: H | None) -> H | None:
-        """The job that an earlier flow left, if it still runs or ended well; one that did neither is cleared away.
+        """Return the job of an earlier flow if it still runs or has succeeded; else remove it and return None.
 
-        `handle` is what that flow wrote down, None if it wrote nothing.
+        `handle`: the handle that the earlier flow stored, if any.
         """
         ...
 
     def status(self, handle: H) -> JobStatus:
-        """How the job is doing now."""
+        """Return the job's current state."""
         ...
 
     def follow(
         self, plan: RunPlan, directory: RunDirectory, handle: H, *, poll_s: float
     ) -> Iterator[bytes | Restarted]:
-        """The log from its start to the end, in pieces as they come. Afterwards `directory.log` holds all of it."""
+        """Yield the log from start to end, in pieces as it grows. Afterwards `directory.log` holds all of it."""
         ...
 
     def stop(self, handle: H) -> None:
-        """End the job and everything that belongs to it; nothing if it has ended."""
+        """End the job and everything that belongs to it; does nothing if it has ended."""
         ...

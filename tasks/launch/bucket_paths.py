@@ -1,4 +1,4 @@
-"""Turns places in a store's working copy on this machine into those in its bucket, which pods can reach."""
+"""Turns paths in a store's working copy on this machine into addresses in its bucket, which pods can reach."""
 
 import re
 
@@ -8,13 +8,13 @@ from tasks.records import RunPlan
 from tasks.resolve.trainers.maxtext_events import FOLDER as TENSORBOARD
 from tasks.store import RunDirectory
 
-OWN_FILES = ("metrics.jsonl", "program.json")  # what a trainer leaves beside its checkpoints
+OWN_FILES = ("metrics.jsonl", "program.json")  # files that a trainer writes beside its checkpoints
 OWN_FOLDERS = (TENSORBOARD,)
 _NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 
 
 def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, ...]) -> tuple[RunPlan, tuple[str, ...]]:
-    """The plan and the further words of its command with every path of the working copy as an address of the bucket."""
+    """Return the plan and its extra arguments with every path of the working copy as an address in the bucket."""
     mirror = directory.mirror
     if mirror is None:
         return plan, extra_argv
@@ -26,7 +26,7 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
         return value
 
     def move_word(word: str) -> str:
-        key, equals, value = word.partition("=")  # as MaxText has its config, and others their options
+        key, equals, value = word.partition("=")  # KEY=PATH: MaxText's config values and other options
         return f"{key}={move(value)}" if equals and _NAME.fullmatch(key) else str(move(word))
 
     config = {key: move(value) for key, value in plan.config.items()}
@@ -35,7 +35,7 @@ def as_pods_see(plan: RunPlan, directory: RunDirectory, extra_argv: tuple[str, .
 
 
 def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
-    """Bring what the trainer wrote into the bucket here, but for checkpoints, which are read where they lie."""
+    """Download the trainer's files from the bucket, except checkpoints, which are read in place."""
     if directory.mirror is not None:
         for name in {*OWN_FILES, plan.files.metrics}:
             directory.mirror.fetch(f"runs/{directory.run_name}/{name}")
@@ -44,7 +44,7 @@ def fetch_own_files(plan: RunPlan, directory: RunDirectory) -> None:
 
 
 def find_uploaded(plan: RunPlan, directory: RunDirectory, step: int) -> epath.Path:
-    """Where a checkpoint lies that a pod has written: in the bucket, or in the folder that pods share with us."""
+    """Return the path of a pod's checkpoint: in the bucket, or in the folder that pods share with this machine."""
     if directory.mirror is not None:
         return epath.Path(directory.mirror.files.url(f"runs/{directory.run_name}/{plan.files.checkpoints}/{step}"))
     return epath.Path(directory.path / str(plan.files.checkpoints) / str(step))

@@ -1,4 +1,4 @@
-"""Turns a target into the obstacles to runs on it, each with what to type."""
+"""Finds the obstacles to runs on a target, each with the command that removes it."""
 
 import importlib.util
 import shutil
@@ -10,11 +10,11 @@ from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
 
 XPK = "xpk==1.16.0"
-WITHOUT = "; without it "  # runs go on
+WITHOUT = "; without it "  # marks an optional right: runs work without it
 
 
 def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a run on the target would fail for, with what to type; connects to the target's cluster."""
+    """Yield the obstacles to a run on the target, each with its remedy; connects to the target's cluster."""
     try:
         settings = target.launch_settings(environ)
     except ConfigError as error:
@@ -26,7 +26,7 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
     if importlib.util.find_spec("kubernetes") is None:
         yield "kubernetes is not installed: uv sync --extra k8s"
         return
-    from tasks.launch.kube import choose_context, connect  # only here: the package may be missing
+    from tasks.launch.kube import choose_context, connect  # imported here because the package is optional
     from tasks.launch.rights import NEEDED
 
     try:
@@ -44,7 +44,7 @@ def find_obstacles(target: Target, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def missing_tools(argv: Sequence[str]) -> Iterator[str]:
-    """Yield the tools of a launch that are not on the path, each with what to type."""
+    """Yield the tools that a launch needs and PATH lacks, each with its install command."""
     if shutil.which(argv[0]) is None:
         yield f"{argv[0]} is not installed: `uv tool install {XPK}`, or name it as `argv` of the target"
     if shutil.which("kubectl") is None:

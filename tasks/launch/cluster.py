@@ -1,4 +1,4 @@
-"""Runs plans as workloads of a cluster that xpk made, and starts them again where a machine was taken from them."""
+"""Runs plans as workloads of an xpk cluster, and restarts them after a preemption."""
 
 import os
 import time
@@ -24,11 +24,11 @@ from tasks.launch.workload import attempt_of, create_argv, family_of, name_attem
 from tasks.records import JobCause, JobStatus, RunPlan, XpkHandle, seconds_between
 from tasks.store import RunDirectory
 
-TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes for which a run is started again
+TAKEN = TAKEN_AWAY | {"NodeGone", "PodGone"}  # causes that lead to a restart
 
 
 class OnCluster:
-    """Jobs as workloads. Their truth is in the cluster: a flow that finds a handle needs nothing else to go on."""
+    """Jobs as workloads. The cluster holds their state: a flow with a handle can resume without anything else."""
 
     here = False
 
@@ -49,8 +49,8 @@ class OnCluster:
         settings = _settings(plan)
         if not settings.shared_out and directory.mirror is None:
             raise LaunchError(
-                f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or say `shared_out: true` in "
-                "the target if they have this folder under the same path"
+                f"pods cannot write to {plan.directory}: choose --out gs://BUCKET/FOLDER, or set `shared_out: true` in "
+                "the target if pods mount this folder at the same path"
             )
         context = choose_context(settings)
         api, family = connect(context, settings.namespace), family_of(plan)
@@ -58,7 +58,7 @@ class OnCluster:
         set_aside(directory.log)
         earlier = directory.read_handle()
         before = attempt_of(earlier.job_name, family) if isinstance(earlier, XpkHandle) else None
-        # never a name that was taken before: logs of the past are found by it
+        # A name is never reused: Cloud Logging finds past logs by it.
         attempt = 1 + max([before or 0, *(number for number, _ in patiently(lambda: attempts_of(api, family)))])
         handle = XpkHandle(
             backend="xpk",
@@ -79,7 +79,7 @@ class OnCluster:
             create_workload(
                 create_argv(plan, settings, handle.job_name, command), lambda: is_there(api.jobset(handle.job_name))
             )
-        except BaseException:  # a workload may be there all the same
+        except BaseException:  # the workload may exist nevertheless
             self.stop(handle)
             raise
         return handle
@@ -110,7 +110,7 @@ class OnCluster:
         })  # fmt: skip
 
     def stop(self, handle: XpkHandle) -> None:
-        """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be told."""
+        """See Backend. Ends every attempt of the run; raises LaunchError if the cluster cannot be reached."""
         api = connect(handle.context, handle.namespace)
         try:
             names = [name for _, name in patiently(lambda: attempts_of(api, handle.family))]
@@ -130,7 +130,7 @@ class OnCluster:
             cause = yield from Attempt(plan, settings, directory, handle).follow(poll_s)
             if cause is None or not _is_taken(cause) or handle.tries >= settings.attempts:
                 return
-            directory.check_claim()  # another machine's job has the same names
+            directory.check_claim()  # a job of another machine would have the same name
             self.stop(handle)
             handle = self.launch(
                 plan,

@@ -1,4 +1,4 @@
-"""Turns a plan's config into the text of the file that the trainer reads."""
+"""Writes a plan's config as the text of the file that the trainer reads."""
 
 import json
 
@@ -6,13 +6,13 @@ from tasks.records import RunPlan
 
 
 def config_text(plan: RunPlan) -> str:
-    """The resolved config as YAML, every value with its origin as a comment."""
+    """Return the resolved config as YAML, every value with its origin as a comment."""
     lines = [f"# {plan.run_name}: every value of the run, and where it was set"]
     lines += [f"{key}: {yaml_scalar(value)}  # {plan.origins.get(key, '')}" for key, value in plan.config.items()]
     return "\n".join(lines) + "\n"
 
 
 def yaml_scalar(value: object) -> str:
-    """A JSON value in ASCII. JSON's own escapes will not do: YAML does not join its surrogate pairs."""
+    """Return a JSON value as ASCII YAML. JSON's escapes do not serve: YAML does not join surrogate pairs."""
     text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
     return text.encode("ascii", "backslashreplace").decode()

@@ -1,11 +1,10 @@
-"""Becomes a command that can write in a few folders alone: `confine.py [+-]FOLDER… -- COMMAND…`.
+"""Runs a command that can write to the given folders only: `confine.py [+-]FOLDER… -- COMMAND…`.
 
-A folder with `+` before it is opened for writing, one with `-` is closed again; those below come after those above.
-The process that the supervisor started becomes the command: signals, exit code and process id stay. A namespace with
-its own mounts makes every file system read-only but for these folders; devices, /proc and /sys stay as they are. Root
-may make one and loses the right to change it; others get one inside a new user namespace. Where the system offers none
-(a kernel older than 5.12, a container that forbids it) the command starts unconfined. Standard library only: it runs
-with `python -I -S`.
+`+FOLDER` is writable, `-FOLDER` read-only; name a parent folder before its subfolders. The process becomes the command
+by exec and keeps its pid, signals and exit code. A mount namespace makes every other file system read-only; devices,
+/proc and /sys stay as they are. Root creates the namespace and drops the right to change it; other users need a new
+user namespace. If the system offers none (a kernel before 5.12, a container that forbids it), the command starts
+unconfined. Uses the standard library only, so that it runs with `python -I -S`.
 """
 
 import ctypes
@@ -29,14 +28,14 @@ class NotOfferedError(OSError):
 
 
 def main(words: list[str]) -> None:
-    """Confine this process and become the command; where that is not offered, become it all the same."""
+    """Confine this process and exec the command; exec it unconfined if the system offers no namespace."""
     separator = words.index("--")
     folders, command = words[:separator], words[separator + 1 :]
     supervisor = os.getppid()
-    # a namespace whose mounts cannot be finished must not be kept: a child tries it first
+    # A child tries it first: a process cannot leave a half-finished namespace.
     if can_confine(folders):
         confine(folders)
-        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # other credentials have cleared it
+        call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # the change of credentials has cleared it
         if os.getppid() != supervisor:
             os.kill(os.getpid(), signal.SIGKILL)
     try:
@@ -47,7 +46,7 @@ def main(words: list[str]) -> None:
 
 
 def can_confine(folders: list[str]) -> bool:
-    """Whether a process can be confined here."""
+    """Return whether a child process can be confined here."""
     child = os.fork()
     if child == 0:
         try:
@@ -59,11 +58,11 @@ def can_confine(folders: list[str]) -> bool:
 
 
 def confine(folders: list[str]) -> None:
-    """Make every mount read-only for this process and its children, but for `+` folders. Raises OSError."""
+    """Make every mount read-only for this process and its children, except `+` folders. Raises OSError."""
     here = os.getcwd()
     enter_namespace()
     call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
-    for folder in folders:  # a mount of its own each, whose attributes can be set
+    for folder in folders:  # each becomes a mount with its own attributes
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
             call("mount", path, path, None, MS_BIND | MS_REC, None)
@@ -73,12 +72,12 @@ def confine(folders: list[str]) -> None:
         path = os.path.realpath(folder[1:]).encode()
         if os.path.isdir(path):
             set_read_only(path, read_only=folder[0] == "-")
-    call("prctl", PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)  # what comes after `exec` cannot undo it
-    os.chdir(here)  # the folder that this process held is that of the mounts before
+    call("prctl", PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0)  # the command cannot undo it
+    os.chdir(here)  # the old working folder belongs to the old mounts
 
 
 def enter_namespace() -> None:
-    """Get mounts of one's own. Raises OSError."""
+    """Enter a new mount namespace. Raises OSError."""
     user, group = os.getuid(), os.getgid()
     try:
         call("unshare", CLONE_NEWNS)
@@ -88,11 +87,11 @@ def enter_namespace() -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-    call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # no rights in this namespace for user 0 either
+    call("prctl", PR_SET_SECUREBITS, NO_ROOT_LOCKED, 0, 0, 0)  # user 0 of this namespace gets no capabilities
 
 
 def mounts() -> list[bytes]:
-    """Where the file systems are mounted that a command could write to."""
+    """Return the mount points of the file systems that a command could write to."""
     found = []
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
@@ -103,14 +102,14 @@ def mounts() -> list[bytes]:
 
 
 def set_read_only(path: bytes, *, read_only: bool) -> None:
-    """Set the attribute of one mount. Raises NotOfferedError."""
+    """Set or clear one mount's read-only attribute. Raises NotOfferedError."""
     attributes = (MOUNT_ATTR_RDONLY, 0) if read_only else (0, MOUNT_ATTR_RDONLY)
     packed = struct.pack("=QQQQ", *attributes, 0, 0)
     call("syscall", SYS_MOUNT_SETATTR, AT_FDCWD, path, 0, packed, len(packed))
 
 
 def call(name: str, *arguments: int | bytes | None) -> None:
-    """A function of the C library. Raises NotOfferedError where it fails, or does not exist."""
+    """Call a function of the C library. Raises NotOfferedError if it fails or does not exist."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     longs = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
     if function is None or function(*longs) == -1:

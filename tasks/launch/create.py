@@ -1,4 +1,4 @@
-"""Runs `xpk workload create`, and says what is missing where it cannot."""
+"""Runs `xpk workload create`, and reports what is missing if it fails."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from tasks.launch.check import missing_tools
 from tasks.launch.errors import LaunchError
 from tasks.launch.workload import xpk_environment
 
-TIMEOUT_S = 900.0  # it may install things in the cluster first
+TIMEOUT_S = 900.0  # xpk may first install components in the cluster
 TAIL_LINES = 12
-# what kubectl and xpk print when the API server is away: it is starting, overloaded, or loads its roles
+# Messages of kubectl and xpk about an unavailable API server: starting, overloaded, or loading its roles.
 _OUTAGE = re.compile(
     r"connection refused|connection to the server .{0,200} was refused|connection reset|no route to host|i/o timeout|"
     r"TLS handshake timeout|unexpected EOF|Unable to connect to the server|ServiceUnavailable|InternalError|"
@@ -25,14 +25,14 @@ _OUTAGE = re.compile(
     re.IGNORECASE,
 )
 _FORBIDDEN = re.compile(r"\(Forbidden\)|is forbidden: |system:anonymous")
-# what tools print that have no credentials
+# Messages of tools without credentials.
 _LOGIN = ("gcloud auth login", "active account", "credential", "Unauthorized", "Reauthentication", "must be logged in")
 
 
 def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
-    """Run xpk until the workload exists, again after an outage. Raises LaunchError with the end of xpk's output.
+    """Run xpk until the workload exists; retries after an outage. Raises LaunchError with the end of xpk's output.
 
-    xpk goes on after it has created the workload, with links and dashboards: `exists` tells whether it has failed.
+    xpk may fail after it has created the workload, at links and dashboards: `exists` decides about success.
     """
     missing = list(missing_tools([word for word in argv if word]))
     if missing:
@@ -42,7 +42,7 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
         code, said = run_xpk(argv)
         if poll_job.patiently(exists):
             return
-        # a server denies everything while it loads its roles: one more attempt tells that from a missing right
+        # A server denies everything while it loads its roles: retry once to tell that from a missing right.
         again = _OUTAGE.search(said) or (attempt == 0 and _FORBIDDEN.search(said))
         if not again or time.monotonic() > deadline:
             break
@@ -53,10 +53,10 @@ def create_workload(argv: Sequence[str], exists: Callable[[], bool]) -> None:
 
 
 def run_xpk(argv: Sequence[str]) -> tuple[int, str]:
-    """The exit code of xpk and what it printed; it ends with an exception here. Raises LaunchError if it hangs."""
+    """Return xpk's exit code and output; an exception here ends xpk. Raises LaunchError after TIMEOUT_S."""
     process = subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,  # xpk takes the end of the file for no
+        stdin=subprocess.DEVNULL,  # answers xpk's questions with no
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=xpk_environment(dict(os.environ)),

@@ -1,4 +1,4 @@
-"""Lets one arm's MaxText restore the other arm's checkpoint and train on: do its losses go on as the other's did?"""
+"""Lets one arm's MaxText restore the other arm's checkpoint, train on, and compares the losses."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _LOSS = "loss"
 
 
 def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
-    """The run before it, if both arms are MaxText on this machine and save checkpoints."""
+    """Return the plan of the preceding run if both arms are MaxText on this machine and save checkpoints, else None."""
     place = plans.index(plan)
     if place == 0:
         return None
@@ -38,11 +38,11 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan]) -> RunPlan | None:
 def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
     """Restore the first checkpoint of the run `before` with the command of `plan`, and compare every loss after it.
 
-    What could not be tried has `holds` None and a reason.
+    A proof that could not be tried has `holds` None and a reason.
     """
     found = {"source": before.run_name}
     if plan.config.get("enable_dropout") and plan.config.get("dropout_rate"):
-        return CrossRestore(**found, evidence="not tried: MaxText's implementations drop other units from one seed")
+        return CrossRestore(**found, evidence="not tried: MaxText's implementations drop different units for one seed")
     checkpoints = Path(before.directory) / str(before.files.checkpoints)
     steps = sorted(int(path.name) for path in checkpoints.glob("*") if path.name.isdigit())
     if not steps:
@@ -67,10 +67,10 @@ def cross_restore(plan: RunPlan, before: RunPlan) -> CrossRestore:
 
 
 def map_to_linen(items: Path, copy: Path) -> Path:
-    """A checkpoint whose tree is Linen's: NNX's without `nnx_aux`, its streams of random numbers; Linen's own as it is.
+    """Return a checkpoint with Linen's tree: NNX's without `nnx_aux` (its random number streams), Linen's unchanged.
 
-    MaxText writes the rest of NNX's state under Linen's names, and Orbax restores into Linen's state only a tree that
-    is the same. The files are not copied where the disk can link them. Raises OSError, ValueError.
+    MaxText writes the rest of NNX's state under Linen's names, and Orbax requires an equal tree to restore into
+    Linen's state. Links files where the disk allows it, else copies them. Raises OSError, ValueError.
     """
     tree = json.loads((items / _METADATA).read_text(encoding="utf-8"))
     arrays: dict[str, Any] = tree["tree_metadata"]
@@ -91,7 +91,7 @@ def _link(source: str, target: str) -> None:
 
 
 def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, code: int | None) -> CrossRestore:
-    """Every loss after the restored step beside the other run's. Raises OSError, ValueError."""
+    """Compare every loss after the restored step with the other run's. Raises OSError, ValueError."""
     start = {"source": before.run_name, "restored_step": first}
     if code != 0:
         evidence = f"{plan.arm} could not train on from {before.run_name}: exit code {code}, see {LOG}"
@@ -105,7 +105,7 @@ def compare_losses(plan: RunPlan, before: RunPlan, first: int, folder: Path, cod
         step = different[0]
         evidence = f"{title}; at step {step} its loss is {ours[step]!r}, not {theirs[step]!r}"
         return CrossRestore(**start, steps=len(ours), holds=False, evidence=evidence)
-    evidence = f"{title} and trained {len(ours)} steps on: every loss is the other's, bit for bit"
+    evidence = f"{title} and trained {len(ours)} steps on: every loss equals the other's, bit for bit"
     return CrossRestore(**start, steps=len(ours), holds=True, evidence=evidence)
 
 
@@ -118,12 +118,12 @@ def _losses(path: Path, after: int) -> dict[int, float]:
 
 
 def write_crossing(directory: Path, found: CrossRestore) -> None:
-    """Beside the run's other files, for its record."""
+    """Write the proof into the run's folder, for its record."""
     (directory / FILE).write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def read_crossing(directory: Path) -> CrossRestore | None:
-    """What `write_crossing` left; None if nothing was tried."""
+    """Return the proof that `write_crossing` wrote; None if there is none."""
     try:
         return CrossRestore.model_validate(json.loads((directory / FILE).read_text(encoding="utf-8")))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Finds the run whose checkpoint another one restores and trains on, as a proof that both arms save the same."""
+"""Finds the run whose checkpoint another run restores, which proves that both arms save the same state."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ from tasks.store import Store
 
 
 def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path | None:
-    """The folder of the run before it, if that is one of the other arm and both are of our trainer.
+    """Return the folder of the preceding run if it is the other arm's and both run our trainer, else None.
 
-    The first run has none before it. Where it died and is run again, the run behind it had nothing to restore at its
-    time and is not repeated for that: then the first one makes up for it, and restores from that run.
+    The first run has no preceding one. If it died and is repeated, the second run had no checkpoint to restore and is
+    not repeated; the first run then restores the second one's checkpoint instead.
     """
     place = plans.index(plan)
     if place > 0:
@@ -24,14 +24,14 @@ def find_partner(plan: RunPlan, plans: Sequence[RunPlan], store: Store) -> Path 
         return None
     directory = store.run(behind.run_name)
     record = directory.read_record()
-    if record is not None and not record.is_finished:  # it is run again too, and restores then
+    if record is not None and not record.is_finished:  # it will be repeated too, and restores then
         return None
-    # a flow that was killed has not recorded what has ended: the trainer's own words do
+    # A killed flow leaves no record: use the trainer's own file.
     program = record.program if record is not None else directory.read_program()
     return directory.path if program is not None and lacks_proof(program) else None
 
 
 def lacks_proof(program: Mapping[str, Any]) -> bool:
-    """Whether a run that has trained to its end was to restore another one's checkpoint and could not try."""
+    """Return whether a finished run was meant to restore another run's checkpoint and could not try."""
     crossing = program.get("cross_restore")
     return isinstance(crossing, dict) and crossing.get("holds") is None

@@ -1,4 +1,4 @@
-"""Turns pieces of a pod's log into a run's log file, whose last lines say how the job ended, whoever ended it."""
+"""Writes the lines of a pod's log into a run's log file, and closes its frame with the cause and exit code."""
 
 import os
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from tasks.launch.backend import CAUSE_LINE
 from tasks.launch.supervise import stamp
 from tasks.records import JobCause
 
-_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # what xpk's wrapper prints last
+_FRAME_END = (b"XPK End:", b"EXIT_CODE=")  # the last lines of xpk's wrapper
 
 
 class GatheredLog:
-    """A run's log file, held by one flow alone. What an earlier flow wrote is replaced once there is more to write.
+    """A run's log file, locked by one flow. The first new line replaces an earlier flow's text.
 
-    The lines that close a frame are held back until the job's end is known, for the cause belongs before them.
+    Holds back the lines that close a frame until the job's end is known: the cause belongs before them.
     Raises LaunchError if another flow gathers the same log.
     """
 
@@ -29,15 +29,15 @@ class GatheredLog:
 
     @property
     def closed(self) -> bool:
-        """Whether the trainer's frame has come to its end."""
+        """Whether the trainer's frame is closed."""
         return any(line.startswith(b"EXIT_CODE=") for line in self._held)
 
     def reopen(self) -> None:
-        """Forget the end of the frame: it is not the one that counts."""
+        """Discard the held end of the frame: more of the log will follow."""
         self._held = []
 
     def keep(self) -> None:
-        """Go on behind what an earlier flow wrote."""
+        """Append to the earlier flow's text."""
         self.empty = False
 
     def __enter__(self) -> Self:
@@ -49,16 +49,16 @@ class GatheredLog:
         os.close(self._descriptor)
 
     def add(self, line: bytes) -> Iterator[bytes]:
-        """Write a line; yields what was written now, which may be nothing, or more than it."""
+        """Write a line; yields the bytes written now: none for a held line, more when held lines are released."""
         if line.startswith(_FRAME_END):
             self._held.append(line)
             return
-        held, self._held = self._held, []  # it was the trainer that printed those
+        held, self._held = self._held, []  # the trainer itself printed them
         for item in (*held, line):
             yield self._write(item)
 
     def close_frame(self, cause: JobCause | None, exit_code: int | None) -> Iterator[bytes]:
-        """Write the cause, if the platform ended the job, and the end of the frame, if need be with another code."""
+        """Write the platform's cause, if any, and the end of the frame, with `exit_code` if it differs."""
         if cause is not None:
             message = " ".join(cause.message.split())
             yield self._write(CAUSE_LINE.format(type=cause.type.replace(":", " "), message=message).encode() + b"\n")

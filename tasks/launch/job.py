@@ -1,4 +1,4 @@
-"""Turns a plan into a running job, or finds the one that an earlier flow left: started, attached to, or finished."""
+"""Starts a plan's job, or attaches to the job that an earlier flow has left."""
 
 import time
 from collections.abc import Iterator
@@ -26,40 +26,40 @@ LOCK = ".launch"
 
 @dataclass(frozen=True)
 class LaunchedRun:
-    """A run whose job was started, or was found: all that is needed to follow it, and to read what it leaves."""
+    """A run whose job was started or found: its plan, folder and handle."""
 
     plan: RunPlan
     directory: RunDirectory
-    handle: RunHandle  # of its first attempt here; a job that was started again has a later one in its folder
+    handle: RunHandle  # the first attempt's; a restarted job has a later one in its folder
 
     @property
     def checkpoints(self) -> Path | None:
-        """The folder of its checkpoints on this machine; None if it saves none that can be verified."""
+        """The folder of its checkpoints on this machine; None if it saves none to verify."""
         return self.directory.checkpoints_of(self.plan)
 
 
 def backend_of(name: BackendName) -> Backend[Any]:
-    """What runs the jobs of a plan or handle that names this backend."""
+    """Return the backend of this name. Raises LaunchError if its libraries are not installed."""
     if name == "xpk":
         try:
             from tasks.launch.cluster import OnCluster  # its libraries take half a second to load
         except ModuleNotFoundError as error:
             raise LaunchError(
-                f"{error.name} is not installed, which runs on clusters need: uv sync --extra k8s"
+                f"{error.name} is not installed; runs on clusters need it: uv sync --extra k8s"
             ) from error
         return OnCluster()
     return Supervised()
 
 
 def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: Path | None = None) -> LaunchedRun:
-    """Start the plan's job, unless an earlier flow's is still running or has ended well without being recorded.
+    """Start the plan's job, or attach to an earlier flow's job that still runs or has succeeded without a record.
 
-    `continue_from` is the folder of the other arm's run, whose checkpoint the trainer restores as a proof.
+    `continue_from`: the folder of the other arm's run, whose checkpoint the trainer restores as a proof.
     Raises LaunchError, StoreError, CheckoutError.
     """
     directory.create()
     backend = backend_of(plan.backend)
-    # of two callers that want the same run, one launches and the other finds it running
+    # Of two concurrent callers, one launches the job and the other attaches to it.
     with hold(directory.path / LOCK, lambda _: time.sleep(POLL_S)):
         earlier: RunHandle | None = backend.attach(plan, directory, directory.read_handle())
         if earlier is not None:
@@ -81,42 +81,42 @@ def launch_or_attach(plan: RunPlan, directory: RunDirectory, *, continue_from: P
 
 
 def with_recording(plan: RunPlan) -> RunPlan:
-    """The plan with the variables by which its process keeps its program and shares its start."""
+    """Return the plan with the variables that make its process record its program and share its start."""
     plan = with_shared_start(plan)
     return plan.model_copy(update={"environment": {**plan.environment, **program_variables(plan)}})
 
 
 def has_checkpoint(plan: RunPlan, directory: RunDirectory) -> bool:
-    """Whether an earlier attempt of the run left a checkpoint on this machine."""
+    """Return whether an earlier attempt of the run left a checkpoint on this machine."""
     folder = directory.checkpoints_of(plan)
     return folder is not None and folder.is_dir() and any(TMP_MARK not in path.name for path in folder.iterdir())
 
 
 def is_here(plan: RunPlan) -> bool:
-    """Whether the plan's job is processes of this machine, which end with it and read and write its files."""
+    """Return whether the plan's job runs as processes of this machine, on its files."""
     return backend_of(plan.backend).here
 
 
 def find_checkpoint(run: LaunchedRun, step: int) -> epath.Path:
-    """Where the run's job leaves its checkpoint of a step."""
+    """Return the path of the run's checkpoint of a step."""
     return backend_of(run.plan.backend).find_checkpoint(run.plan, run.directory, step)
 
 
 def proves_by_restoring(plan: RunPlan, before: RunPlan) -> bool:
-    """Whether the run of `plan` restores a checkpoint of the run `before` it: both must be of our trainer."""
+    """Return whether the run of `plan` restores a checkpoint of the run `before` it: both must use our trainer."""
     return plan.arm != before.arm and plan.trainer == before.trainer == "maxview"
 
 
 def status(handle: RunHandle) -> JobStatus:
-    """How the job is doing now."""
+    """Return the job's current state."""
     return backend_of(handle.backend).status(handle)
 
 
 def follow(run: LaunchedRun, *, poll_s: float = POLL_S) -> Iterator[bytes | Restarted]:
-    """The job's log from its start to its end, in pieces as they come. Afterwards `directory.log` holds all of it."""
+    """Yield the job's log from start to end, in pieces as it grows. Afterwards `directory.log` holds all of it."""
     return backend_of(run.handle.backend).follow(run.plan, run.directory, run.handle, poll_s=poll_s)
 
 
 def stop(handle: RunHandle) -> None:
-    """End the job and everything that belongs to it; nothing if it has ended."""
+    """End the job and everything that belongs to it; does nothing if it has ended."""
     backend_of(handle.backend).stop(handle)

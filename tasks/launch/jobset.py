@@ -1,4 +1,4 @@
-"""Turns what a cluster says of a JobSet, its pods and its workload into a job's state and the cause of its end."""
+"""Turns the API objects of a JobSet, its pods and its workload into a job's state and the cause of its end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeGuard
@@ -8,19 +8,19 @@ from tasks.records import DeathKind, JobCause
 
 type Object = Mapping[str, Any]
 
-# reasons of a pod, or of its condition DisruptionTarget, that say that its machine was taken away: nobody's mistake
+# Reasons of a pod, or of its condition DisruptionTarget, for a preemption or another loss of its machine.
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 TAKEN_AWAY = {
     "Preempted", "Preempting", "PreemptionByScheduler", "PreemptionByKubeScheduler", "Evicted",
     "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet", "NodeShutdown",
     "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeGone",
 }  # fmt: skip
-# reasons for which a container never starts: waiting does not help
+# Reasons why a container never starts: waiting does not help.
 CANNOT_START = {
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", "CreateContainer", "StartError", "ContainerCannotRun",
 }  # fmt: skip
-# what kind of death each cause is; `StartLimit` and those after it are found by the launcher itself
+# The kind of death of each cause; the launcher itself finds `StartLimit` and the causes after it.
 CAUSE_KINDS: dict[str, DeathKind] = {
     **dict.fromkeys(TAKEN_AWAY, "preempted"),
     **dict.fromkeys(CANNOT_START, "configuration"),
@@ -36,7 +36,7 @@ POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class PodView(Frozen):
-    """One pod: which slice and host it is, and how its trainer is doing. Times are ISO 8601."""
+    """One pod: its slice and host, and its trainer's state. Times are ISO 8601."""
 
     name: str
     place: tuple[int, int]
@@ -46,7 +46,7 @@ class PodView(Frozen):
     exit_code: int | None
     started: str | None
     finished: str | None
-    cause: JobCause | None  # why the platform ended it, or lets it not begin
+    cause: JobCause | None  # the platform's reason for ending it or for not starting it
 
 
 class JobView(Frozen):
@@ -54,33 +54,33 @@ class JobView(Frozen):
 
     exists: bool
     terminal: Literal["Completed", "Failed"] | None = None
-    message: str = ""  # of the terminal condition, or of why it waits
+    message: str = ""  # of the terminal condition, or the reason for waiting
     created: str | None = None
-    evicted: JobCause | None = None  # by Kueue, which will start it again by itself
+    evicted: JobCause | None = None  # by Kueue, which restarts it by itself
     pods: tuple[PodView, ...] = ()  # by slice and host
 
     @property
     def first(self) -> PodView | None:
-        """The pod of process 0, which writes the metrics and tells of the checkpoints."""
+        """The pod of process 0, which writes the metrics and logs the checkpoints."""
         return self.pods[0] if self.pods and self.pods[0].place == (0, 0) else None
 
     @property
     def failed(self) -> PodView | None:
-        """The pod that failed first: the others were only ended because of it."""
+        """The pod that failed first: the others were ended because of it."""
         bad = [pod for pod in self.pods if pod.exit_code or (pod.cause and pod.cause.type in TAKEN_AWAY)]
         taken = [pod for pod in bad if pod.cause and pod.cause.type in TAKEN_AWAY]
         return min(taken or bad, key=lambda pod: (pod.finished or "9999", pod.place)) if bad else None
 
     @property
     def exit_code(self) -> int | None:
-        """The trainer's own: that of the pod that failed first; 0 once the job is complete."""
+        """The trainer's exit code: from the pod that failed first, or 0 once the job is complete."""
         if self.failed is not None:
             return self.failed.exit_code
         return 0 if self.terminal == "Completed" or self._done else None
 
     @property
     def cause(self) -> JobCause | None:
-        """Why the platform ended it or does not let it begin. A trainer's own failure has its cause in the log."""
+        """The platform's reason for ending it or for not starting it. A trainer's own failure is in its log."""
         blocked = [pod.cause for pod in self.pods if pod.cause and pod.cause.type not in TAKEN_AWAY and not pod.running]
         if self.failed is not None:
             return self.failed.cause
@@ -88,30 +88,30 @@ class JobView(Frozen):
 
     @property
     def started(self) -> str | None:
-        """When the first trainer process began."""
+        """The start of the first trainer process, ISO 8601."""
         return min((pod.started for pod in self.pods if pod.started), default=None)
 
     @property
     def finished(self) -> str | None:
-        """When the last one ended, if all have."""
+        """The end of the last trainer process, ISO 8601; None while one runs."""
         ends = [pod.finished for pod in self.pods]
         return max(end for end in ends if end) if ends and all(ends) else None
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the job has ended for good."""
         return not self.exists or self.terminal is not None or self.failed is not None or self._done
 
     @property
     def _done(self) -> bool:
-        # without the first one, pods are being taken away
+        # without the first pod, pods are being deleted
         return self.first is not None and all(pod.exit_code == 0 for pod in self.pods)
 
 
 def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[Object] | None) -> JobView:
-    """The job that these objects of the API describe; `workloads` is None if they are not known.
+    """Return the job that these API objects describe; `workloads` is None if they are unknown.
 
-    A JobSet that is being deleted does not exist: it only waits for the end of its pods.
+    A JobSet that is being deleted counts as missing: it only waits for the end of its pods.
     """
     views = tuple(sorted((view_pod(pod) for pod in pods), key=lambda pod: pod.place))
     if not is_there(jobset):
@@ -131,12 +131,12 @@ def view_job(jobset: Object | None, pods: Sequence[Object], workloads: Sequence[
 
 
 def is_there(jobset: Object | None) -> TypeGuard[Object]:
-    """Whether a JobSet exists and is not being deleted."""
+    """Return whether a JobSet exists and is not being deleted."""
     return jobset is not None and "deletionTimestamp" not in jobset["metadata"]
 
 
 def view_pod(pod: Object) -> PodView:
-    """The pod that this object of the API describes."""
+    """Return the pod that this API object describes."""
     meta, status = pod["metadata"], pod.get("status", {})
     labels = meta.get("labels", {})
     spec = pod.get("spec", {})
@@ -161,7 +161,7 @@ def _pod_cause(status: Object, state: Object) -> JobCause | None:
     disrupted = _true_conditions({"status": status}).get("DisruptionTarget")
     reason, message = status.get("reason"), str(status.get("message", ""))
     if reason in TAKEN_AWAY:
-        return JobCause(type=reason, message=message or "the pod's machine was taken away")
+        return JobCause(type=reason, message=message or "the pod has lost its machine")
     if disrupted is not None and disrupted.get("reason") in TAKEN_AWAY:
         return JobCause(type=disrupted["reason"], message=str(disrupted.get("message", "")))
     ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
@@ -179,7 +179,7 @@ def _true_conditions(item: Object) -> dict[str, Any]:
 
 
 def _waiting(workloads: Sequence[Object] | None) -> str:
-    """Why Kueue has not admitted a job yet."""
+    """Return the reason why Kueue has not admitted a job yet."""
     if workloads is None:
         return "not known, for this account may not list workloads.kueue.x-k8s.io (docs/launching.md)"
     for workload in workloads:

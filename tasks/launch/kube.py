@@ -1,4 +1,4 @@
-"""Speaks to a cluster's API server: JSON objects in and out, log streams as bytes, and errors that say what to type."""
+"""A client of a cluster's API server: JSON objects, log streams as bytes, and errors that say what to type."""
 
 import ssl
 import time
@@ -11,7 +11,7 @@ import httpx
 import urllib3
 from kubernetes.client import Configuration
 from kubernetes.config import ConfigException, kube_config, load_incluster_config, load_kube_config
-from yaml import YAMLError  # type: ignore[import-untyped]  # the reader that kubernetes has
+from yaml import YAMLError  # type: ignore[import-untyped]  # kubernetes depends on it
 
 from configs.launch import Xpk
 from tasks.launch import rights
@@ -19,10 +19,10 @@ from tasks.launch.errors import LaunchError
 from tasks.launch.rights import Right
 
 TIMEOUT_S = 20.0
-# a stream that is silent for as long is opened again: a connection that broke without a word looks the same
+# A silent stream is reopened after this time: it looks the same as a broken connection.
 SILENCE_S = 60.0
-LONGEST_WAIT_S = 60.0  # of those that a server asks for
-STARTING_S = 60.0  # after an outage, in which a server may still deny what it will grant
+LONGEST_WAIT_S = 60.0  # limit of a server's Retry-After
+STARTING_S = 60.0  # after an outage: the server may still deny rights while it loads its roles
 KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 DENIALS = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -30,7 +30,7 @@ type Object = dict[str, Any]
 
 
 class NotAnswering(LaunchError):
-    """The API server is away for the moment; `wait_s` is how long it asks its clients to wait."""
+    """The API server is unavailable for now; `wait_s`: the wait that it asks for, in seconds."""
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class NotServed(LaunchError):
 
 
 class KubeApi:
-    """One namespace of one cluster. `load` reads the credentials: when it connects, and when they were rejected."""
+    """One namespace of one cluster. `load` reads the credentials, at the first connection and after a rejection."""
 
     def __init__(self, load: Callable[[], Configuration], namespace: str) -> None:
         self._load, self._namespace = load, namespace
@@ -54,8 +54,8 @@ class KubeApi:
         self._http = self._open()
         self._replaced: list[httpx.Client] = []
         self._granted: set[Right] = set()
-        self._granted_path: str | None = None  # of a request that was granted
-        self._away_at = -STARTING_S  # when the server was last away
+        self._granted_path: str | None = None  # the path of a granted request
+        self._away_at = -STARTING_S  # the last outage, monotonic seconds
         self._kueue: str | None = None  # the version of Kueue's API that the cluster serves
 
     def close(self) -> None:
@@ -64,21 +64,21 @@ class KubeApi:
             http.close()
 
     def jobset(self, name: str) -> Object | None:
-        """A JobSet, or None if there is none of this name."""
+        """Return the JobSet of this name, or None."""
         return self._read(rights.GET_JOBSETS, f"{self._jobsets}/{name}")
 
     def jobsets(self) -> list[Object]:
-        """All JobSets of the namespace. Raises LaunchError if the cluster has no such kind of object."""
+        """Return all JobSets of the namespace. Raises LaunchError if the cluster does not serve JobSets."""
         return list((self._read(rights.LIST_JOBSETS, self._jobsets) or {}).get("items", []))
 
     def pods(self, jobset: str) -> list[Object]:
-        """The pods of a JobSet."""
+        """Return the pods of a JobSet."""
         selector = f"jobset.sigs.k8s.io/jobset-name={jobset}"
         found = self._read(rights.LIST_PODS, self._pods, labelSelector=selector)
         return list((found or {}).get("items", []))
 
     def workloads(self, jobset: str) -> list[Object] | None:
-        """Kueue's workloads for a JobSet: none without Kueue, None if this account may not list them."""
+        """Return Kueue's workloads for a JobSet: empty without Kueue, None if this account may not list them."""
         try:
             found = self._read_workloads()
         except Refused:
@@ -90,19 +90,19 @@ class KubeApi:
         ]
 
     def node_exists(self, name: str) -> bool | None:
-        """Whether a node is still part of the cluster; None if this account may not look at nodes."""
+        """Return whether a node is still part of the cluster; None if this account may not read nodes."""
         try:
             return self._read(rights.GET_NODES, f"/api/v1/nodes/{name}") is not None
         except Refused:
             return None
 
     def delete_jobset(self, name: str) -> None:
-        """Delete a JobSet with all that belongs to it; its pods get their grace. Nothing if there is none."""
+        """Delete a JobSet and its pods, which get their grace period; does nothing if it is missing."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
         self._request(rights.DELETE_JOBSETS, "DELETE", f"{self._jobsets}/{name}", json=body)
 
     def allows(self, right: Right) -> bool:
-        """Whether this account has a right; the API server's own answer."""
+        """Return whether this account has a right, by the API server's review."""
         namespace = {} if right.cluster_wide else {"namespace": self._namespace}
         attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
         body = {
@@ -116,7 +116,7 @@ class KubeApi:
 
     @contextmanager
     def log(self, pod: str, container: str, **query: str) -> Iterator[Iterator[bytes]]:
-        """A pod's log in pieces. Raises LaunchError, and NotAnswering, also in the middle of it."""
+        """Yield an iterator over a pod's log. Raises LaunchError, and NotAnswering, also in the middle of the log."""
         with _translated(self._configuration.host), self._open_log(pod, container, query) as response:
             if response.status_code != httpx.codes.OK:
                 response.read()
@@ -127,7 +127,7 @@ class KubeApi:
 
     @contextmanager
     def _open_log(self, pod: str, container: str, query: dict[str, str]) -> Iterator[httpx.Response]:
-        """The answer to a request for a log, asked for again if the token has expired."""
+        """Yield the response to a request for a log; retries once if the token has expired."""
         for again in (True, False):
             with self._http.stream(
                 "GET",
@@ -155,17 +155,17 @@ class KubeApi:
         )
 
     def _renew(self) -> None:
-        """Read the credentials again: the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
+        """Reload the credentials: the kubeconfig, its plugin, or the pod's token. Raises NotAnswering."""
         try:
             self._configuration = self._load()
         except LaunchError as error:
             raise NotAnswering(str(error)) from error
-        if self._configuration.cert_file:  # open connections have the old certificate, and may be in use
+        if self._configuration.cert_file:  # open connections use the old certificate
             self._replaced.append(self._http)
             self._http = self._open()
 
     def _headers(self) -> dict[str, str]:
-        """What authenticates a request; the client renews a token that has expired. Raises NotAnswering."""
+        """Return a request's authentication headers; the client renews an expired token. Raises NotAnswering."""
         try:
             found: dict[str, Any] = dict(self._configuration.auth_settings())
         except (ConfigException, OSError) as error:
@@ -173,7 +173,7 @@ class KubeApi:
         return {item["key"]: item["value"] for item in found.values() if item["in"] == "header" and item["value"]}
 
     def _read_workloads(self) -> Object | None:
-        """The list of Kueue's workloads; None without Kueue. Raises Refused."""
+        """Return the list of Kueue's workloads; None without Kueue. Raises Refused."""
         for version in (self._kueue,) if self._kueue else KUEUE_VERSIONS:
             path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{self._namespace}/workloads"
             try:
@@ -189,7 +189,7 @@ class KubeApi:
         return self._request(right, "GET", path, params=query)
 
     def _request(self, right: Right, method: str, path: str, **more: Any) -> Object | None:
-        """The object in the answer; None if there is none. Raises LaunchError, NotAnswering."""
+        """Return the object in the response; None if it is missing. Raises LaunchError, NotAnswering."""
         response = self._send(method, path, **more)
         if response.status_code == httpx.codes.UNAUTHORIZED:
             self._renew()
@@ -224,16 +224,16 @@ class KubeApi:
         return response
 
     def _check_rights(self, right: Right, response: httpx.Response) -> None:
-        """Raise Refused if a right is denied, and NotAnswering if the server denies what it had granted before.
+        """Raise Refused if a right is denied, and NotAnswering if the server denies a right that it granted before.
 
-        A server denies everything while it loads its roles after a start, and once a token has expired.
+        A server denies everything while it loads its roles after a start, and after a token has expired.
         """
         if response.status_code not in DENIALS:
             return
         host, place = self._configuration.host, "" if right.cluster_wide else f" in the namespace {self._namespace}"
         known = right in self._granted or (self._granted_path is not None and self._denies(self._granted_path))
         if not known and self._granted_path is not None and right != rights.REVIEW_RIGHTS:
-            known = self.allows(right)  # its roles were loaded a moment ago
+            known = self.allows(right)  # its roles may have been loaded by now
         starts = self._granted_path is None and time.monotonic() - self._away_at < STARTING_S
         if (known or starts) and not right.without:
             self._renew()
@@ -267,7 +267,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _names_object(response: httpx.Response) -> bool:
-    """Whether a 404 says that an object is missing, not that the whole API is."""
+    """Return whether a 404 is about a missing object rather than a missing API."""
     try:
         return bool(response.json()["details"]["name"])
     except (ValueError, KeyError, TypeError):
@@ -275,7 +275,7 @@ def _names_object(response: httpx.Response) -> bool:
 
 
 def _wait_s(response: httpx.Response) -> float:
-    """How long the server asks its clients to wait, in seconds."""
+    """Return the wait that the server asks for, in seconds."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), LONGEST_WAIT_S) if text.isdecimal() else 0.0
 
@@ -292,9 +292,9 @@ def _tls(configuration: Configuration) -> ssl.SSLContext | bool:
 
 
 def choose_context(settings: Xpk) -> str | None:
-    """The kubeconfig's context for the target's cluster; None where a pod's own credentials serve. Raises LaunchError.
+    """Return the kubeconfig's context for the target's cluster; None to use the pod's own credentials.
 
-    The current context is never taken for it: a run must not land in whatever cluster somebody looked at last.
+    Ignores the current context, which may be another cluster. Raises LaunchError.
     """
     if settings.context is not None:
         return settings.context
@@ -317,7 +317,7 @@ def choose_context(settings: Xpk) -> str | None:
 
 
 def _contexts() -> list[str]:
-    """The names of the kubeconfig's contexts, whether or not one of them is the current one. Raises LaunchError."""
+    """Return the names of the kubeconfig's contexts, also without a current one. Raises LaunchError."""
     place = str(kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
     try:
         merged = kube_config.KubeConfigMerger(place).config  # type: ignore[no-untyped-call]
@@ -331,12 +331,12 @@ def _contexts() -> list[str]:
 
 @lru_cache(maxsize=16)
 def connect(context: str | None, namespace: str) -> KubeApi:
-    """The API server of a context, or of the cluster that this process runs in. Raises LaunchError."""
+    """Return a client of a context, or of the cluster that this process runs in. Raises LaunchError."""
     return KubeApi(partial(_load, context), namespace)
 
 
 def _load(context: str | None) -> Configuration:
-    """The address and the credentials of a context, or of the pod that this process runs in. Raises LaunchError."""
+    """Return the address and credentials of a context, or of the pod that this process runs in. Raises LaunchError."""
     configuration = Configuration()
     try:
         if context is None:
@@ -345,7 +345,7 @@ def _load(context: str | None) -> Configuration:
             load_kube_config(context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, YAMLError) as error:
         raise LaunchError(
-            f"the kubeconfig cannot be used for {context or 'this pod'}: {error}; `kubectl config get-contexts` shows "
-            "what it holds, `gcloud container clusters get-credentials` adds a cluster"
+            f"the kubeconfig cannot be used for {context or 'this pod'}: {error}; `kubectl config get-contexts` lists "
+            "its contexts, `gcloud container clusters get-credentials` adds a cluster"
         ) from error
     return configuration

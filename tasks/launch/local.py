@@ -1,4 +1,4 @@
-"""Runs a plan on this machine as a supervised process group that outlives the flow and can be attached to again."""
+"""Runs a plan on this machine as a supervised process group that outlives its flow; a later flow can attach to it."""
 
 import fcntl
 import os
@@ -23,7 +23,7 @@ from tasks.launch.same_process import is_same, start_of
 from tasks.records import LocalHandle, RunPlan
 from tasks.store.seals import state_folder
 
-KILL_S = 5.0  # how long a killed process may take to be gone
+KILL_S = 5.0  # from SIGKILL to the process's end
 POLL_S = 0.02
 DEVICES = (
     "/dev/nvidia[0-9]*",
@@ -37,12 +37,12 @@ DEVICES = (
 
 
 def build_environment(plan: RunPlan, caller: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the trainer: what the plan lets through of the caller's, and what it sets."""
+    """Return the trainer's environment: the caller's variables that the plan passes on, and the plan's own."""
     own = {"PYTHONUNBUFFERED": "1"}
     if plan.checkout is not None:
-        own["PYTHONDONTWRITEBYTECODE"] = "1"  # beside the sources, it would be run by the next one
+        own["PYTHONDONTWRITEBYTECODE"] = "1"  # bytecode beside the sources would be run by the next process
     if commit := plan.commit or caller.get(COMMIT_VARIABLE):
-        own[COMMIT_VARIABLE] = commit  # a checkout has no git to ask, and neither has an image
+        own[COMMIT_VARIABLE] = commit  # checkouts and images contain no .git
     return pass_on(caller, plan.passed_on) | own | plan.environment
 
 
@@ -55,9 +55,9 @@ def launch(
     grace_s: float = supervise.GRACE_S,
     writable: Sequence[Path] = (),
 ) -> LocalHandle:
-    """Start the plan's command in a process group of its own, its output going to `log` as it comes.
+    """Start the plan's command in its own process group, with its output in `log`; return its handle.
 
-    `keep` is called with the handle before the command starts: a run that nobody could find again never begins.
+    Calls `keep` with the handle before the command starts, so that every started run can be found again.
     writable: folders that the command may write to, besides those of every run.
     Raises LaunchError if another run holds the log or no process can be started.
     """
@@ -81,9 +81,9 @@ def launch(
     except OSError as error:
         raise LaunchError(f"{plan.run_name}: no process can be started: {error.strerror}") from error
     finally:
-        os.close(descriptor)  # the supervisor and the command have their own: the lock is theirs now
+        os.close(descriptor)  # the supervisor and the command inherited it, with the lock
     _children[process.pid] = process
-    assert process.stdin is not None  # asked for above
+    assert process.stdin is not None  # a pipe, by its arguments
     try:
         with process.stdin as go:
             boot, created = start_of(process.pid)
@@ -98,7 +98,7 @@ def launch(
             )
             keep(handle)
             go.write(b"\n")
-    except BaseException as error:  # the pipe has ended without a byte, and the supervisor ends with it
+    except BaseException as error:  # the closed pipe ends the supervisor before the command starts
         process.wait()
         if isinstance(error, BrokenPipeError):
             raise LaunchError(f"{plan.run_name}: its supervisor ended at once; {log} may say why") from error
@@ -107,13 +107,16 @@ def launch(
 
 
 def has_devices() -> bool:
-    """Whether this machine has an accelerator: drivers ask for rights that a namespace may take away."""
+    """Return whether this machine has an accelerator, whose driver may need rights that a namespace lacks."""
     return any(glob(pattern) for pattern in DEVICES)
 
 
 def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]:
-    """The folders that the trainer may write to, in the words of `confine.py`: caches, temporary files, the folder it
-    starts in if that is no checkout, and its own; other runs, checkouts and seals are closed wherever they lie."""
+    """Return the arguments of `confine.py`.
+
+    Writable: caches, temporary folders, the working folder unless it is a checkout, and the run's folder. Read-only:
+    other runs, checkouts and seals.
+    """
     home = Path(environment.get("HOME") or "/nonexistent")
     named = (environment.get("JAX_COMPILATION_CACHE_DIR"), environment.get("TMPDIR"), plan.start_folder)
     caches = (home / ".cache", home / "jax_cache", *(folder for folder in named if folder))
@@ -127,7 +130,7 @@ def writable_folders(plan: RunPlan, environment: Mapping[str, str]) -> list[str]
 
 
 def open_locked(log: Path) -> int:
-    """A descriptor that appends to the log and holds its lock, which passes on to every process that inherits it."""
+    """Return a descriptor that appends to the log and holds its lock; processes that inherit it share the lock."""
     try:
         descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -146,17 +149,17 @@ def open_locked(log: Path) -> int:
 
 
 def _start_folder(plan: RunPlan) -> str | Path:
-    """Where the command starts; `python -m` looks for packages there first, so ours must not lie in others' way."""
+    """Return the working folder: `python -m` imports from it first, so it must not contain our packages for others."""
     ours = plan.trainer == "maxview" or plan.backend == "replay"
     return plan.checkout or plan.start_folder or (CONFIG_ROOT.parent if ours else plan.directory)
 
 
-# Children of this process must be reaped or they stay as zombies; a handle from an earlier process has none here.
+# Children of this process, which must be reaped or they stay zombies. Handles of earlier processes have no entry.
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 def is_alive(handle: LocalHandle) -> bool:
-    """Whether the run's supervisor still runs here. A reused pid does not count: its start time differs."""
+    """Return whether the run's supervisor still runs here. Tells a reused pid by its start time."""
     if not is_here(handle):
         return False
     try:
@@ -164,14 +167,14 @@ def is_alive(handle: LocalHandle) -> bool:
     except psutil.NoSuchProcess:
         runs = False
     child = _children.get(handle.pid)
-    if child is not None and child.poll() is not None:  # asked last: what ended during the look is reaped too
+    if child is not None and child.poll() is not None:  # polled last, to reap a child that ends during this call
         _children.pop(handle.pid, None)
         return False
     return runs
 
 
 def is_here(handle: LocalHandle) -> bool:
-    """Whether the run is, or was, on this machine."""
+    """Return whether the run was started on this machine."""
     return handle.host in ("", socket.gethostname())
 
 
@@ -180,8 +183,10 @@ def _is_it(handle: LocalHandle) -> bool:
 
 
 def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> None:
-    """End the run and every process of it: SIGTERM to the supervisor, which ends the others and closes the log;
-    SIGKILL to whatever is left after `grace_s` seconds. Does nothing if all have ended."""
+    """End every process of the run; does nothing if all have ended.
+
+    Sends SIGTERM to the supervisor, which ends the others and closes the log, and SIGKILL to all after `grace_s`.
+    """
     if is_alive(handle):
         with suppress(ProcessLookupError):
             os.kill(handle.pid, signal.SIGTERM)
@@ -193,10 +198,10 @@ def stop(handle: LocalHandle, *, grace_s: float = supervise.GRACE_S + 5.0) -> No
 
 
 def members(handle: LocalHandle) -> Iterator[int]:
-    """The live processes of the run: those of the session that its supervisor leads, or led until it was killed.
+    """Yield the pids of the run's live processes: the session that its supervisor leads, or led until it was killed.
 
-    While a session has members its number is given to no other process; and if the number has been given to one, that
-    process started at another time.
+    The kernel does not reuse a session's number while it has members; a process that got the number later has another
+    start time.
     """
     if not is_here(handle):
         return
@@ -204,7 +209,7 @@ def members(handle: LocalHandle) -> Iterator[int]:
         if not _is_it(handle):
             return
     except psutil.NoSuchProcess:
-        pass  # the leader is gone, which says nothing of the others
+        pass  # the leader has ended; other members may live
     for pid in psutil.pids():
         with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             if os.getsid(pid) == handle.pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:

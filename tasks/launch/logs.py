@@ -1,4 +1,4 @@
-"""Turns a run's log file into the exit code that closes it, makes room for the next, and finds those before."""
+"""Reads the exit code from a run's log, and renames and lists the logs of earlier attempts."""
 
 import os
 import re
@@ -6,11 +6,11 @@ from pathlib import Path
 
 _CLOSED = re.compile(rb"(?:^|\n)EXIT_CODE=(\d+)\n\Z")
 _ASIDE = re.compile(r"\.(\d{1,9})\Z")
-_TAIL = 32  # bytes that hold the closing line
+_TAIL = 32  # bytes, enough for the closing line
 
 
 def read_exit_code(log: Path) -> int | None:
-    """The code in the last line of a log whose frame is closed, else None."""
+    """Return the exit code in the last line of a log whose frame is closed, else None."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL))
@@ -21,7 +21,7 @@ def read_exit_code(log: Path) -> int | None:
 
 
 def set_aside(log: Path) -> None:
-    """Keep the log of an attempt that did not finish under the next free name: log.1.txt, log.2.txt, …"""
+    """Rename the log of an unfinished attempt to the next free name: log.1.txt, log.2.txt, …"""
     if not log.exists():
         return
     if not log.stat().st_size:  # nothing was ever started
@@ -34,6 +34,6 @@ def set_aside(log: Path) -> None:
 
 
 def logs_aside(log: Path) -> list[Path]:
-    """The logs of the attempts before, in their order."""
+    """Return the logs of earlier attempts, oldest first."""
     numbered = [(_ASIDE.search(path.stem), path) for path in log.parent.glob(f"{log.stem}.*{log.suffix}")]
     return [path for _, path in sorted((int(number[1]), path) for number, path in numbered if number)]

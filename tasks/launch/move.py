@@ -1,4 +1,4 @@
-"""Runs a plan's command once more beside its run: in another folder, from start to end."""
+"""Runs a plan's command again in another folder, from start to end."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ POLL_S = 0.2
 
 
 def run_to_end(plan: RunPlan, log: Path) -> None:
-    """Start the plan's command and wait for it; whatever ends the wait ends the process. Raises LaunchError.
+    """Start the plan's command and wait for its end; an exception ends the process too. Raises LaunchError.
 
     The command may also write to the folder of the log.
     """
@@ -23,7 +23,7 @@ def run_to_end(plan: RunPlan, log: Path) -> None:
 
 
 def move_plan(plan: RunPlan, runs: Path) -> RunPlan:
-    """The same run in a folder below `runs`, instead of the store's."""
+    """Return the plan with its folder below `runs` instead of the store."""
     old, new = str(Path(plan.directory).parent), str(runs)
 
     def moved(text: str) -> str:

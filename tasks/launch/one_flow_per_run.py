@@ -1,4 +1,4 @@
-"""Lets one flow at a time work on a run: others wait, here or on another machine, and find what it has made."""
+"""Lets one flow at a time work on a run; flows on this or another machine wait and reuse its result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +14,9 @@ from tasks.store.locks import hold
 
 LOCK = ".flow"
 LOOK_EVERY_S = 1.0
-ASK_EVERY_S = 10.0  # of a bucket and a server, which are asked for more than a look at a file
+ASK_EVERY_S = 10.0  # for a bucket and a server, which cost more than reading a file
 
-# whether a flow run that a claim names still goes, as far as the Prefect server of this flow knows
+# The state of a claim's flow run, by this flow's Prefect server.
 type Life = Literal["running", "over", "unknown"]
 
 
@@ -33,12 +33,10 @@ def turn_of(
 ) -> Iterator[RunRecord | None]:
     """Hold a run exclusively. Yields its record if it has already finished, else None.
 
-    `wait` is called again and again with the reason, and may raise; `tell` once, where a finished run was changed by
-    another hand: its files are put aside, and it begins anew. In a bucket, the run of a machine whose flow run
-    is over is taken over, with all that it has left there; so is that of an earlier process of one of `flow_runs`,
-    which was put back into the queue.
-    Raises StoreError if somebody works on it of whom this flow's server knows nothing, unless somebody who knows more
-    says `take_over`: that machine is gone.
+    Calls `wait` repeatedly with the reason; it may raise. Calls `tell` once if the files of a finished run were
+    changed: they are set aside, and the run is repeated. In a bucket, takes over another machine's run, with its files,
+    if its flow run is over or is one of `flow_runs` (rescheduled). Raises StoreError if the holder's flow run is
+    unknown to this flow's server, unless the user states by `take_over` that its machine is gone.
     """
 
     def is_over(others: tuple[str, ...]) -> bool:
@@ -55,7 +53,7 @@ def turn_of(
         if changed := directory.find_changed():
             aside = directory.put_aside()
             why = f"{', '.join(changed)} changed after the run had ended"
-            tell(f"{plan.run_name}: {why}; it is run again ({aside} keeps what was there)")
+            tell(f"{plan.run_name}: {why}; it is run again ({aside} keeps the old files)")
         while (finished := find_finished(directory)) is None:
             try:
                 directory.claim(flow_runs, is_over=is_over, checkpoints=is_here(plan))
@@ -68,7 +66,7 @@ def turn_of(
 
 
 def find_finished(directory: RunDirectory) -> RunRecord | None:
-    """The record of a run that has finished and that nothing has changed since; None if it is to be run."""
+    """Return the record of a finished run with unchanged files; None if the run must be repeated."""
     if directory.find_changed():
         return None
     record = directory.read_record()
@@ -76,9 +74,9 @@ def find_finished(directory: RunDirectory) -> RunRecord | None:
 
 
 def find_heir(plan: RunPlan, flow_runs: tuple[str, ...], store: Store, *, goes_on: Callable[[str], bool]) -> str:
-    """Who goes on with the job of a flow that ends, as a sentence; empty: nobody does, and the job has to end."""
+    """Return a sentence about the flow that continues the job of an ending flow; empty if the job has to end."""
     if not is_owned(plan.run_name, flow_runs, store):
         return "this flow run was given up, and another has its job"
-    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # others end with the pod: they may save
+    if not is_here(plan) and any(goes_on(flow_run) for flow_run in flow_runs):  # local jobs end with the pod
         return "this flow run goes on with it in another pod"
     return ""

@@ -1,4 +1,4 @@
-"""Remembers in the store which flow run started or attached to which jobs, so that they can be ended for it."""
+"""Stores which flow run owns which jobs, so that they can be ended after the flow run has crashed."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,7 @@ OWNER = "owner"
 
 
 def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
-    """Note that the job of a run belongs to these flow runs (a flow and the one it runs in) and to no earlier ones."""
+    """Record these flow runs (a flow and its parent) as the only owners of a run's job."""
     check_name(run_name, "run name")
     for flow_run in flow_runs:
         store.files.write(f"{FOLDER}/{check_name(flow_run, 'flow run')}/{run_name}", b"")
@@ -18,12 +18,12 @@ def own(run_name: str, flow_runs: tuple[str, ...], store: Store) -> None:
 
 
 def is_owned(run_name: str, flow_runs: tuple[str, ...], store: Store) -> bool:
-    """Whether the job of a run still belongs to one of these flow runs, and to no later one."""
+    """Return whether one of these flow runs still owns the run's job."""
     return not flow_runs or not set(flow_runs).isdisjoint(_owners(run_name, store))
 
 
 def handles_of(flow_run: str, store: Store) -> Iterator[RunHandle]:
-    """Where the jobs of a flow run live, or lived; not those that a later flow has attached to."""
+    """Yield the handles of a flow run's jobs, except jobs that a later flow has attached to."""
     for entry in store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}"):
         directory = store.run(entry.name.rpartition("/")[2])
         if flow_run in _owners(directory.run_name, store) and (handle := directory.read_handle()) is not None:
@@ -35,12 +35,12 @@ def _owners(run_name: str, store: Store) -> list[str]:
 
 
 def forget(flow_runs: Iterable[str], store: Store) -> None:
-    """The flow runs have ended in order: nothing has to be looked for."""
+    """Drop the ownership notes of flow runs that ended cleanly."""
     for flow_run in flow_runs:
         for entry in list(store.files.entries(prefix=f"{FOLDER}/{check_name(flow_run, 'flow run')}")):
             store.files.delete(entry.name)
 
 
 def unforgotten(store: Store) -> list[str]:
-    """The flow runs that have jobs and have not ended in order: they still run, or they were lost."""
+    """Return the flow runs with ownership notes: they still run, or they crashed."""
     return sorted({entry.name.split("/")[1] for entry in store.files.entries(prefix=FOLDER)})

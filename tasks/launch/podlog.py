@@ -1,4 +1,4 @@
-"""Turns a pod's log, which may break off at any byte and be opened again, into its lines: each once, in order."""
+"""Reads a pod's log, whose stream may break at any byte and be reopened, as lines: each once, in order."""
 
 import json
 import subprocess
@@ -13,40 +13,40 @@ from configs.launch import Xpk
 from tasks.launch.errors import LaunchError
 from tasks.launch.kube import KubeApi, NotAnswering
 
-AGAIN_S = 1.0  # until a broken stream is opened again
+AGAIN_S = 1.0  # before a broken stream is reopened
 CLOUD_TIMEOUT_S = 120.0
-FRAME_START = b"XPK Start:"  # what xpk's wrapper prints first
+FRAME_START = b"XPK Start:"  # the first line of xpk's wrapper
 
 
 class LogCursor:
-    """How far a log was read.
+    """The position up to which a log was read.
 
-    The API returns a log from a whole second on, so the lines of the last second come again and are skipped. If the
-    last of them does not come again, the kubelet has rotated the log, and lines may be missing: that is a gap.
+    The API returns a log from a whole second on, so it repeats the lines of the last second, which are skipped. If the
+    last line is not repeated, the kubelet has rotated the log and lines may be missing: a gap.
     """
 
     def __init__(self) -> None:
         self._seen: list[datetime] = []  # the times of the lines of the last second
-        self._met = 0  # how many of them came again
+        self._met = 0  # the number of them that were repeated
         self._last: str | None = None  # as the kubelet writes it
         self._is_empty = True
 
     @property
     def last(self) -> str | None:
-        """The time of the last line, as RFC 3339."""
+        """The time of the last line, RFC 3339."""
         return self._last
 
     @property
     def since(self) -> str | None:
-        """Where to go on, as RFC 3339; None: from the start."""
+        """The time to resume from, RFC 3339; None: from the start."""
         return f"{self._seen[0]:%Y-%m-%dT%H:%M:%SZ}" if self._seen else None
 
     def open_again(self) -> None:
-        """What comes next begins with the lines of the last second."""
+        """Expect the lines of the last second again: the stream was reopened."""
         self._met = 0
 
     def find_gap(self, line: bytes) -> "Gap | None":
-        """The gap before a line with a time before it, which is about to be taken. Raises ValueError as `take` does."""
+        """Return the gap before the next timestamped line, or None. Raises ValueError as `take` does."""
         moment, text = _split(line)
         unmet = self._seen[self._met :]
         if self._is_empty and not text.startswith(FRAME_START):
@@ -56,14 +56,14 @@ class LogCursor:
         return None
 
     def take(self, line: bytes) -> bytes | None:
-        """The text of a line with a time before it; None if it was taken before. Raises ValueError without a time."""
+        """Return the text of a timestamped line; None if it was taken before. Raises ValueError without a timestamp."""
         moment, text = _split(line)
         last = self._seen[0].replace(microsecond=0) if self._seen else None
         unmet = self._seen[self._met :]
         if moment in unmet:
             self._met += unmet.index(moment) + 1
             return None
-        if last is not None and moment < last:  # the clock was set back
+        if last is not None and moment < last:  # the clock went back
             return None if unmet else text
         same = last == moment.replace(microsecond=0)
         self._seen = [*self._seen, moment] if same else [moment]
@@ -73,14 +73,14 @@ class LogCursor:
 
 @dataclass(frozen=True)
 class Gap:
-    """Lines that a log lacks: those from a cursor to a time, or to the end."""
+    """Lines missing from a log: from a cursor to a time, or to the end."""
 
     cursor: LogCursor
     before: str | None  # as RFC 3339
 
     @property
     def after(self) -> str | None:
-        """The time of the last line before it; None: the log lacks its start."""
+        """The time of the last line before the gap; None: the log's start is missing."""
         return self.cursor.last
 
 
@@ -93,7 +93,7 @@ def _word(line: bytes) -> str:
 
 
 def read_lines(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """(line with its break, True) as pieces come in, and (rest, False) for what follows the last break."""
+    """Yield (line with its break, True) from the pieces, then (rest, False) for the text after the last break."""
     parts: list[bytes] = []
     for piece in pieces:
         *lines, rest = piece.split(b"\n")
@@ -115,27 +115,27 @@ class PodLog(threading.Thread):
         self._cursor, self._is_over = cursor, is_over
         self._give_up = threading.Event()
         self.pieces: Queue[bytes | Gap | None] = Queue()
-        self.refused: LaunchError | None = None  # why there is no log, for good
+        self.refused: LaunchError | None = None  # the reason why the log can never be read
 
     def run(self) -> None:
         try:
             while not self._give_up.is_set():
-                over = self._is_over()  # before the read: what a dying trainer wrote last is then read after it
+                over = self._is_over()  # before the read, so that a dying trainer's last lines are read after it
                 if self._read(follow=not over) and over:
                     return
                 self._give_up.wait(AGAIN_S)
         except RuntimeError:
-            if not self._give_up.is_set():  # else its flow is ending and has closed the connection
+            if not self._give_up.is_set():  # else the ending flow has closed the connection
                 raise
         finally:
             self.pieces.put(None)
 
     def close(self) -> None:
-        """Read no further: the pod is gone."""
+        """Stop reading: the pod is gone."""
         self._give_up.set()
 
     def _read(self, *, follow: bool) -> bool:
-        """Read until the stream ends; False if it broke, or there was none."""
+        """Read until the stream ends; return False if it broke or could not be opened."""
         query = {"timestamps": "true"} | ({"follow": "true"} if follow else {})
         if self._cursor.since:
             query["sinceTime"] = self._cursor.since
@@ -143,11 +143,11 @@ class PodLog(threading.Thread):
         try:
             with self._api.log(self._pod, self._container, **query) as pieces:
                 for line, whole in read_lines(pieces):
-                    if not whole and follow:  # cut off in a line: it comes again
+                    if not whole and follow:  # a truncated line: the reopened stream repeats it
                         return False
                     self._take(line)
             return True
-        except (NotAnswering, ValueError):  # a line without a time is an error message of the kubelet
+        except (NotAnswering, ValueError):  # the kubelet prints its error messages without a timestamp
             return False
         except LaunchError as error:
             self.refused = error
@@ -164,9 +164,9 @@ class PodLog(threading.Thread):
 
 
 def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
-    """The lines of a gap in a pod's log, out of Cloud Logging. Raises LaunchError.
+    """Return the lines of a gap in a pod's log from Cloud Logging. Raises LaunchError.
 
-    `pod` is the beginning of the pod's name: the random letters at its end are not known once the pod is gone.
+    `pod`: a prefix of the pod's name, because its random suffix is unknown once the pod is gone.
     """
     wanted = [
         'resource.type="k8s_container"',
@@ -188,7 +188,7 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
         )
         entries = json.loads(found.stdout or "[]")
     except FileNotFoundError as error:
-        raise LaunchError("gcloud is not installed, which fetches them from Cloud Logging") from error
+        raise LaunchError("gcloud is not installed; it fetches them from Cloud Logging") from error
     except subprocess.CalledProcessError as error:
         raise LaunchError(f"Cloud Logging does not return them: {error.stderr.strip()[-500:]}") from error
     except (subprocess.TimeoutExpired, ValueError) as error:
@@ -197,7 +197,7 @@ def fetch_from_cloud(settings: Xpk, pod: str, gap: Gap) -> list[bytes]:
 
 
 def take_entries(entries: Sequence[dict[str, object]], cursor: LogCursor) -> Iterator[bytes]:
-    """The lines of Cloud Logging's entries that the cursor has not taken; their times are the kubelet's."""
+    """Yield the lines of Cloud Logging's entries that the cursor has not taken; their times are the kubelet's."""
     cursor.open_again()
     for entry in entries:
         payload = entry.get("jsonPayload")

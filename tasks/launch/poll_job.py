@@ -1,4 +1,4 @@
-"""Looks at a job in the cluster, with patience for an API server that does not answer for a while."""
+"""Polls a job in the cluster, and retries while the API server is unavailable."""
 
 import logging
 import time
@@ -10,14 +10,14 @@ from tasks.launch.kube import KubeApi, NotAnswering
 from tasks.launch.workload import attempt_of
 
 LOOK_EVERY_S = 2.0
-PATIENCE_S = 900.0  # how long the API server may not answer: a control plane's upgrade takes minutes
-LAST_LINES_S = 30.0  # for the rest of the log of a pod that has ended
+PATIENCE_S = 900.0  # longest outage of the API server: a control plane's upgrade takes minutes
+LAST_LINES_S = 30.0  # for reading the rest of an ended pod's log
 
 logger = logging.getLogger(__name__)
 
 
 def patiently[T](call: Callable[[], T]) -> T:
-    """Return what the call returns once the API server answers. Raises LaunchError if it stays away."""
+    """Retry the call until the API server answers; return its result. Raises LaunchError after PATIENCE_S."""
     began = None
     while True:
         try:
@@ -32,27 +32,27 @@ def patiently[T](call: Callable[[], T]) -> T:
 
 
 def given_up(error: NotAnswering) -> LaunchError:
-    """What is told after an outage that was too long."""
-    return LaunchError(f"{error}, for {PATIENCE_S:g} s now; the same command again goes on")
+    """Return the error to raise after too long an outage."""
+    return LaunchError(f"{error}, for {PATIENCE_S:g} s now; repeat the same command to continue")
 
 
 def attempts_of(api: KubeApi, family: str) -> list[tuple[int, str]]:
-    """(number, name) of the workloads of a run."""
+    """Return (attempt number, name) of every workload of a run."""
     names = [str(item["metadata"]["name"]) for item in api.jobsets()]
     return [(number, name) for name in names if (number := attempt_of(name, family)) is not None]
 
 
 def look(api: KubeApi, name: str) -> JobView:
-    """The job as the cluster shows it now. Raises NotAnswering, LaunchError."""
+    """Return the job's current view. Raises NotAnswering, LaunchError."""
     jobset = api.jobset(name)
     pods = api.pods(name)
     return view_job(jobset, pods, api.workloads(name) if jobset is not None else [])
 
 
 def wait_until_gone(api: KubeApi, names: list[str], grace_s: float) -> None:
-    """Wait until the pods have ended too: a run that is started again must not meet them at the checkpoint.
+    """Wait until the pods have ended, so that a restarted run does not share its checkpoint folder with them.
 
-    An outage does not count. Returns in any case some time after the grace: pods of a machine that is lost stay.
+    Outages do not count. Returns after the grace period in any case: pods of a lost machine stay.
     """
     left = grace_s + LAST_LINES_S
     while left > 0:

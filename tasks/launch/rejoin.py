@@ -1,4 +1,4 @@
-"""Turns the logs of a run that was interrupted and resumed into one log, from the run's first step to its end."""
+"""Joins the logs of an interrupted and resumed run into one log, from the run's first step to its end."""
 
 import os
 import shutil
@@ -11,11 +11,10 @@ from tasks.scrape import LogFormatError, scrape_run
 
 
 def rejoin_attempts(log: Path) -> None:
-    """Put in front of the log of a run that ended well what the attempts printed from whose checkpoints it went on.
+    """Prepend to a successful run's log the logs of the attempts whose checkpoints it resumed from.
 
-    Readers of a log know restarts: of a step that was done again the last one counts. Attempts that nothing was taken
-    from stay aside, and so does everything of a run that died, whose log is searched for the cause. Done twice it
-    changes nothing, so a flow may be killed anywhere.
+    Readers handle restarts: a repeated step's last row counts. Leaves aside the attempts without a used checkpoint, and
+    every attempt of a run that died, whose log is searched for the cause. Idempotent, so a flow may be killed anywhere.
     """
     attempts = logs_aside(log)
     if not attempts or read_exit_code(log) != 0:
@@ -31,10 +30,10 @@ def rejoin_attempts(log: Path) -> None:
 
 
 def find_first_step(log: Path) -> int | None:
-    """The number of the first step that a log shows, None if it shows none."""
+    """Return the number of the first step in a log, None if it has no steps."""
     try:
         steps = scrape_run(log).steps
-    except LogFormatError:  # it was killed before it said anything
+    except LogFormatError:  # it was killed before it printed anything
         return None
     return None if steps.is_empty() else int(steps["step"][0])
 
@@ -60,5 +59,5 @@ def _join(parts: list[Path], log: Path) -> None:
 
 def _ends_a_line(path: Path) -> bool:
     with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)  # it shows a step: it is not empty
+        file.seek(-1, os.SEEK_END)  # the file contains a step, so it is not empty
         return file.read() == b"\n"

@@ -1,4 +1,4 @@
-"""The rights in a cluster that launching needs, for us and for xpk: what its roles must grant."""
+"""The rights that launching needs in a cluster, for maxview and for xpk."""
 
 from configs.schema import Frozen
 
@@ -6,7 +6,7 @@ JOBSET, KUEUE, RBAC = "jobset.x-k8s.io", "kueue.x-k8s.io", "rbac.authorization.k
 
 
 class Right(Frozen):
-    """A verb that an account may use on a kind of object; `without` tells how runs get by if it is denied."""
+    """A verb that an account may use on a kind of object; `without`: the effect of a denied optional right."""
 
     verb: str
     resource: str
@@ -29,10 +29,8 @@ LIST_JOBSETS = Right(verb="list", resource="jobsets", group=JOBSET)
 DELETE_JOBSETS = Right(verb="delete", resource="jobsets", group=JOBSET)
 LIST_PODS = Right(verb="list", resource="pods")
 GET_LOGS = Right(verb="get", resource="pods", subresource="log")
-LIST_WORKLOADS = Right(
-    verb="list", resource="workloads", group=KUEUE, without="the reason for which a run waits is not known"
-)
-GET_NODES = Right(verb="get", resource="nodes", cluster_wide=True, without="a lost node is not told from a lost pod")
+LIST_WORKLOADS = Right(verb="list", resource="workloads", group=KUEUE, without="the reason why a run waits is unknown")
+GET_NODES = Right(verb="get", resource="nodes", cluster_wide=True, without="a lost node looks like a lost pod")
 # every authenticated account has it: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#discovery-roles
 REVIEW_RIGHTS = Right(
     verb="create", resource="selfsubjectaccessreviews", group="authorization.k8s.io", cluster_wide=True

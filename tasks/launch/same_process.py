@@ -1,4 +1,4 @@
-"""Tells a process from another one that was given its number later, also where the clock was set meanwhile."""
+"""Tells a process from a later one with the same pid, even if the clock was set in between."""
 
 import sys
 from pathlib import Path
@@ -10,9 +10,9 @@ TOLERANCE_S = 2.0
 
 
 def start_of(pid: int) -> tuple[str, float]:
-    """When a live process started: the machine's boot, and the seconds from there. Raises psutil.NoSuchProcess.
+    """Return a live process's start: the machine's boot id and seconds since the boot. Raises psutil.NoSuchProcess.
 
-    Linux knows the time of day of a start only as that of the boot, which moves whenever the clock is set.
+    A time of day would not do: Linux derives it from the boot's, which moves whenever the clock is set.
     """
     started = psutil.Process(pid).create_time()
     if sys.platform != "linux":
@@ -21,6 +21,6 @@ def start_of(pid: int) -> tuple[str, float]:
 
 
 def is_same(pid: int, boot: str, started: float) -> bool:
-    """Whether the live process of this number is the one that started then. Raises psutil.NoSuchProcess."""
+    """Return whether the live process `pid` started at that time. Raises psutil.NoSuchProcess."""
     boot_now, started_now = start_of(pid)
     return boot_now == boot and abs(started_now - started) < TOLERANCE_S

@@ -1,10 +1,10 @@
-"""Runs one command to its end whatever happens to the flow: `supervise.py SECONDS GRACE_SECONDS LOG_MB COMMAND…`.
+"""Runs one command to its end, independently of the flow: `supervise.py SECONDS GRACE_SECONDS LOG_MB COMMAND…`.
 
-Its standard output is the run's log, opened and locked by the launcher; its standard input is a pipe that brings one
-byte when the launcher has noted where the run lives, and ends without one if the launcher died before. It frames the
-log the way an XPK pod does (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits its time and the size of its log, passes
-SIGTERM on, and takes the command's whole process group with it when it ends. Standard library only, so that it starts
-in milliseconds and can run with `python -I -S`.
+Its standard output is the run's log, opened and locked by the launcher. Its standard input is a pipe: one byte means
+that the launcher has stored the run's handle, the end of the file that the launcher died before. It frames the log like
+an XPK pod (`XPK Start:`, `XPK End:`, `EXIT_CODE=`), limits the time and the log's size, forwards SIGTERM, and ends the
+command's whole process group when it ends. Uses the standard library only: it starts in milliseconds and can run with
+`python -I -S`.
 """
 
 import ctypes
@@ -17,20 +17,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-GUARD = b"maxview-guard"  # how `ps -e` calls the process that outlives a killed supervisor for a moment
+GUARD = b"maxview-guard"  # name in `ps -e` of the process that briefly outlives a killed supervisor
 GRACE_S = 30.0  # from SIGTERM to SIGKILL: enough for a small trainer to save a checkpoint
-LEFTOVER_S = 2.0  # the same for what the command left running
+LEFTOVER_S = 2.0  # from SIGTERM to SIGKILL for processes that the command left running
 POLL_S = 0.2
-TIMED_OUT = 124  # as timeout(1) and xpk
-LOG_FULL = 128 + signal.SIGXFSZ  # as the kernel ends a process whose file exceeds its limit
-CANNOT_START = 127  # as a shell
+TIMED_OUT = 124  # the code of timeout(1) and xpk
+LOG_FULL = 128 + signal.SIGXFSZ  # the code of a process that the kernel ends for its file's size
+CANNOT_START = 127  # a shell's code
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def stamp() -> str:
-    """The time as `date -u` prints it in an XPK pod, independent of the locale."""
+    """Return the time like `date -u` in an XPK pod, independent of the locale."""
     now = time.gmtime()
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[now.tm_wday]
     month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][now.tm_mon - 1]
@@ -38,23 +38,20 @@ def stamp() -> str:
 
 
 def say(line: str) -> None:
-    """Write a line of our own to the log, never in the middle of one of the command's."""
+    """Write our own line to the log; never splits a line of the command."""
     size = os.fstat(1).st_size
     broken = size > 0 and os.pread(1, 1, size - 1) != b"\n"
     os.write(1, f"{chr(10) if broken else ''}{line}\n".encode())
 
 
 def control(option: int, value: int | bytes) -> None:
-    """prctl(2); other systems than Linux do without."""
+    """Call prctl(2); does nothing on systems other than Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def main(argv: list[str]) -> int:
-    """Run argv[3:] for at most argv[0] seconds, argv[1] more to stop by itself, or until its log has argv[2] MB.
-
-    Returns its exit code.
-    """
+    """Run argv[3:] and return its exit code. Limits: argv[0] seconds, argv[1] seconds of grace, argv[2] MB of log."""
     limits, command = Limits(float(argv[0]), float(argv[1]), int(argv[2])), argv[3:]
     supervisor = os.getpid()
     ended = False
@@ -67,13 +64,13 @@ def main(argv: list[str]) -> int:
             process.terminate()
 
     def die_with_supervisor() -> None:
-        control(PR_SET_PDEATHSIG, signal.SIGKILL)  # no run goes on unwatched
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)  # no run continues without its supervisor
         if os.getppid() != supervisor:  # it was killed before the line above
             os.kill(os.getpid(), signal.SIGKILL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
-    control(PR_SET_CHILD_SUBREAPER, 1)  # to see the end of what the command leaves behind
+    control(PR_SET_CHILD_SUBREAPER, 1)  # to reap processes that the command leaves behind
     if not os.read(0, 1):
         return 0
     say(f"XPK Start: {stamp()}")
@@ -84,7 +81,7 @@ def main(argv: list[str]) -> int:
         code = CANNOT_START
     else:
         guard = Guard(process.pid)
-        if ended:  # the signal came before there was a process to pass it on to
+        if ended:  # the signal came before the process existed
             process.terminate()
         code = wait(process, limits, lambda: ended)
         end_group(process.pid)  # its children may have outlived it and still write to the log
@@ -95,39 +92,39 @@ def main(argv: list[str]) -> int:
 
 
 class Guard:
-    """A second process that kills a group once this one is gone.
+    """A second process that kills a process group once the supervisor is gone.
 
-    The kernel ends the command with its supervisor, but not what the command has started: these would go on writing to
-    the log and the checkpoints. The guard waits for the end of a pipe whose other end only the supervisor has.
+    The kernel ends the command with its supervisor, but not the command's children, which would keep writing to the log
+    and the checkpoints. The guard waits for the end of a pipe that only the supervisor holds open.
     """
 
     def __init__(self, group: int) -> None:
-        reading, self._writing = os.pipe()  # neither is passed on to commands
+        reading, self._writing = os.pipe()  # commands inherit neither end
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._writing)
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)  # they are the supervisor's to handle
+                signal.signal(number, signal.SIG_IGN)  # the supervisor handles them
             control(PR_SET_NAME, GUARD)
             try:
                 if not os.read(reading, 1):
                     os.killpg(group, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # nobody is left
+                pass  # the group is empty
             finally:
                 os._exit(0)
         os.close(reading)
 
     def dismiss(self) -> None:
-        """The group has ended by itself."""
-        with suppress(BrokenPipeError):  # it was killed: it is needed no longer
+        """End the guard: the group has ended by itself."""
+        with suppress(BrokenPipeError):  # the guard was killed
             os.write(self._writing, b"\n")
         os.close(self._writing)
         os.waitpid(self._pid, 0)
 
 
 class Limits(NamedTuple):
-    """How long a command may run, how long it may take to stop after SIGTERM, and how large its log may become."""
+    """A command's limits: seconds to run, seconds from SIGTERM to SIGKILL, MB of log."""
 
     seconds: float
     grace_s: float
@@ -135,9 +132,9 @@ class Limits(NamedTuple):
 
 
 def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[], bool]) -> int:
-    """Wait for the end, a limit or a signal; returns a shell's exit code (128 + n for signal n)."""
+    """Wait for the end, a limit or a signal; return a shell's exit code (128 + n for signal n)."""
     limit, grace_s = time.monotonic() + limits.seconds, limits.grace_s
-    patience: float | None = None  # when a process that was asked to end is killed
+    patience: float | None = None  # the moment of SIGKILL after a SIGTERM
     broken: int | None = None  # the exit code of a limit
     while True:
         try:
@@ -153,7 +150,7 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
             say(f"maxview: {reached}, ending the run (time_limit_s of the target sets it)")
             process.terminate()
         elif patience is None and os.fstat(1).st_size > limits.log_mb * 1_000_000:
-            grace_s = min(grace_s, LEFTOVER_S)  # it goes on writing meanwhile
+            grace_s = min(grace_s, LEFTOVER_S)  # the command keeps writing meanwhile
             broken, patience = LOG_FULL, now + grace_s
             say(f"maxview: the log exceeds {limits.log_mb} MB, ending the run (log_limit_mb of the target sets it)")
             process.terminate()
@@ -167,7 +164,7 @@ def wait(process: "subprocess.Popen[bytes]", limits: Limits, ended: Callable[[],
 
 
 def end_group(group: int) -> None:
-    """End every process of a group: SIGTERM, a moment, SIGKILL."""
+    """End every process of a group: SIGTERM, then SIGKILL after LEFTOVER_S."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + LEFTOVER_S
         try:
@@ -176,12 +173,12 @@ def end_group(group: int) -> None:
                 reap(group)
                 os.killpg(group, 0)
                 time.sleep(0.01)
-        except (ProcessLookupError, PermissionError):  # nobody is left; macOS says it of zombies the other way
+        except (ProcessLookupError, PermissionError):  # the group is empty; macOS raises PermissionError for zombies
             return
 
 
 def reap(group: int) -> None:
-    """Take note of the ends of a group's processes that became our children when their parents ended."""
+    """Reap a group's ended processes, which became our children when their parents ended."""
     try:
         while os.waitpid(-group, os.WNOHANG)[0]:
             pass

@@ -1,4 +1,4 @@
-"""Runs plans on this machine, trainers and stored logs that are played alike, behind the interface of all backends."""
+"""The backend that runs trainers and players of stored logs as supervised processes on this machine."""
 
 import os
 import time
@@ -17,7 +17,7 @@ READ_BYTES = 1 << 20
 
 
 class Supervised:
-    """Jobs as process groups under `supervise.py`, each writing its log itself."""
+    """Jobs as process groups under `supervise.py`, which write their logs themselves."""
 
     here = True
 
@@ -33,7 +33,7 @@ class Supervised:
         extra_argv: tuple[str, ...] = (),
         keep: Callable[[LocalHandle], Any] = lambda _: None,
     ) -> LocalHandle:
-        """See Backend. Also raises LaunchError if somebody else writes the log."""
+        """See Backend. Also raises LaunchError if another process writes the log."""
         os.close(local.open_locked(directory.log))
         set_aside(directory.log)
         return local.launch(plan, directory.log, extra_argv=extra_argv, keep=keep)
@@ -42,10 +42,10 @@ class Supervised:
         """See Backend."""
         if handle is None:
             return None
-        writes_here = Path(handle.log) == directory.log  # and not into another working copy of the same bucket
+        writes_here = Path(handle.log) == directory.log  # rather than into another working copy of the same bucket
         if (writes_here and local.is_alive(handle)) or read_exit_code(directory.log) == 0:
             return handle
-        local.stop(handle)  # its supervisor was killed: whatever still runs of it would write into the new run
+        local.stop(handle)  # its supervisor was killed: leftover processes would write into the new run
         return None
 
     def status(self, handle: LocalHandle) -> JobStatus:
@@ -56,7 +56,7 @@ class Supervised:
 
     def follow(self, plan: RunPlan, directory: RunDirectory, handle: LocalHandle, *, poll_s: float) -> Iterator[bytes]:
         """See Backend."""
-        # not where the handle says: a run of another machine has come here with all its files
+        # Not the handle's path: another machine's run may have been downloaded here.
         return read_growing(directory.log, lambda: local.is_alive(handle), poll_s=poll_s)
 
     def stop(self, handle: LocalHandle) -> None:
@@ -72,7 +72,7 @@ def read_growing(path: Path, is_alive: Callable[[], bool], *, poll_s: float) -> 
         return
     with path.open("rb") as file:
         while True:
-            alive = is_alive()  # before the read: what a dying writer wrote last is then read after it
+            alive = is_alive()  # before the read, so that a dying writer's last bytes are read after it
             while chunk := file.read(READ_BYTES):
                 yield chunk
             if not alive:

@@ -1,4 +1,4 @@
-"""Turns the log of a running job, piece by piece, into its lines and events, until the job has ended."""
+"""Turns a running job's log, piece by piece, into lines and events until the job has ended."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,17 +8,17 @@ from tasks.records import LogEvent
 from tasks.records.text import visible
 from tasks.scrape import LogFollower
 
-LONGEST_LINE = 2_000  # characters of a line that are streamed on; the log keeps all of it
+LONGEST_LINE = 2_000  # characters of a streamed line; the log keeps all of it
 
 
 class LogLine(Frozen):
-    """A complete line of the log, for people who read along; control characters are made visible."""
+    """A complete line of the log for display; control characters are made visible."""
 
     text: str
 
 
 class ProcessGone(Frozen):
-    """The job is gone and its log was never closed: killed together with its supervisor, or the machine went."""
+    """The job is gone and its log was never closed: it was killed with its supervisor, or the machine was lost."""
 
     job_name: str
 
@@ -27,7 +27,7 @@ type JobEvent = LogEvent | LogLine | ProcessGone | Restarted
 
 
 def watch(pieces: Iterable[bytes | Restarted], job_name: str) -> Iterator[JobEvent]:
-    """Yield the lines and events of a run as its log comes in, from its start to its end."""
+    """Yield a run's lines and events as its log grows, from start to end."""
     follower = LogFollower()
     rest = b""
     tail = b""

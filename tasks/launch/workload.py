@@ -1,4 +1,4 @@
-"""Turns a plan into the words of `xpk workload create`: a name, one line for the pods' shell, and everything else."""
+"""Turns a plan into the arguments of `xpk workload create`: a name, one shell line for the pods, and options."""
 
 import base64
 import hashlib
@@ -10,8 +10,8 @@ from configs.launch import Xpk
 from tasks.records import RunPlan
 from tasks.resolve.commands import CONFIG_IN_POD
 
-# Kubernetes allows names of 63 characters, and JobSet makes those of pods out of ours:
-# NAME-slice-job-255-9999-abcde; xpk itself refuses more than 40
+# Kubernetes limits names to 63 characters, and JobSet names pods NAME-slice-job-255-9999-abcde; xpk refuses more
+# than 40
 NAME_LENGTH = 63 - len("-slice-job-255-9999-abcde")
 _OTHER = re.compile(r"[^a-z0-9]+")
 _ATTEMPT = re.compile(r"-a(\d+)\Z")
@@ -19,9 +19,9 @@ _FAMILY_LENGTH = NAME_LENGTH - len("-a9999")
 
 
 def family_of(plan: RunPlan) -> str:
-    """What the names of all attempts of a run begin with: case and arm for people, then what makes it unique.
+    """Return the common prefix of the names of a run's attempts: case, arm and a unique digest.
 
-    The same run in another output folder is another job, so the folder is part of it.
+    The digest covers the output folder: the same run in another folder is another job.
     """
     digest = hashlib.sha256(f"{plan.identity}\0{plan.directory}".encode()).hexdigest()[:10]
     words = _OTHER.sub("-", f"{plan.case}-{plan.arm}-r{plan.repeat}".lower()).strip("-")
@@ -31,12 +31,12 @@ def family_of(plan: RunPlan) -> str:
 
 
 def name_attempt(family: str, attempt: int) -> str:
-    """The workload's name of one attempt: `[a-z]([-a-z0-9]*[a-z0-9])?`, at most NAME_LENGTH characters."""
+    """Return an attempt's workload name: `[a-z]([-a-z0-9]*[a-z0-9])?`, at most NAME_LENGTH characters."""
     return family if attempt == 1 else f"{family}-a{attempt}"
 
 
 def attempt_of(name: str, family: str) -> int | None:
-    """Which attempt of a family a workload is; None if it is of another."""
+    """Return a workload's attempt number in a family; None if it belongs to another."""
     if name == family:
         return 1
     found = _ATTEMPT.fullmatch(name.removeprefix(family)) if name.startswith(family) else None
@@ -44,7 +44,7 @@ def attempt_of(name: str, family: str) -> int | None:
 
 
 def quote(word: str) -> str:
-    """A word for bash on one line: xpk pastes it into YAML, where a line break or a control character ends badly."""
+    """Quote a word for bash on one line: xpk pastes it into YAML, which line breaks and control characters break."""
     if word.isascii() and word.isprintable():
         return shlex.quote(word)
     escaped = "".join(
@@ -54,10 +54,10 @@ def quote(word: str) -> str:
 
 
 def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
-    """One line of bash that unpacks the run's config and then *becomes* the trainer.
+    """Return one line of bash that unpacks the run's config and then execs the trainer.
 
-    Nothing stands between xpk's wrapper and the trainer, so that SIGTERM reaches it and its exit code is the pod's. The
-    config travels in the line itself: the pod needs no access to the place where the plan was made.
+    The exec lets xpk's wrapper send SIGTERM to the trainer and return its exit code. The line contains the config, so
+    the pod needs no access to the store.
     """
     packed = base64.b64encode(config.encode()).decode()
     folder = CONFIG_IN_POD.rpartition("/")[0]
@@ -69,7 +69,7 @@ def shell_line(plan: RunPlan, config: str, extra_argv: tuple[str, ...]) -> str:
 
 
 def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[str]:
-    """`xpk workload create` for one attempt. Restarts are ours to decide, so xpk makes none."""
+    """Return the `xpk workload create` command of one attempt. maxview decides about restarts, so xpk makes none."""
     return [
         *settings.argv,
         "workload",
@@ -91,6 +91,6 @@ def create_argv(plan: RunPlan, settings: Xpk, name: str, command: str) -> list[s
 
 
 def xpk_environment(caller: dict[str, str]) -> dict[str, str]:
-    """The caller's environment for xpk, less what is maxview's own: no telemetry, no downloads of tools on the way."""
+    """Return the caller's environment for xpk, without maxview's own variables, telemetry or tool downloads."""
     kept = {name: value for name, value in caller.items() if not is_own(name)}
     return kept | {"TELEMETRY_ENABLED": "false", "DEPENDENCY_AUTO_DOWNLOAD": "false", "PIP_NO_INDEX": "1"}

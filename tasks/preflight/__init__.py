@@ -1,1 +1,1 @@
-"""Turns what a compiler left of two arms into their comparison: work and memory counted, differences ranked by cost."""
+"""Compares the compiled programs of two arms: counts work and memory, and ranks differences by cost."""

@@ -1,4 +1,4 @@
-"""Turns the text of an optimised program into what it does in one step, part by part."""
+"""Turns the text of an optimised program into its work in one step, part by part."""
 
 import re
 from collections import Counter, defaultdict
@@ -16,10 +16,10 @@ COLLECTIVES = (
 )  # fmt: skip
 OPTIMISED = 1  # among the texts of an arm: its log, then this, then the lowered program
 KERNEL = "tpu_custom_call"
-_SCATTER = "all-reduce-scatter"  # how the compiler calls the fusion of an all-reduce with taking one's own part of it
+_SCATTER = "all-reduce-scatter"  # the compiler's name for an all-reduce fused with a slice
 _FREE = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all", "while"})
 _MOVES = frozenset({"copy", "copy-start", "copy-done", "slice-start", "slice-done", "slice"})
-_STEPS = re.compile(  # of a name, what JAX puts around the names that the trainer gave
+_STEPS = re.compile(  # JAX's wrappers around the trainer's own names
     r"jit\(.*\)|jvp\(.*\)|transpose\(.*\)|vmap\(.*\)|while|body|cond|scan|branch_\d+_fun|eval_jaxpr|checkpoint|"
     r"rematted_computation|closed_call|core_call|shard_map|custom_vjp_call|custom_jvp_call|pjit"
 )
@@ -27,7 +27,7 @@ _EINSUM = re.compile(r"[A-Za-z.]*,[A-Za-z.,]*->[A-Za-z.]*")
 
 
 class Unit(NamedTuple):
-    """What the device does at a time: an instruction that is no part of a fusion, with all that it holds."""
+    """A scheduled instruction: a fusion with all its instructions, or one outside of any fusion."""
 
     kind: str
     detail: str
@@ -38,19 +38,19 @@ class Unit(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """Its line."""
+        """The instruction's line in the text."""
         return Source(line=self.instruction.line, offset=self.instruction.offset, run=OPTIMISED)
 
 
 class Analysis(NamedTuple):
-    """A program: what it does in all, and unit by unit."""
+    """A program's work, in total and by unit."""
 
     work: ProgramWork
     units: tuple[Unit, ...]
 
 
 def analyse_program(lines: Iterable[str]) -> Analysis:
-    """What the program does. Raises ValueError if the text is no optimised program."""
+    """Return the program's work and units. Raises ValueError if the text is no optimised program."""
     program = read_program(lines)
     runs, unknown = count_runs(program)
     units: list[Unit] = []
@@ -89,13 +89,13 @@ def analyse_program(lines: Iterable[str]) -> Analysis:
 
 
 def add_work(parts: Iterable[Work]) -> Work:
-    """The work of all parts together."""
+    """Return the sum of the parts' work."""
     listed = list(parts)
     return Work(**{name: sum(getattr(part, name) for part in listed) for name in Work.model_fields})
 
 
 def locate(op_name: str) -> tuple[str, str]:
-    """(phase, scope) out of the name that JAX gave an operation: its pass, and the part of the trainer."""
+    """Return (phase, scope) from JAX's name of an operation: the pass, and the part of the trainer."""
     if "rematted_computation" in op_name:
         phase = "recomputed"
     elif "transpose(" in op_name:
@@ -140,7 +140,7 @@ def _units(program: Program, computation: Computation, runs: Runs) -> Iterator[U
 
 
 def _inside(program: Program, computation: Computation, one: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """An instruction and, if it is a fusion, those in it, each with the computation that it stands in."""
+    """Yield an instruction and, for a fusion, its instructions, each with its computation."""
     yield computation, one
     if one.opcode == "fusion" and (inner := program.computations.get(one.calls.get("calls", ""))):
         for deeper in inner.instructions.values():
@@ -152,12 +152,12 @@ def _shapes_of(computation: Computation) -> Mapping[str, Shape]:
 
 
 def collective_bytes(one: Instruction, computation: Computation) -> int:
-    """The bytes of the whole arrays that a collective works on: its operands, or what it makes if that is more."""
+    """Return the bytes of a collective's whole arrays: the larger of its operands and its results."""
     known = [computation.instructions[name] for name in one.operands if name in computation.instructions]
     taken = sum(shape.bytes for operand in known for shape in operand.shapes)
-    if one.opcode == "collective-permute-start":  # its result holds two counters of the runtime too, which stay here
+    if one.opcode == "collective-permute-start":  # its result also contains two local counters of the runtime
         return taken
     made = sum(shape.bytes for shape in one.shapes)
-    if one.opcode.endswith("-start"):  # its result holds the operands again
+    if one.opcode.endswith("-start"):  # its result also contains the operands
         made -= taken
     return max(taken, made)

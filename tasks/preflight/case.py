@@ -1,4 +1,4 @@
-"""Gathers the compiles of one case and compares them by the rules that came with their plans."""
+"""Compares the two compiles of a case by the rules in their plans."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tasks.store import Store
 
 
 def compare_case_compiled(records: Sequence[RunRecord], store: Store) -> ComparisonRecord:
-    """The comparison of a case's two compiles. Raises StoreError if what they left is damaged."""
+    """Return the comparison of a case's two compiles. Raises StoreError if their files are damaged."""
     plan = records[0].plan
     assert plan is not None  # every compile has one
     rules = plan.rules or load_verdict_rules(plan.comparison, plan.target)

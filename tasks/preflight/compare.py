@@ -1,4 +1,4 @@
-"""Turns two compiled programs into their differences, the largest first: what only one does, and what that costs."""
+"""Finds the differences of two compiled programs, with their costs, the largest first."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,33 +15,33 @@ from tasks.records import (
     Work,
 )
 
-LEAST_SHARE = 0.001  # of the cycles, bytes or memory: what is less is counted, not listed
+LEAST_SHARE = 0.001  # of the cycles, bytes or memory: smaller differences are counted, not listed
 MOST_LISTED = 40
 HEAVY = 12  # arrays
-RECOMPUTED = 0.1  # of the products that are recomputed: a difference of so many is one of what is kept
+RECOMPUTED = 0.1  # share of recomputed FLOPs from which a difference is one of rematerialisation
 MIB = 2**20
 NONE = "none"
 COLLECTIVE = "collective"
-KIND_NAMES = {"other": "other work"}  # as people read it
+KIND_NAMES = {"other": "other work"}  # names for display
 BUFFER = "AllocateBuffer"
 
 
 class Side(NamedTuple):
-    """One arm's program; the analysis is None where there is no text."""
+    """One arm's program; the analysis is None without a text."""
 
     program: CompiledProgram
     analysis: Analysis | None
 
 
 class Scale(NamedTuple):
-    """What the shares are of: the larger of the two programs' totals."""
+    """The totals that shares refer to: the larger of the two programs'."""
 
     cycles: int
     collective_bytes: int
     memory: int
 
     def share(self, cycles: int = 0, collective_bytes: int = 0, memory: int = 0) -> tuple[float, str]:
-        """The largest of the shares, by its size, and in words; cycles and bytes cannot be added."""
+        """Return the largest absolute share, and all shares as text; cycles and bytes cannot be added."""
         shares = [
             (cycles / self.cycles if self.cycles else 0.0, "of the cycles"),
             (collective_bytes / self.collective_bytes if self.collective_bytes else 0.0, "of the bytes in collectives"),
@@ -53,7 +53,7 @@ class Scale(NamedTuple):
 
 
 def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
-    """Everything in which the programs differ, with its cost; nothing where their optimised texts are the same."""
+    """Return the programs' differences with their costs; none if their optimised texts are the same."""
     sides = (baseline, candidate)
     found = [] if same_text(*sides) else list(_differences(sides, _scale(sides)))
     found.sort(key=lambda one: (-abs(one.share), one.share < 0, one.what, one.where))
@@ -77,7 +77,7 @@ def compare_programs(baseline: Side, candidate: Side) -> ProgramComparison:
 
 
 def same_text(baseline: Side, candidate: Side) -> bool:
-    """Whether the compiler made the same program of both, names and locations apart."""
+    """Return whether both optimised programs are the same except for names and locations."""
     prints = [side.program.fingerprints and side.program.fingerprints.optimised for side in (baseline, candidate)]
     return prints[0] is not None and prints[0] == prints[1]
 
@@ -98,7 +98,7 @@ def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiffere
     if left.analysis is None or right.analysis is None:
         return
     alone = _without_equals([left.analysis.units, right.analysis.units], _cost_and_shapes)
-    alone = _without_equals(alone, _cost_of_collective)  # which pass gathers an array is all the same
+    alone = _without_equals(alone, _cost_of_collective)  # ignores the pass in which an array is gathered
     flops = [_recomputed_flops(side.analysis) for side in (left, right) if side.analysis]
     if abs(flops[0] - flops[1]) > RECOMPUTED * max(flops):
         again = [
@@ -120,10 +120,10 @@ def _differences(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDiffere
 
 
 def _compare_arrays(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
-    """Inputs that lie or look otherwise, those with the same change together."""
+    """Yield the inputs whose shape, type or sharding differs, grouped by the change."""
     left, right = ({array.path: array for array in side.program.arrays} for side in sides)
     changes: dict[str, list[str]] = defaultdict(list)
-    if not left.keys() & right.keys():  # two trainers that name nothing alike, or one that names nothing
+    if not left.keys() & right.keys():  # the trainers have no input name in common
         return
     for path in left.keys() | right.keys():
         if what := _changed(left.get(path), right.get(path)):
@@ -148,18 +148,20 @@ def _weight(side: Mapping[str, InputArray], path: str) -> int:
 
 
 def _changed(left: InputArray | None, right: InputArray | None) -> str:
-    """What is other about an input; empty: nothing."""
+    """Return the change of an input as text; empty if there is none."""
     if left is None or right is None:
         return "only in the candidate" if left is None else "only in the baseline"
     return " and ".join(name for name in ("shape", "dtype", "sharding") if getattr(left, name) != getattr(right, name))
 
 
 def _compare_donation(sides: Sequence[Side], scale: Scale) -> Iterator[ProgramDifference]:
-    """Outputs that are no longer written in place of their inputs."""
+    """Yield the difference in outputs that are written in place of inputs (donation)."""
     memories = [side.program.memory for side in sides]
     if memories[0] is None or memories[1] is None:
         return
-    kept = [memory.output - memory.alias for memory in memories if memory]  # what outputs take beside the inputs
+    kept = [
+        memory.output - memory.alias for memory in memories if memory
+    ]  # memory of the outputs that is not shared with inputs
     size = kept[1] - kept[0]
     share, cost = scale.share(memory=size)
     if abs(share) < LEAST_SHARE:
@@ -187,15 +189,15 @@ def _recomputed_flops(analysis: Analysis) -> int:
 
 
 def _is_recomputed(unit: Unit) -> bool:
-    """Whether the backward pass computes again what the forward pass has computed before.
+    """Return whether the backward pass recomputes a result of the forward pass.
 
-    What is gathered for that does not count: without, it may be gathered all the same.
+    Leaves out gathers for that purpose: they may be needed without recomputation too.
     """
     return not unit.collectives and locate(unit.instruction.op_name)[0] == "recomputed"
 
 
 def _keeps(unit: Unit) -> bool:
-    """Whether it puts values of a loop's round aside for the backward pass, or takes them from there."""
+    """Return whether a unit saves values of a loop iteration for the backward pass, or reads them back."""
     slices = ("dynamic_update_slice", "dynamic_slice", "broadcast_in_dim")
     return unit.kind == "other" and (unit.detail == BUFFER or unit.instruction.op_name.endswith(slices))
 
@@ -203,7 +205,7 @@ def _keeps(unit: Unit) -> bool:
 def _compare_recomputing(
     sides: Sequence[Side], again: Sequence[list[Unit]], kept: Sequence[list[Unit]], scale: Scale
 ) -> ProgramDifference:
-    """One side recomputes in the backward pass what the other one keeps: cycles against cycles and memory."""
+    """Return the difference of one side that recomputes values in the backward pass and one that keeps them."""
     cycles = [add_work(unit.work for unit in (*again[side], *kept[side])).cycles for side in (0, 1)]
     memory = _temporary(sides[1]) - _temporary(sides[0])
     share, cost = scale.share(cycles=cycles[1] - cycles[0], memory=memory)
@@ -224,7 +226,7 @@ def _compare_recomputing(
 
 
 def _is_widened(unit: Unit, types: Collection[str]) -> bool:
-    """Whether it is a product of types that one side has not, or moves numbers of these types between devices."""
+    """Return whether a unit multiplies types that only one side has, or moves such values between devices."""
     if unit.kind == "matmul":
         return True
     known = {dtype for pair in types for dtype in pair.replace(", ", "×").split("×")}
@@ -232,7 +234,7 @@ def _is_widened(unit: Unit, types: Collection[str]) -> bool:
 
 
 def _compare_types(units: Sequence[list[Unit]], types: Collection[str], scale: Scale) -> ProgramDifference:
-    """Products of other types, with what else differs because their operands come from other devices."""
+    """Return the difference in the types of products, including transfers of their operands."""
     before, after = (add_work(unit.work for unit in side) for side in units)
     share, cost = scale.share(
         cycles=after.cycles - before.cycles, collective_bytes=after.collective_bytes - before.collective_bytes
@@ -270,7 +272,7 @@ def _temporary(side: Side) -> int:
 
 
 def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], object]) -> list[list[Unit]]:
-    """The units of each side that the other one has no equal for; those whose look is None have none."""
+    """Return each side's units without an equal on the other side; a unit whose look is None has no equal."""
     looks = [Counter(map(look, units)) for units in sides]
     common = looks[0] & looks[1]
     del common[None]
@@ -288,7 +290,7 @@ def _without_equals(sides: Sequence[Sequence[Unit]], look: Callable[[Unit], obje
 
 
 def _cost(unit: Unit) -> object:
-    """What it is and costs, wherever it stands."""
+    """Return a unit's kind and cost, regardless of its place."""
     return unit.kind, unit.detail, unit.runs.times, unit.work
 
 
@@ -301,7 +303,7 @@ def _cost_of_collective(unit: Unit) -> object:
 
 
 def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[ProgramDifference]:
-    """What is left on each side, by kind and place."""
+    """Yield the differences of the remaining units, grouped by kind and place."""
     groups: dict[tuple[str, str, str], tuple[list[Unit], list[Unit]]] = defaultdict(lambda: ([], []))
     for side, units in enumerate(alone):
         for unit in units:
@@ -326,7 +328,7 @@ def _compare_units(alone: Sequence[Sequence[Unit]], scale: Scale) -> Iterator[Pr
 
 
 def _name_group(units: Sequence[Unit]) -> str:
-    """`all-gather in a loop` and its kind."""
+    """Return a name such as `all-gather in a loop`."""
     return " and ".join(sorted({KIND_NAMES.get(unit.kind, unit.kind) for unit in units})) + (
         " in a loop" if any(unit.runs.loops for unit in units) else ""
     )
@@ -339,7 +341,7 @@ def _costliest(units: Sequence[Unit]) -> Source | None:
 
 
 def _describe_units(units: Sequence[Unit]) -> str:
-    """`2 instructions, run 16 times, bf16×bf16: 10,240 cycles` and its kind."""
+    """Return a text such as `2 instructions, run 16 times, bf16×bf16: 10,240 cycles`."""
     if not units:
         return NONE
     work: Work = add_work(unit.work for unit in units)

@@ -1,4 +1,4 @@
-"""Turns a matrix product of an optimised program into its floating point operations, a product and a sum each one."""
+"""Counts the floating point operations of matrix products in an optimised program; multiply and add count as two."""
 
 import math
 import re
@@ -14,9 +14,9 @@ _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 
 
 def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
-    """The operations of a `convolution`, which is what TPUs make of matrix products, or of a `dot`; 0 for all others.
+    """Return the FLOPs of a `convolution` (the form of matrix products on TPUs) or a `dot`; 0 for other instructions.
 
-    shapes: of the operands. Products with padding and with the holes of a dilation are none, as in XLA's own count
+    shapes: of the operands. Leaves out products with padding and dilation holes, like XLA's own count
     (`HloCostAnalysis::HandleConvolution`).
     """
     if one.opcode == "dot":
@@ -44,7 +44,7 @@ def count_flops(one: Instruction, shapes: Mapping[str, Shape]) -> int:
 
 
 def _read_window(attributes: str, sizes: list[int]) -> dict[str, list[tuple[int, int]]]:
-    """What a window says for each axis, as pairs: stride, the dilation of both sides, the padding before and after."""
+    """Return a window's values per axis, as pairs: stride, dilation of both sides, padding before and after."""
     found = _WINDOW.search(attributes)
     words = dict(word.split("=", 1) for word in found[1].split()) if found else {}
     count = len(sizes)
@@ -62,10 +62,10 @@ def _read_window(attributes: str, sizes: list[int]) -> dict[str, list[tuple[int,
 
 
 def _count_valid(size: int, kernel: int, out: int, window: Mapping[str, tuple[int, int]]) -> int:
-    """How many pairs of an output's place and a kernel's place meet a value of the input, along one axis."""
+    """Return the number of (output index, kernel index) pairs that meet an input value, along one axis."""
     stride, hole, step = window["stride"][0], window["lhs_dilate"][0], window["rhs_dilate"][0]
     before = window["pad"][0]
-    if out * kernel > 1 << 22:  # none of ours: a product's axes are batch or feature, and the others small
+    if out * kernel > 1 << 22:  # too large to count; never reached by matrix products
         return out * kernel
     places = (at * stride + k * step - before for at, k in product(range(out), range(kernel)))
     return sum(place >= 0 and place % hole == 0 and place // hole < size for place in places)

@@ -1,4 +1,4 @@
-"""Turns the text of an optimised HLO program into its computations and instructions, each with its line."""
+"""Parses the text of an optimised HLO program into computations and instructions with their lines."""
 
 import math
 import re
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What its values take, without padding."""
+        """The bytes of its values, without padding."""
         if self.dtype in ("token", "opaque"):
             return 0
         bits = 8 if self.dtype == "pred" else int(_BITS.findall(self.dtype)[0])
@@ -40,22 +40,22 @@ class Instruction(NamedTuple):
 
     name: str
     opcode: str
-    shapes: tuple[Shape, ...]  # of a tuple all in a row
+    shapes: tuple[Shape, ...]  # a tuple's shapes, flattened
     operands: tuple[str, ...]
-    literal: str  # what stands between the parentheses
-    attributes: str  # all that follows them
+    literal: str  # the text between the parentheses
+    attributes: str  # the text after them
     line: int  # 1-based
     offset: int  # of the line, in bytes
 
     @property
     def op_name(self) -> str:
-        """Where in the trainer's source it comes from, as JAX names it; empty if it does not say."""
+        """JAX's name of the operation, from the trainer's source; empty without one."""
         found = _OP_NAME.search(self.attributes)
         return found[1] if found else ""
 
     @property
     def calls(self) -> dict[str, str]:
-        """The computations that it names, by the role that each has."""
+        """The called computations, by role."""
         return dict(_ATTRIBUTE.findall(self.attributes))
 
     @property
@@ -67,44 +67,44 @@ class Instruction(NamedTuple):
 
     @property
     def cycles(self) -> int | None:
-        """The estimate of one execution; None where the compiler has none, which it may write as the largest number."""
+        """The estimated cycles of one execution; None without an estimate, which may be written as the largest int."""
         found = _CYCLES.search(self.attributes)
         return int(found[1]) if found and int(found[1]) < NO_ESTIMATE else None
 
     @property
     def known_trips(self) -> int | None:
-        """How often a loop goes round, where the compiler wrote it down."""
+        """A loop's number of iterations, if the compiler wrote it into the text."""
         found = _TRIPS.search(self.attributes)
         return int(found[1]) if found else None
 
     @property
     def target(self) -> str:
-        """What a custom call calls."""
+        """The target of a custom call."""
         found = _TARGET.search(self.attributes)
         return found[1] if found else ""
 
 
 class Computation(NamedTuple):
-    """A function of the program."""
+    """One computation of the program."""
 
     name: str
     is_entry: bool
-    instructions: dict[str, Instruction]  # in their order; the last one is the result
+    instructions: dict[str, Instruction]  # in the text's order; the last one is the result
 
 
 class Program(NamedTuple):
     """A whole program."""
 
     computations: dict[str, Computation]
-    aliases: int  # outputs that are written into the place of an input
+    aliases: int  # number of outputs written in place of an input
     lines: int
 
 
 def read_program(lines: Iterable[str]) -> Program:
-    """The program in the lines of a text, line ends included. Raises ValueError if it has no entry."""
+    """Parse a program from a text's lines with their line ends. Raises ValueError if it has no entry."""
     computations: dict[str, Computation] = {}
     here: Computation | None = None
-    last: tuple[str, str, int, int] | None = None  # an instruction, which a kernel's own words may break over lines
+    last: tuple[str, str, int, int] | None = None  # an instruction; a kernel's text may contain line breaks
     aliases = offset = number = 0
 
     def keep() -> None:
@@ -151,7 +151,7 @@ def _read_instruction(name: str, rest: str, line: int, offset: int) -> Instructi
 
 
 def _split_type(text: str) -> tuple[str, str]:
-    """A type, which may be a tuple of types, and what follows it."""
+    """Split a text into its leading type, which may be a tuple, and the rest."""
     if text.startswith("("):
         end = _end_of_group(text[1:]) + 2
         return text[:end], text[end + 1 :]
@@ -160,7 +160,7 @@ def _split_type(text: str) -> tuple[str, str]:
 
 
 def _end_of_group(text: str) -> int:
-    """Where the parenthesis closes that was opened just before the text."""
+    """Return the index of the parenthesis that closes the one just before the text."""
     depth = 1
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

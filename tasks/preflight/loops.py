@@ -1,4 +1,4 @@
-"""Turns a program into how often each of its computations runs in one step: compilers count a loop's body once."""
+"""Counts how often each computation of a program runs in one step: compilers count a loop's body once."""
 
 from typing import NamedTuple
 
@@ -6,17 +6,17 @@ from tasks.preflight.hlo import Computation, Instruction, Program
 
 
 class Runs(NamedTuple):
-    """How often a computation runs."""
+    """A computation's executions in one step."""
 
     times: int
-    loops: int  # that it stands in
-    fused: bool  # a part of one instruction of whoever calls it, which has the cycles of all
+    loops: int  # depth of loops around it
+    fused: bool  # part of one instruction of its caller, which has the cycles of the whole
 
 
 def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
-    """The runs of every computation that is reached, and the number of loops whose trips could not be read.
+    """Return the runs of every reachable computation, and the number of loops with unknown trip counts.
 
-    Those count once. Of a conditional every branch counts.
+    An unknown trip count is taken as 1. Every branch of a conditional counts.
     """
     entry = next(one.name for one in program.computations.values() if one.is_entry)
     found = {entry: Runs(1, 0, False)}
@@ -39,8 +39,8 @@ def count_runs(program: Program) -> tuple[dict[str, Runs], int]:
 
 
 def _in_order(program: Program, entry: str) -> list[Computation]:
-    """All computations that run, whoever calls before whom it calls: their order in the text says nothing of that."""
-    done: dict[str, Computation] = {}  # whom is called before whoever calls
+    """Return all computations that run, callers first; the text's order is arbitrary."""
+    done: dict[str, Computation] = {}  # callees first
     waiting = [(program.computations[entry], False)]
     while waiting:
         computation, is_left = waiting.pop()
@@ -54,7 +54,7 @@ def _in_order(program: Program, entry: str) -> list[Computation]:
 
 
 def _called(one: Instruction) -> tuple[str, ...]:
-    """The computations that run as a part of the program; what a reduction applies to its elements is none."""
+    """Return the computations that an instruction runs, without a reduction's function on elements."""
     calls = one.calls
     match one.opcode:
         case "while":
@@ -68,9 +68,9 @@ def _called(one: Instruction) -> tuple[str, ...]:
 
 
 def count_trips(program: Program, computation: Computation, loop: Instruction) -> int | None:
-    """How often a loop goes round: the way of a counter to what the condition compares it with, by its steps.
+    """Return a loop's trip count from its counter's start, limit and increment.
 
-    None where the condition is of another form.
+    None if the condition has another form.
     """
     if loop.known_trips is not None:
         return loop.known_trips
@@ -90,7 +90,7 @@ def count_trips(program: Program, computation: Computation, loop: Instruction) -
 
 
 def _find_compare(program: Program, condition: Computation) -> tuple[str, int, int] | None:
-    """(direction, the counter's place in the loop's state, the limit) of `counter < limit` and its kind."""
+    """Return (direction, the counter's index in the loop's state, limit) of a condition such as `counter < limit`."""
     root = list(condition.instructions.values())[-1]
     names = list(root.operands)
     body = condition
@@ -124,7 +124,7 @@ def _find_compare(program: Program, condition: Computation) -> tuple[str, int, i
 
 
 def _read_start(computation: Computation, loop: Instruction, index: int) -> int | None:
-    """The constant that an element of a loop's state begins with."""
+    """Return the constant initial value of an element of a loop's state."""
     state = computation.instructions.get(loop.operands[0]) if loop.operands else None
     if state is None or state.opcode != "tuple" or index >= len(state.operands):
         return None
@@ -135,7 +135,7 @@ def _read_start(computation: Computation, loop: Instruction, index: int) -> int 
 
 
 def _read_step(body: Computation | None, index: int) -> int | None:
-    """What the body adds to an element of the loop's state: compilers write two rounds into one body."""
+    """Return the body's increment of an element of the loop's state; an unrolled body adds more than 1."""
     root = list(body.instructions.values())[-1] if body else None
     if body is None or root is None or root.opcode != "tuple" or index >= len(root.operands):
         return None

@@ -1,4 +1,4 @@
-"""Turns the folder of a compile into what came of it, and plans of compiles into what they lack to be run."""
+"""Reads the result of a compile from its folder, and finds compilers that planned compiles need and lack."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tasks.store.documents import model_from_json, read_document
 
 
 def read_compile(record: RunRecord, store: Store) -> Compiled:
-    """What a compile left. One that was ended before it could say is an arm that does not compile, for that cause.
+    """Return a compile's result. A compile that ended without one counts as failed, with the run's cause of death.
 
     Raises StoreError if a file is damaged.
     """
@@ -30,7 +30,7 @@ def read_compile(record: RunRecord, store: Store) -> Compiled:
 
 
 def find_missing_compilers(plans: Iterable[RunPlan]) -> list[str]:
-    """What to install where an arm has no compiler for TPUs: one line for those that share maxview's own packages."""
+    """Return install commands for arms without a TPU compiler: one line for all arms that use maxview's packages."""
     lacking = {plan.arm: plan for plan in plans if "libtpu" not in plan.versions}
     sharing = " and ".join(f"'{arm}'" for arm, plan in lacking.items() if not plan.software)
     start = "libtpu, which compiles for TPUs, is not installed for"

@@ -1,4 +1,4 @@
-"""Turns the compiles of two arms into the comparison record that every surface draws."""
+"""Turns the compiles of two arms into a comparison record, which every surface draws."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ from tasks.records.compiled import LOWERED
 from tasks.records.compiled import OPTIMISED as OPTIMISED_FILE
 
 GIB, MIB = 2**30, 2**20
-# of what is asked of two runs, what a compile can answer
+# The findings about two runs that a compile can decide.
 KINDS: frozenset[FindingKind] = frozenset({
     "same-commit", "other-trainer", "different-commits", "different-commits-same-source", "dirty-checkout",
     "other-source", "jax-version", "jaxlib-version", "libtpu-version", "package-version", "declared-software",
@@ -73,19 +73,21 @@ COMPILE_TIME = Metric(
 
 
 class Compiled(Frozen):
-    """One arm's compile: its run, and what it left."""
+    """One arm's compile: its run and its result."""
 
     run: RunRecord
     program: CompiledProgram
-    text: bytes | None  # the optimised program, packed with gzip; None: there is none
-    reported: bool = True  # by the compile itself: else it was ended before it could say
+    text: bytes | None  # the optimised program, gzipped; None without one
+    reported: bool = True  # False: the compile ended without a report
 
 
 def compare_compiles(
     baseline: Compiled, candidate: Compiled, *, comparison: str, case: str, rules: VerdictRules
 ) -> ComparisonRecord:
-    """The verdict on two compiled steps: the worst row, once the arms are comparable; an arm that does not compile or
-    fit is a result."""
+    """Return the comparison of two compiled steps; its verdict is the worst row if the arms are comparable.
+
+    An arm that does not compile or fit is a result.
+    """
     compiles = (baseline, candidate)
     left, right = (ArmRuns(name=one.run.arm, label=one.run.label, runs=(one.run,)) for one in compiles)
     arms = (left, right)
@@ -113,7 +115,7 @@ def compare_compiles(
         headline=headline,
         findings=tuple(findings),
         rows=tuple(rows),
-        # parts of a sum are named by the sum
+        # a missing sum stands for its missing parts
         absent=tuple(row.title for row in every if is_unfilled(row) and not row.title.startswith("–")),
         floors=tuple(floors),
         programs=compare_programs(*sides).model_copy(update={"unfit": tuple(unfit)}),
@@ -122,7 +124,7 @@ def compare_compiles(
 
 
 def _describe_software(program: CompiledProgram) -> Environment:
-    """What compiled, and for how many devices: a log names those of the machine that it compiled on."""
+    """Return the compile's environment with the slice's devices: the log names the compiling machine's."""
     versions = {name: program.software.get(name) for name in ("jax", "jaxlib", "libtpu")}
     return Environment(num_devices=program.devices, **versions)
 
@@ -133,7 +135,7 @@ def _analyse(packed: bytes) -> Analysis:
 
 
 def _texts(one: Compiled) -> tuple[str, ...]:
-    """The names of its program's texts, in the order in which sources count them after the log."""
+    """Return the names of the program's texts, in the order of `Source.run` after the log."""
     lowered = one.program.fingerprints is not None
     return (*((OPTIMISED_FILE,) if one.text else ()), *((LOWERED,) if lowered else ()))
 
@@ -172,13 +174,13 @@ def _floors(sides: list[Side], arms: Arms) -> Iterator[Floor]:
 
 
 def _one_input(sides: list[Side]) -> bool:
-    """Whether both arms handed the compiler the same, so that its answer is one."""
+    """Return whether both arms gave the compiler the same program, so that one compile serves both."""
     keys = [side.program.compiler_key for side in sides]
     return keys[0] is not None and keys[0] == keys[1]
 
 
 def _say_compiled(sides: list[Side], arms: Arms) -> str:
-    """What was compiled, and for whom."""
+    """Return a sentence about which arms were compiled."""
     pairs = list(zip(arms, (side.program.taken_from for side in sides), strict=True))
     if not _one_input(sides):
         taken = [f"{arm.label} was not compiled: {before} was the same program" for arm, before in pairs if before]
@@ -238,7 +240,7 @@ def _part(memory: ProgramMemory, name: str) -> int:
 
 
 def _cell(value: float, decimals: int) -> Cell:
-    """A number of the program as a whole, whose text begins with its header."""
+    """Return a cell with a value of the whole program; its source is the text's header."""
     return Cell(value=value, text=f"{value:,.{decimals}f}", source=Source(line=1, offset=0, run=OPTIMISED))
 
 
@@ -285,7 +287,7 @@ def _told_row(metric: Metric, arms: Arms, cells: list[Cell], why: str) -> Metric
 
 
 def _kernels_row(arms: Arms, cells: list[Cell]) -> MetricDiff:
-    """Kernels of the trainer's own: the compiler estimates nothing of them, so none may come or go unnoticed."""
+    """Return the row of custom kernels: the compiler has no estimates of them, so a change in their number counts."""
     pair = (cells[0], cells[1])
     decision = missing_decision(pair, arms)
     if decision is None:

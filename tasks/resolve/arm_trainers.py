@@ -12,17 +12,17 @@ from tasks.resolve.checkout import CheckoutError, make_checkout, prune_checkouts
 from tasks.resolve.commits_between import list_commits
 from tasks.resolve.refs import ResolvedRef, check_repository, resolve_ref
 from tasks.resolve.software import PROJECT, SoftwareError, check_packages, make_environment, unmet_requirements
-from tasks.resolve.trainers.place import place_command, place_maxtext
+from tasks.resolve.trainers.place_trainer import place_command, place_maxtext
 from tasks.resolve.trainers.source import TrainerSource, read_trainer_source
 
-HERE = CONFIG_ROOT.parent  # the trainer that is installed, or checked out, with this program
-# Without its __init__.py the folder is no package, and Python would import the installed one. `model.train` was a
-# module before it was a package: either serves.
+HERE = CONFIG_ROOT.parent  # the folder of the trainer that comes with this program
+# Without `model/__init__.py`, Python would import the installed package instead. `model.train` is a module in old
+# commits and a package in new ones: accept either.
 TRAINER = (("model/__init__.py",), ("model/train/__main__.py", "model/train.py"), ("configs/base.yml",))
 
 
-class ArmWishes(Frozen):
-    """What a request wants of the arms that the comparison's file does not say."""
+class ArmOptions(Frozen):
+    """The options of a request that replace an arm's ref or software in the comparison's file."""
 
     baseline: str | None = None  # a ref
     branch: str | None = None
@@ -31,21 +31,21 @@ class ArmWishes(Frozen):
     aa: bool = False  # both arms are meant to be the same commit
 
 
-def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[str, TrainerSource]:
-    """The trainer of every arm, by the arm's name; checkouts and environments are made in the folder `cache`.
+def place_arms(comparison: Comparison, options: ArmOptions, cache: Path) -> dict[str, TrainerSource]:
+    """Return the trainer of every arm by the arm's name. Creates checkouts and environments in `cache`.
 
     Raises ConfigError with every problem, CheckoutError and SoftwareError.
     """
     problems = Problems()
-    arms = problems.attempt(partial(apply_wishes, comparison, wishes)) or apply_wishes(
-        comparison, wishes.model_copy(update={"software": ()})
+    arms = problems.attempt(partial(apply_options, comparison, options)) or apply_options(
+        comparison, options.model_copy(update={"software": ()})
     )
     if not comparison.has_refs:
         problems.lines += [
             f"{option} is for comparisons whose arms are refs, such as main-vs-branch; {comparison.name} has none"
             for option, given in (
-                ("--baseline", wishes.baseline), ("--branch", wishes.branch),
-                ("--repository", wishes.repository), ("--aa", wishes.aa),
+                ("--baseline", options.baseline), ("--branch", options.branch),
+                ("--repository", options.repository), ("--aa", options.aa),
             )
             if given
         ]  # fmt: skip
@@ -53,7 +53,7 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
     refs: dict[str, ResolvedRef] = {}
     repositories: dict[str, str | None] = {}
     for arm in arms:
-        repositories[arm.name] = wishes.repository or arm.repository or comparison.repository
+        repositories[arm.name] = options.repository or arm.repository or comparison.repository
         if arm.ref is not None:
             look_up = partial(_look_up, repositories[arm.name] or str(HERE), arm.ref)
             found = problems.attempt(look_up)
@@ -62,7 +62,7 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
                 repositories[arm.name] = repository if repositories[arm.name] else None
     problems.lines = list(dict.fromkeys(problems.lines))
     if comparison.has_refs and len(refs) == len(arms):
-        problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=wishes.aa)
+        problems.lines += _check_control(arms, [refs[arm.name] for arm in arms], aa=options.aa)
     problems.raise_any()
     if refs:
         prune_checkouts(cache)
@@ -77,7 +77,7 @@ def place_arms(comparison: Comparison, wishes: ArmWishes, cache: Path) -> dict[s
 
 
 def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSource]:
-    """The trainers of two refs, each with its commits that the other lacks; of a remote address nothing is known."""
+    """Add to each trainer the commits that the other one lacks; adds none for a repository at a remote address."""
     found = {}
     for (name, own), other in zip(trainers.items(), reversed(list(trainers.values())), strict=True):
         folder = Path(own.repository or HERE)
@@ -87,12 +87,12 @@ def _with_commits(trainers: Mapping[str, TrainerSource]) -> dict[str, TrainerSou
     return found
 
 
-def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
-    """The arms with the refs and the software of the request. Raises ConfigError."""
+def apply_options(comparison: Comparison, options: ArmOptions) -> tuple[Arm, ...]:
+    """Return the arms with the request's refs and software. Raises ConfigError with every problem."""
     names = [arm.name for arm in comparison.arms]
     problems: list[str] = []
     software: dict[str, list[str]] = {}
-    for word in wishes.software:
+    for word in options.software:
         side, colon, what = word.partition(":")
         if not colon or not what:
             problems.append(f"--with {word!r:.80} is not ARM:PACKAGE (for example {names[-1]}:jax==0.11.0)")
@@ -102,7 +102,7 @@ def apply_wishes(comparison: Comparison, wishes: ArmWishes) -> tuple[Arm, ...]:
             )
         else:
             software.setdefault(side, []).append(what)
-    refs = dict(zip(names, (wishes.baseline, wishes.branch), strict=True))
+    refs = dict(zip(names, (options.baseline, options.branch), strict=True))
     arms = []
     for arm in comparison.arms:
         wanted = software.get(arm.name, [])
@@ -125,8 +125,7 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
     if left.sha == right.sha and are_equal(arms) and not aa:
         return [
             f"'{left.name}' and '{right.name}' are the same commit, {left.sha}: there is nothing to compare. "
-            "Commit what you changed, name another --branch, or compare with --aa, which measures the noise between "
-            "equal runs"
+            "Commit your change, name another --branch, or measure the noise between equal runs with --aa"
         ]
     if aa and left.sha != right.sha:
         return [f"--aa: '{left.name}' is {left.sha} and '{right.name}' is {right.sha}: a control needs one commit"]
@@ -136,7 +135,7 @@ def _check_control(arms: Sequence[Arm], refs: Sequence[ResolvedRef], *, aa: bool
 
 
 def are_equal(arms: Sequence[Arm]) -> bool:
-    """Whether nothing but their refs tells two arms apart."""
+    """Return whether two arms differ in nothing but their refs."""
     left, right = ((arm.packages, arm.python, arm.image, arm.command, arm.set) for arm in arms)
     return left == right
 
@@ -149,7 +148,7 @@ def _look_up(repository: str, name: str) -> tuple[str, ResolvedRef]:
 def _make_trainer(
     comparison: Comparison, arm: Arm, repository: str | None, ref: ResolvedRef | None, *, cache: Path
 ) -> TrainerSource:
-    """The trainer of one arm; `repository` is the one that was named, where its ref is."""
+    """Return the trainer of one arm. `repository`: the one that the user or the comparison names, if any."""
     if comparison.trainer_of(arm) != "maxview":
         folder = make_checkout(str(repository), ref.sha, cache) if ref is not None else None
         template = comparison.command_of(arm)
@@ -176,7 +175,8 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
         python = {"python": make_environment(arm.packages, folder, cache)}
         software = arm.packages
     elif arm.python:
-        python = {"python": str(Path(arm.python).expanduser().absolute())}  # never resolved: a venv's is a link
+        # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
+        python = {"python": str(Path(arm.python).expanduser().absolute())}
         software = (f"python {arm.python}",)
     elif arm.image:
         software = (f"image {arm.image}",)
@@ -185,7 +185,7 @@ def _with_software(arm: Arm, folder: Path, cache: Path, ref: ResolvedRef | None)
     if unmet:
         name = ref.name if ref is not None else arm.name
         raise SoftwareError(
-            f"'{name}' asks for {', '.join(unmet)}: give the arm its own packages "
+            f"'{name}' requires {', '.join(unmet)}: give the arm its own packages "
             f"(compare --with {arm.name}:{PROJECT}, or packages: ['{PROJECT}'] in the comparison's file)"
         )
     return found.model_copy(

@@ -1,4 +1,4 @@
-"""Asks another Python what is installed beside it."""
+"""Queries another Python interpreter for its installed packages."""
 
 import json
 import os
@@ -14,16 +14,19 @@ PATIENCE_S = 120.0
 
 
 class Installed(NamedTuple):
-    """What a Python has: versions by package, Python's own among them; folders of the packages asked for."""
+    """The packages of an interpreter: versions by name, including Python's own; folders of the requested packages."""
 
     versions: dict[str, str]
     folders: dict[str, str]
 
 
 def ask_python(python: str, packages: Sequence[str] = ()) -> Installed:
-    """What is installed beside the interpreter `python`, and where `packages` are. Raises ConfigError if it is none."""
+    """Return the installed versions of the interpreter `python` and the folders of `packages`.
+
+    Raises ConfigError if `python` cannot be run or prints no answer.
+    """
     argv = [python, "-I", installed.__file__, *packages]
-    try:  # what is installed there may run as it starts, and print
+    try:  # a package may run code at start-up (.pth files) and print: only the last line is the answer
         done = subprocess.run(
             argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=pass_on(os.environ)
         )

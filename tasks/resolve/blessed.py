@@ -10,7 +10,7 @@ from tasks.records import Baseline, Blessing, ComparisonRecord, RunPlan, RunReco
 from tasks.store import Store
 from tasks.store.baselines import find_baseline, read_baseline, write_baseline
 
-# The runs' own machine: paths, commands and what a launcher passed on do not belong into a repository.
+# Fields that describe the machine of a run: they do not belong into a repository.
 UNPLACED: Mapping[str, Any] = {
     "argv": (),
     "origins": {},
@@ -63,7 +63,10 @@ def _unplaced(run: RunRecord) -> RunRecord:
 
 
 def check_baselines(plans: Sequence[RunPlan], place: str) -> None:
-    """Raises ConfigError for every case of the plans that has no baseline file, StoreError for a damaged one."""
+    """Check that every case of the plans has a baseline file.
+
+    Raises ConfigError naming the missing files, StoreError for a damaged one.
+    """
     cases = dict.fromkeys((plan.comparison, plan.target, plan.case) for plan in plans)
     missing = [case for case in cases if read_baseline(find_baseline(place, *case)) is None]
     if missing:

@@ -1,4 +1,4 @@
-"""Turns a commit's SHA into a folder that holds exactly its files, made once, and used again while it still does."""
+"""Creates a folder with exactly the files of a commit, and reuses it until its files change."""
 
 import json
 import os
@@ -11,27 +11,27 @@ from pathlib import Path
 from tasks.resolve.git import GitError, run_git
 from tasks.resolve.tree_hash import hash_folder, hash_object
 
-KEPT_S = 14 * 86_400.0  # a checkout that nobody has used for so long is removed
-UNFINISHED_S = 86_400.0  # one that was never finished
+KEPT_S = 14 * 86_400.0  # a checkout unused for longer is removed
+UNFINISHED_S = 86_400.0  # an unfinished checkout older than this is removed
 FOLDER = "checkouts"
-# git's own text of the commit, whose hash is its SHA: it says which files there are, and nobody can make up another
+# The commit object as git stores it. Its hash is the SHA and it names the tree's hash, so it cannot be forged.
 COMMIT = ".maxview-commit"
 ALGORITHMS = {40: "sha1", 64: "sha256"}  # by the length of a SHA
 
 
 class CheckoutError(ValueError):
-    """A commit's files cannot be had; the message says what to do."""
+    """The files of a commit cannot be fetched or written; the message says what to do."""
 
 
 def make_checkout(repository: str, sha: str, cache: Path) -> Path:
-    """The folder with the files of `sha`, of a commit without its history; `repository` is only read.
+    """Return a folder with exactly the files of the commit `sha`, without history; `repository` is only read.
 
-    One that is there is used again if it holds exactly the commit's files, and made anew if a run has changed it. Two
-    that make it at once do not disturb each other: it appears whole or not at all. Raises CheckoutError.
+    Reuses an existing checkout if its files are unchanged, else replaces it. The folder is renamed into place, so
+    concurrent calls are safe. Raises CheckoutError.
     """
     folder = cache / FOLDER / sha
     if is_whole(folder, sha):
-        os.utime(folder)  # it is in use: `prune_checkouts` looks at this
+        os.utime(folder)  # marks it as used for `prune_checkouts`
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -43,8 +43,8 @@ def make_checkout(repository: str, sha: str, cache: Path) -> Path:
         _fetch(repository, sha, files, unfinished / "git")
         if not is_whole(files, sha):
             raise CheckoutError(f"{repository}: the files of commit {sha} cannot be written as they are in {cache}")
-        if folder.exists() and not is_whole(folder, sha):  # else another flow was first
-            with suppress(FileNotFoundError):  # another flow was quicker
+        if folder.exists() and not is_whole(folder, sha):
+            with suppress(FileNotFoundError):  # another flow has already moved it
                 folder.rename(unfinished / "changed")
         try:
             files.rename(folder)
@@ -61,15 +61,18 @@ def make_checkout(repository: str, sha: str, cache: Path) -> Path:
 
 
 def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
-    """The files of one commit, and its text. No git stays beside them: its settings could name programs to run."""
+    """Write the files of one commit and its commit object into `folder`.
+
+    Leaves no .git there: a trainer could put settings into it that run programs.
+    """
     run_git(["init", "--quiet", "--template=", f"--separate-git-dir={git}", "--", str(folder)])
     (git / "info").mkdir(exist_ok=True)
-    # every file as it was committed, whatever .gitattributes say: no line ends, no filters
+    # Overrides .gitattributes: no conversion of line ends, no filters.
     (git / "info" / "attributes").write_text("* -text -eol -filter -ident -working-tree-encoding\n")
     fetch = ["fetch", "--quiet", "--no-tags", "--no-recurse-submodules"]
     try:
         run_git([*fetch, "--depth=1", "--end-of-options", repository, sha], folder=folder)
-    except GitError:  # a server that gives no single commits
+    except GitError:  # some servers do not serve single commits
         everything = ["+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"]
         run_git([*fetch, "--end-of-options", repository, *everything], folder=folder)
     run_git(["-c", "advice.detachedHead=false", "checkout", "--quiet", "--detach", sha, "--"], folder=folder)
@@ -81,7 +84,7 @@ def _fetch(repository: str, sha: str, folder: Path, git: Path) -> None:
 
 
 def is_whole(folder: Path, sha: str) -> bool:
-    """Whether the folder holds the files of this commit and no others, as far as their content tells."""
+    """Return whether the folder holds exactly the files of this commit, by their hashes."""
     try:
         known = json.loads((folder / COMMIT).read_text())
         text, algorithm = known["commit"].encode("utf-8", "surrogateescape"), ALGORITHMS[len(sha)]
@@ -91,22 +94,22 @@ def is_whole(folder: Path, sha: str) -> bool:
         found = hash_folder(folder, algorithm, submodules=known["submodules"], ignored=COMMIT)
         return found.hex() == tree
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # none, or not ours any more
+        return False  # missing, unreadable or damaged
 
 
 def check_checkout(checkout: str, sha: str) -> None:
-    """Raises CheckoutError if the checkout that a run is about to start in was changed since it was made."""
+    """Check a run's checkout before the run starts. Raises CheckoutError if its files have changed."""
     place = Path(checkout)
     folder = next((folder for folder in (place, *place.parents) if folder.name == sha), place)
     if not is_whole(folder, sha):
         raise CheckoutError(
             f"{folder}: is no longer commit {sha} as it is: something has written into it, perhaps an earlier run; "
-            "the same command makes it anew and goes on from here"
+            "repeat the same command: it makes a new checkout and continues"
         )
 
 
 def prune_checkouts(cache: Path, *, now: float | None = None) -> list[Path]:
-    """Remove the checkouts that nobody has used for long, and what was left half-made; returns what was removed."""
+    """Remove checkouts unused for KEPT_S and unfinished ones older than UNFINISHED_S; return the removed folders."""
     now = time.time() if now is None else now
     removed = []
     for folder in sorted((cache / FOLDER).glob("*")) + sorted((cache / FOLDER).glob(".*-*")):

@@ -1,4 +1,4 @@
-"""Turns a target and an arm's trainer into the command of a run, and what of it belongs to the run's identity."""
+"""Turns a target and an arm's trainer into the command of a run, with its facts for the run's identity."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ from tasks.resolve.trainers.source import TrainerSource
 
 CONFIG_IN_POD = "/tmp/maxview/config.yml"  # where a pod's command unpacks the run's config
 PYTHON_IN_POD = "python"
-# what the trainer is, only the run itself can say
+# The fields of a trainer that are unknown until its run reports them.
 UNKNOWN: Mapping[str, Any] = {"commit": None, "dirty": False, "versions": {}, "folder": None}
-NOWHERE = Path("/nowhere/run")  # a folder whose command is made to see whether it can be
-PROGRAMS = "programs"  # beside a store's runs: what compiles keep for equal programs
-IMAGE = "image "  # how a checkout's software names one
+NOWHERE = Path("/nowhere/run")  # a dummy folder, for validation only
+PROGRAMS = "programs"  # folder of a store: the cache of compiled programs
+IMAGE = "image "  # prefix of an image in `TrainerSource.software`
 
 
 class Command(Protocol):
@@ -35,34 +35,34 @@ class Command(Protocol):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What decides the run's outcome apart from config, trainer and target: part of its identity."""
+        """The facts beyond config, trainer and target that decide the run's outcome: part of its identity."""
         ...
 
     @property
     def checkout(self) -> TrainerSource:
-        """What is known of the trainer before it runs."""
+        """The trainer, as far as it is known before the run."""
         ...
 
     @property
     def settings(self) -> Xpk | None:
-        """Of the cluster that runs it in pods."""
+        """The cluster's settings; None for a run on this machine."""
         ...
 
     def argv(self, directory: Path) -> tuple[str, ...]:
-        """The words of the command, for a run in this folder."""
+        """Return the argument list for a run in this folder."""
         ...
 
     def environment(self, directory: Path) -> dict[str, str]:
-        """What the trainer itself needs to be set; what the target sets wins."""
+        """Return the variables that the trainer needs; the target's settings win over them."""
         ...
 
     def files(self, directory: Path) -> RunFiles:
-        """What the run leaves where."""
+        """Return where the run writes its files."""
         ...
 
 
 class Plain(Frozen):
-    """A command on this machine that needs no variables and leaves its files where our trainer does."""
+    """A command without variables of its own, whose files lie where our trainer writes them."""
 
     checkout: TrainerSource
     facts: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class TrainInPod(Plain):
 
 
 class TrainMaxTextInPod(TrainInPod):
-    """The MaxText that an image holds, in a pod. What it can do is read from one of the same version that is here."""
+    """The MaxText that an image holds, in a pod. Its keys are read from the same version on this machine."""
 
     maxtext: MaxText
     config: TrainConfig
@@ -126,7 +126,7 @@ class RunProgram(Plain):
     config: TrainConfig
 
     def filled(self, directory: Path) -> CommandTemplate:
-        """Its words with the run's values in them."""
+        """Return the program's template with the run's values filled in."""
         return self.program.fill(self.config, directory, in_pod=self.settings is not None)
 
     def argv(self, directory: Path) -> tuple[str, ...]:
@@ -144,11 +144,11 @@ class RunProgram(Plain):
 
 
 class CompileHere(Plain):
-    """The compile of an arm's step for a slice that this machine has not."""
+    """The ahead-of-time compile of an arm's step for a TPU slice, on this machine."""
 
     topology: Topology
     config: TrainConfig
-    anew: bool  # even if an equal program was compiled in this store before
+    anew: bool  # ignore the store's cache of compiled programs
 
     def _plan(self, directory: Path) -> CompileCommand:
         programs = None if self.anew else directory.parent.parent / PROGRAMS
@@ -168,7 +168,7 @@ class CompileHere(Plain):
 
 
 class PlayLog(Plain):
-    """A stored log, on this machine. What ran then, only the log knows."""
+    """A player of a stored log, on this machine. The trainer is known from the log only."""
 
     log: StoredLog
     speed: float
@@ -178,7 +178,7 @@ class PlayLog(Plain):
         return self.log.argv(sys.executable, directory, self.speed)
 
     def files(self, directory: Path) -> RunFiles:
-        """See Command. A log that is played without the checkpoints of its run brings none."""
+        """See Command. Without the stored run's folder the player writes no checkpoints."""
         return RunFiles() if self.log.source else RunFiles(checkpoints=None)
 
 
@@ -192,7 +192,7 @@ def make_command(
     repeat: int,
     environ: Mapping[str, str] = os.environ,
 ) -> Command:
-    """The command of a run. Raises ConfigError, also for what an arm's MaxText cannot do."""
+    """Return the command of a run. Raises ConfigError, also for values that the arm's MaxText does not support."""
     settings = target.launch_settings(environ)
     image = next((word.removeprefix(IMAGE) for word in checkout.software if word.startswith(IMAGE)), None)
     if isinstance(settings, Replay):
@@ -225,11 +225,11 @@ def make_command(
 def make_compile(
     target: Target, checkout: TrainerSource, config: TrainConfig, *, arm: str, anew: bool = False
 ) -> CompileHere:
-    """The command that compiles an arm's step for the target's slice. Raises ConfigError."""
+    """Return the command that compiles an arm's step for the target's slice. Raises ConfigError."""
     if target.topology is None:
-        raise ConfigError([f"{target.name} names no topology: only what TPU slices run is compiled ahead of time"])
+        raise ConfigError([f"{target.name} names no topology: only programs for TPU slices are compiled ahead of time"])
     if any(word.startswith(IMAGE) for word in checkout.software):
-        raise ConfigError([f"the arm '{arm}' runs an image: what is in it cannot be compiled here"])
+        raise ConfigError([f"the arm '{arm}' runs an image: its trainer cannot be compiled here"])
     topology = find_topology(target.topology)
     facts = {"compile": topology.model_dump(mode="json")}
     command = CompileHere(checkout=checkout, topology=topology, config=config, facts=facts, anew=anew)
@@ -255,7 +255,7 @@ def _make_program(
 
 
 def _check_plugin(target: Target, checkout: TrainerSource, arm: str) -> None:
-    """Raises ConfigError where JAX would find no device of the target's kind, for what it finds them by is missing."""
+    """Check that the JAX plugin for the target's devices is installed. Raises ConfigError if it is missing."""
     kind = target.environment.get("JAX_PLATFORMS", "")
     plugins = PLUGINS.get(kind)
     if plugins is None or checkout.versions.keys() & set(plugins.values()):
@@ -268,6 +268,6 @@ def _check_plugin(target: Target, checkout: TrainerSource, arm: str) -> None:
 
 
 def _checked[C: (TrainMaxText, TrainMaxTextInPod)](command: C) -> C:
-    """The command itself, once its words can be said in any folder."""
+    """Return the command after building its arguments once, which raises ConfigError if that is impossible."""
     command.argv(NOWHERE)
     return command

@@ -1,18 +1,20 @@
-"""Lists the commits that one side of a comparison has and the other lacks, where a clone knows both."""
+"""Lists the commits that one side of a comparison has and the other lacks, from a clone with both."""
 
 from pathlib import Path
 
 from tasks.records import Commit
 from tasks.resolve.git import GitError, run_git
 
-MOST = 200  # commits that are listed: who is further apart asks git
+MOST = 200  # limit of listed commits: `git log` shows longer lists better
 _LINE = "%H%x00%cI%x00%an%x00%s"
 _END = "%x01"
 
 
 def list_commits(folder: Path, without: str, sha: str) -> tuple[Commit, ...]:
-    """The commits that lead to `sha` and not to `without`, the last first, at most MOST; none where git cannot tell:
-    without a clone in the folder, without git, or if the clone lacks one of the two."""
+    """Return the ancestors of `sha` that are no ancestors of `without`, newest first, at most MOST.
+
+    Returns none if git is missing, the folder is no clone, or the clone lacks one of the two commits.
+    """
     try:
         printed = run_git(
             ["log", f"--format={_LINE}{_END}", f"--max-count={MOST}", "--end-of-options", f"{without}..{sha}", "--"],

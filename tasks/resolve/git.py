@@ -1,23 +1,26 @@
-"""Runs git with argument lists only, without hooks, prompts, or the variables of a hook that we might run inside."""
+"""Runs git without a shell, hooks, prompts, or the GIT_* variables of an enclosing hook."""
 
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-TIMEOUT_S = 600.0  # of one command; the longest fetches one commit of a big repository
-# never `ext::`, which would run a command out of an address
+TIMEOUT_S = 600.0  # the slowest command fetches one commit of a big repository
+# Without `ext::`, which runs a command from an address.
 PROTOCOLS = "file:git:http:https:ssh"
 
 
 class GitError(RuntimeError):
-    """A git command failed; the message is git's own last words."""
+    """A git command failed; the message is the last line that git printed."""
 
 
 def run_git(
     words: Sequence[str], *, folder: Path | None = None, timeout_s: float = TIMEOUT_S, whole: bool = False
 ) -> str:
-    """The output of `git WORDS…`, run in `folder`, without its last line break unless `whole`. Raises GitError."""
+    """Return the output of `git WORDS…`, run in `folder`; strips the last line break unless `whole`.
+
+    Raises GitError.
+    """
     where = ["-C", str(folder)] if folder is not None else []
     argv = ["git", *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *words]
     try:
@@ -38,7 +41,7 @@ def run_git(
 
 
 def git_environment() -> dict[str, str]:
-    """The caller's environment, less what names another repository (inside a git hook), never asking for a password."""
+    """Return our environment for git: without a hook's GIT_* variables, and with password prompts disabled."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in SSH_SETTINGS}
     return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C"}
 

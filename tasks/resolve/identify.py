@@ -5,16 +5,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-NAME_LENGTH = 64  # of a run's name
+NAME_LENGTH = 64  # characters
 
 
 def hash_identity(facts: Mapping[str, Any]) -> str:
-    """The run's identity: equal facts, equal hash, on every machine."""
+    """Return the run's identity: the same hash for equal facts on every machine."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def name_run(case: str, arm: str, repeat: int, identity: str) -> str:
-    """A folder's name that people recognise, of at most NAME_LENGTH characters."""
+    """Return a readable folder name of at most NAME_LENGTH characters."""
     words, end = f"{case}-{arm}", f"-r{repeat}-{identity[:10]}"
     room = NAME_LENGTH - len(end)
     if len(words) > room:

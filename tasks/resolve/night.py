@@ -1,4 +1,4 @@
-"""Turns the config of a nightly into a plan of commits, kept in the store so that a killed night goes on."""
+"""Turns a nightly's config into a plan with fixed commits, stored so that a killed night can resume."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -17,7 +17,7 @@ from configs.read import CONFIG_ROOT
 from configs.schema import Frozen
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import Verdict
-from tasks.resolve.arm_trainers import HERE, ArmWishes, are_equal
+from tasks.resolve.arm_trainers import HERE, ArmOptions, are_equal
 from tasks.resolve.identify import hash_identity
 from tasks.resolve.plans import find_unfit
 from tasks.resolve.refs import ResolvedRef, check_repository, pin_ref, resolve_ref
@@ -26,87 +26,87 @@ from tasks.store.files import AlreadyThereError
 
 FOLDER = "nightly"
 ALL = "all"  # instead of a case: every case
-COUNTED = ("regressed", "changed", "failed")  # what makes a night a bad one
+COUNTED = ("regressed", "changed", "failed")  # outcomes that make a night bad
 
 
 class NightRequest(Frozen):
-    """What is wanted of one night; empty: as its file says."""
+    """The options of one night; an empty field keeps the value of its file."""
 
-    config: str | None = None  # another file than configs/nightly.yml
+    config: str | None = None  # a file instead of configs/nightly.yml
     comparisons: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     target: str | None = None
     repeats: int | None = None
     overrides: tuple[str, ...] = ()
-    fresh: bool = False  # do not go on with a night that was not finished
+    fresh: bool = False  # do not resume an unfinished night
 
 
 class NightCell(Frozen):
-    """One comparison of one case, with everything that decides it, and who looks after it."""
+    """One comparison of one case, with its options and its owner."""
 
     comparison: str
     case: str
     owner: str = ""
-    quarantine: str = ""  # why it counts for nothing
+    quarantine: str = ""  # the reason why its outcome does not count; empty: it counts
     repeats: int | None = None
-    arms: ArmWishes = ArmWishes()
+    arms: ArmOptions = ArmOptions()
     blessed: bool = False  # against the runs in configs/baselines
 
 
 class NightPlan(Frozen):
-    """A night: its cells in order. `id` is its day, with a number from the second one of a day on."""
+    """A night: its cells in order. `id` is its day, with a number for the second and later nights of a day."""
 
     id: str
     created: str  # ISO 8601
     target: str
     slices: int
     overrides: tuple[str, ...] = ()
-    request: str  # hash of what was wanted: another wish is another night
+    request: str  # hash of the request: a night resumes only for an equal request
     commits: dict[str, str] = {}  # comparison -> the commit of its branch, which the next night starts from
     cells: tuple[NightCell, ...] = ()
     comment: str | None = None  # owner/name#12: where its summary is shown
-    rules: dict[str, VerdictRules] = {}  # comparison -> what it is judged by, as its files said when the night began
-    bisect_budget_s: float | None = None  # seconds of runs to find a commit in, of each new regression; None: do not
+    rules: dict[str, VerdictRules] = {}  # comparison -> its rules, read when the night began
+    bisect_budget_s: float | None = None  # seconds of runs to bisect each new regression; None: do not bisect
 
 
 class CellResult(Frozen):
-    """What became of a cell. `failed`: there is no comparison, and `headline` says why."""
+    """The outcome of a cell. `failed`: there is no comparison, and `headline` gives the reason."""
 
     cell: NightCell
     outcome: Verdict | Literal["failed"]
     headline: str
-    died: bool = False  # an arm did
+    died: bool = False  # an arm died
     page: str = ""  # address of the page
     seconds: float = 0.0
 
     @property
     def word(self) -> Verdict | Literal["failed", "died"]:
-        """What people call it."""
+        """The outcome as pages and messages show it."""
         return "died" if self.died else self.outcome
 
     @property
     def counts(self) -> bool:
-        """Whether it makes the night a bad one."""
+        """Whether this result makes the night bad."""
         return self.outcome in COUNTED and not self.cell.quarantine
 
 
 class NightRecord(Frozen):
-    """A night that is over: every cell's result, and how it differs from the night before."""
+    """A finished night: every cell's result, and the changes since the previous night."""
 
     plan: NightPlan
     results: tuple[CellResult, ...]
     ended: str  # ISO 8601
-    before: str | None = None  # the id of the night before
-    changes: tuple[str, ...] = ()  # one sentence per cell whose outcome is another than the night before
+    before: str | None = None  # the id of the previous night
+    changes: tuple[str, ...] = ()  # one sentence per cell with another outcome than in the previous night
 
     @property
     def bad(self) -> tuple[CellResult, ...]:
-        """The results that count."""
+        """The results that make the night bad."""
         return tuple(result for result in self.results if result.counts)
 
 
 def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = CONFIG_ROOT) -> NightPlan:
-    """The night to run: one of the same day and the same wishes that was not finished, else a new one.
+    """Return the night to run: an unfinished one of the same day and request, else a new one.
 
     Raises ConfigError with every problem, StoreError.
     """
@@ -125,20 +125,20 @@ def plan_night(request: NightRequest, store: Store, *, day: date, root: Path = C
             continue
         try:
             store.files.write(f"{FOLDER}/{plan.id}/plan.json", plan.model_dump_json(indent=1).encode(), create=True)
-        except AlreadyThereError:  # another night of this moment has the number
+        except AlreadyThereError:  # a concurrent night took the number
             continue
         return plan
     raise StoreError(f"{store.files.root}: a thousand nights on {day.isoformat()}: remove some of {FOLDER}/")
 
 
 def check_request(request: NightRequest, *, root: Path = CONFIG_ROOT) -> None:
-    """Raises ConfigError with every problem that needs no repository to be seen: what is named, and is not there."""
+    """Check every name in the request, without reading a repository. Raises ConfigError with every problem."""
     problems = Problems()
-    _read_wishes(request, problems, root)
+    _check_names(request, problems, root)
     problems.raise_any()
 
 
-def _read_wishes(request: NightRequest, problems: Problems, root: Path) -> Nightly | None:
+def _check_names(request: NightRequest, problems: Problems, root: Path) -> Nightly | None:
     nightly = problems.attempt(partial(load_nightly, Path(request.config) if request.config else None, root=root))
     if request.target is not None:
         problems.attempt(partial(load_target, request.target, root=root))
@@ -156,9 +156,9 @@ def _read_wishes(request: NightRequest, problems: Problems, root: Path) -> Night
 def make_plan(
     request: NightRequest, wanted: str, last: NightRecord | None, *, day: date, root: Path = CONFIG_ROOT
 ) -> NightPlan:
-    """A new night, without its id. Raises ConfigError with every problem."""
+    """Return a new night whose `id` is only its day. Raises ConfigError with every problem."""
     problems = Problems()
-    nightly = _read_wishes(request, problems, root)
+    nightly = _check_names(request, problems, root)
     if nightly is None:
         raise ConfigError(problems.lines)
     listed = {item.name: item for item in nightly.comparisons}
@@ -186,7 +186,7 @@ def make_plan(
         if arms.branch:
             commits[name] = arms.branch.rpartition(":")[2]
         repeats = request.repeats or item.repeats
-        # a command has a place for what its own cases change, and hardly for every case
+        # a command template has placeholders for the keys of its own cases only
         wanted_cases = spec.cases if every_case and spec.has_command else cases
         cells += [
             _cell(nightly, name, case, day).model_copy(
@@ -210,24 +210,24 @@ def make_plan(
     )
 
 
-def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmWishes:
-    """The comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
+def pin_arms(spec: Comparison, item: NightlyComparison, last: NightRecord | None) -> ArmOptions:
+    """Return the comparison's refs as commits, so that a whole night compares the same two. Raises ConfigError.
 
-    `previous` is the commit of the last night. Where both are one commit of equal arms the night is a control.
+    `previous` is the commit of the last night. Equal arms at one commit make the night a control.
     """
     if not spec.has_refs:
-        return ArmWishes()
+        return ArmOptions()
     left, right = spec.arms
     branch = _look_up(spec, item, right, item.branch or str(right.ref))
     name = item.baseline or str(left.ref)
     if name == BLESSED:
-        return ArmWishes(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
+        return ArmOptions(baseline=pin_ref(branch), branch=pin_ref(branch), repository=item.repository)
     before = last.plan.commits.get(spec.name) if last is not None else None
     if name == PREVIOUS:
         baseline = ResolvedRef(name=PREVIOUS if before else branch.name, sha=before or branch.sha)
     else:
         baseline = _look_up(spec, item, left, name)
-    return ArmWishes(
+    return ArmOptions(
         baseline=pin_ref(baseline),
         branch=pin_ref(branch),
         repository=item.repository,
@@ -249,7 +249,7 @@ def _cell(nightly: Nightly, comparison: str, case: str, day: date) -> NightCell:
 def finish_night(
     plan: NightPlan, results: Sequence[CellResult], store: Store, found: Sequence[str] = ()
 ) -> NightRecord:
-    """Write the night's record to the store: from here on it is over. found: lines about commits that were found."""
+    """Write the night's record to the store, which finishes the night. found: lines about bisected commits."""
     before = find_night_before(plan, store)
     record = NightRecord(
         plan=plan,
@@ -263,7 +263,7 @@ def finish_night(
 
 
 def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
-    """The last night on the same target."""
+    """Return the previous finished night on the same target, or None."""
     return max(
         (record for record in read_records(store) if record.plan.id != plan.id and record.plan.target == plan.target),
         key=lambda record: (record.ended, record.plan.id),
@@ -272,7 +272,7 @@ def find_night_before(plan: NightPlan, store: Store) -> NightRecord | None:
 
 
 def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> list[CellResult]:
-    """The cells that regressed or died between two commits, and did not the night before."""
+    """Return the cells between two commits that regressed or died, but did not in the previous night."""
     before = find_night_before(plan, store)
     known = {(one.cell.comparison, one.cell.case): one.word for one in before.results} if before else {}
     found = []
@@ -287,13 +287,16 @@ def find_new(plan: NightPlan, results: Sequence[CellResult], store: Store) -> li
 
 
 def tell_culprit(cell: NightCell, headline: str) -> str:
-    """The line of a night about a bisection; before its first colon it names the cell, as in `find_changes`."""
+    """Return a night's line about a bisection; the text before the first colon names the cell, as in `find_changes`."""
     owner = f" ({cell.owner})" if cell.owner else ""
     return f"{cell.comparison} {cell.case}{owner}: bisected, which commit: {headline}"
 
 
 def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Iterator[str]:
-    """What is new since the night before; of a first night, what is bad. A quarantined case is never news."""
+    """Yield one line per changed outcome since the previous night; for a first night, per bad outcome.
+
+    Leaves out quarantined cases.
+    """
     known: Mapping[tuple[str, str], CellResult] = {(r.cell.comparison, r.cell.case): r for r in before}
     for result in now:
         cell = result.cell
@@ -307,12 +310,12 @@ def find_changes(before: Sequence[CellResult], now: Sequence[CellResult]) -> Ite
 
 
 def read_plans(store: Store) -> Iterator[NightPlan]:
-    """Every night's plan that is in the store."""
+    """Yield the plan of every night in the store."""
     yield from _read(store, "plan.json", NightPlan)
 
 
 def read_records(store: Store) -> Iterator[NightRecord]:
-    """Every night that is over."""
+    """Yield the record of every finished night in the store."""
     yield from _read(store, "record.json", NightRecord)
 
 
@@ -322,4 +325,4 @@ def _read[T: (NightPlan, NightRecord)](store: Store, file: str, kind: type[T]) -
         try:
             yield kind.model_validate_json(data)
         except ValidationError as error:
-            raise StoreError(f"{store.files.root}/{name}: is damaged or of another version: remove it") from error
+            raise StoreError(f"{store.files.root}/{name}: is damaged or has another version: remove it") from error

@@ -33,26 +33,26 @@ from configs.read import CONFIG_ROOT, read_yaml
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 from configs.verdict_rules import VerdictRules, load_verdict_rules
 from tasks.records import RunPlan, SharedStart
-from tasks.resolve.arm_trainers import ArmWishes, place_arms
+from tasks.resolve.arm_trainers import ArmOptions, place_arms
 from tasks.resolve.blessed import check_baselines
 from tasks.resolve.commands import Command, CompileHere, make_command, make_compile
 from tasks.resolve.identify import hash_identity, name_run
 from tasks.resolve.trainers.source import TrainerSource
 
 LAYERS = ("base", "target", "model", "case", "arm", "comparison", COMMAND_LINE)  # later wins
-RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # the store decides them
+RUN_FOLDER_KEYS = ("run_name", "base_output_directory", "metrics_file")  # set by the store
 EXPERTS = ("num_experts", "num_experts_per_tok", "norm_topk_prob")
 
 
 class ResolvedConfig(Frozen):
-    """A checked config, and for every key the value that won with its origin."""
+    """A checked config, with the winning value and its origin for every key."""
 
     config: TrainConfig
     values: dict[str, Value]
 
 
 class Request(Frozen):
-    """What the user asked for: a comparison's name and what they want different from its file."""
+    """A user's request: a comparison's name and the options that replace values of its file."""
 
     comparison: str
     cases: tuple[str, ...] = ()  # empty: the comparison's own; "all": every case that fits the target
@@ -60,11 +60,11 @@ class Request(Frozen):
     model: str | None = None
     repeats: int | None = None
     overrides: tuple[str, ...] = ()  # key=value
-    fresh: str = ""  # any text; makes the runs new ones even if equal runs have finished before
-    arms: ArmWishes = ArmWishes()  # refs and software of the arms
-    rules: VerdictRules | None = None  # of the night that this is a part of; None: as the files say now
-    blessed: str = ""  # the place of baseline files: their runs stand for the first arm, which is not trained
-    compile_only: bool = False  # for the target's topology, on this machine; nothing is trained
+    fresh: str = ""  # any text; gives the runs new identities, so that no finished run is reused
+    arms: ArmOptions = ArmOptions()  # refs and software of the arms
+    rules: VerdictRules | None = None  # the rules fixed by the night; None: read the files now
+    blessed: str = ""  # folder of the baseline files whose runs replace the first arm's; empty: train both arms
+    compile_only: bool = False  # compile for the target's topology on this machine; train nothing
 
 
 def resolve_config(
@@ -95,7 +95,7 @@ def resolve_config(
     problems.raise_any()
     read = [layer for layer in layers if layer is not None]
     meant = {key for side in comparison.arms for key in side.set}
-    for layer in read[-2:]:  # of the comparison and the command line, which win over the arms
+    for layer in read[-2:]:  # the comparison and the command line win over the arms
         problems.lines += [
             f"{value.origin}: '{key}' is what the arms of {comparison.name} differ in: set here, both would be the same"
             for key, value in layer.items()
@@ -116,7 +116,7 @@ def resolve_config(
     trainer = comparison.trainer_of(side)
     if not target.plays_logs and trainer != "command":
         found = [*find_problems(config, devices_of(target))]
-        if target.trains_here and trainer == "maxview":  # elsewhere are other files, and MaxText reads what we do not
+        if target.trains_here and trainer == "maxview":  # a remote target's files, and MaxText's formats, are unknown
             found += find_data_problems(config)
         problems.lines += [_with_origin(line, values) for line in found]
     problems.raise_any()
@@ -124,14 +124,14 @@ def resolve_config(
 
 
 def load_case(case: str, model: str, root: Path) -> dict[str, Value]:
-    """What a case sets. A mixture is for models that have none: one with experts of its own keeps them."""
+    """Return the values that a case sets. Leaves out its expert counts if the model has experts of its own."""
     values = load_layer("cases", case, "case", root=root)
     own = load_layer("models", model, "model", root=root) if values.keys() & set(EXPERTS) else {}
     return {key: value for key, value in values.items() if key not in EXPERTS or "num_experts" not in own}
 
 
 def devices_of(target: Target) -> Devices:
-    """What a trainer will find on the target, as far as is known here."""
+    """Return the devices of the target: count, platform, and memory in GiB if it is known."""
     memory = target.device_memory_gib
     if memory is None and target.trains_here and target.platform == "cpu":
         memory = machine_memory_gib() / target.devices
@@ -139,7 +139,7 @@ def devices_of(target: Target) -> Devices:
 
 
 def _with_origin(line: str, values: Mapping[str, Value]) -> str:
-    """A problem with the place that sets what it is about, of several the one that counts most."""
+    """Prefix a problem with the origin of its key; of several keys, the one from the last layer."""
     keys = [key for key in values if re.search(rf"\b{key}=", line)]
     origins = [values[key] for key in keys if values[key].layer != "base"] or [values[key] for key in keys]
     last = max(origins, key=lambda value: LAYERS.index(value.layer))
@@ -147,7 +147,7 @@ def _with_origin(line: str, values: Mapping[str, Value]) -> str:
 
 
 def find_arm(comparison: Comparison, name: str) -> str:
-    """The arm's name, or a ConfigError that suggests one."""
+    """Return the arm's name. Raises ConfigError with a suggestion if the comparison has no such arm."""
     names = [arm.name for arm in comparison.arms]
     if name in names:
         return name
@@ -157,10 +157,10 @@ def find_arm(comparison: Comparison, name: str) -> str:
 
 
 def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Path | None = None) -> list[RunPlan]:
-    """The plans of a comparison in the order they should run: case by case, repeats interleaved A B A B.
+    """Return the plans of a comparison in the order of their runs: case by case, repeats interleaved A B A B.
 
-    Checkouts and environments that the arms ask for are made in the folder `cache`. Raises ConfigError with every
-    problem of the input, and what `place_arms` raises.
+    Creates the arms' checkouts and environments in `cache`. Raises ConfigError with every problem of the input,
+    CheckoutError and SoftwareError.
     """
     comparison, target, cases = _check(request, root)
     problems = Problems()
@@ -197,7 +197,7 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
     shared = comparison.shares_start and not target.plays_logs and not request.compile_only
     for (case, side, repeat), command in zip(runs, commands, strict=True):
         assert command is not None  # else there was a problem
-        first = side == comparison.arms[0].name  # and the plan before this one is of it
+        first = side == comparison.arms[0].name  # the second arm's plan follows the first arm's directly
         plan = plan_run(
             comparison,
             on_this_machine(target) if request.compile_only else target,
@@ -221,12 +221,12 @@ def resolve(request: Request, out: Path, *, root: Path = CONFIG_ROOT, cache: Pat
 def plan_compiling(
     target: Target, checkout: TrainerSource, config: TrainConfig, *, case: str, arm: str, repeat: int, anew: bool
 ) -> Command:
-    """The command that compiles what a run of the target would train. Raises ConfigError."""
+    """Return the command that compiles the step of a run of the target. Raises ConfigError."""
     return make_compile(target, checkout, config, arm=arm, anew=anew)
 
 
 def on_this_machine(target: Target) -> Target:
-    """The target as a compile for it is launched: here, and with none of its settings."""
+    """Return the target for launching a compile: on this machine, without the target's launch settings."""
     here = {"backend": "local", "environment": {}, "pass_on": (), "wrap": (), "xpk": {}, "replay": {}}
     return target.model_copy(update=here)
 
@@ -246,7 +246,7 @@ def plan_run(
     rules: VerdictRules | None = None,
     start: SharedStart | None = None,
 ) -> RunPlan:
-    """One run of one arm. Its identity leaves out where it writes and how long it may take."""
+    """Return the plan of one run. Its identity depends on neither its folder nor its time limit."""
     checkout = command.checkout
     trainer = checkout.trainer
     config = {key: value for key, value in resolved.config.model_dump().items() if key in resolved.values}
@@ -258,7 +258,7 @@ def plan_run(
         "repeat": repeat,
         "fresh": fresh,
     }
-    if checkout.folder is not None:  # else a record of yesterday's commit would stand for one with the same source
+    if checkout.folder is not None:  # keeps runs of two commits with equal source apart
         facts["commit"] = checkout.commit
     if checkout.software:
         facts["software"] = checkout.software
@@ -309,13 +309,13 @@ def plan_run(
 def fit_config(
     resolved: ResolvedConfig, checkout: TrainerSource, arm: str, problems: Problems, *, root: Path = CONFIG_ROOT
 ) -> ResolvedConfig:
-    """The config without the keys that the arm's trainer does not have yet or any more, which may only be defaults.
+    """Return the config without the keys that the arm's trainer lacks, such as the trainer of an older commit.
 
-    What such a key is set to on purpose is a problem: that trainer could not do it.
+    Only defaults may be dropped: a lacking key with a value from any later layer is added to `problems`.
     """
     if checkout.command is not None:
         return _fit_command(resolved, checkout.command.template, arm, problems, read_yaml(root / "base.yml"))
-    if checkout.folder is None or checkout.maxtext is not None:  # of MaxText the command says it
+    if checkout.folder is None or checkout.maxtext is not None:  # MaxText's command checks its own keys
         return resolved
     base = Path(checkout.folder) / "configs" / "base.yml"
     known = problems.attempt(partial(read_yaml, base))
@@ -332,11 +332,14 @@ def fit_config(
 def _fit_command(
     resolved: ResolvedConfig, template: CommandTemplate, arm: str, problems: Problems, base: Mapping[str, Any]
 ) -> ResolvedConfig:
-    """The config with the keys that a command has a place for. What a model or target sets is the program's own matter;
-    anything else that is set to another value than base.yml's is a problem: the program would not hear of it."""
+    """Return the config with the keys that a command template has placeholders for.
+
+    Values of a model or target are dropped silently: the program has its own. Any other dropped value that differs
+    from base.yml's is added to `problems`, because the program would never receive it.
+    """
     known = template.names | {"steps"}
     problems.lines += [
-        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its words"
+        f"{value.origin}: '{key}' has no place in the command of {arm}: write {{{key}}} into one of its arguments"
         for key, value in resolved.values.items()
         if key not in known and value.layer not in ("base", "target", "model") and value.value != base[key]
     ]
@@ -344,14 +347,14 @@ def _fit_command(
 
 
 def default_cache() -> Path:
-    """Where checkouts and environments are kept between comparisons: $MAXVIEW_CACHE, or a folder of the user's."""
+    """Return the folder of checkouts and environments: $MAXVIEW_CACHE, or one in the user's home."""
     return Path(os.environ.get("MAXVIEW_CACHE") or Path.home() / ".cache" / "maxview").absolute()
 
 
 def find_unfit(
     names: Sequence[str], target: Target, *, model: str | None = None, root: Path = CONFIG_ROOT
 ) -> dict[str, str]:
-    """Those of the cases that the model (by default the target's) cannot be, or that need other devices, and why."""
+    """Return the cases that do not fit the model (default: the target's) or its devices, with the reason of each."""
     if target.plays_logs:
         return {}
     base = root / "base.yml"
@@ -367,7 +370,8 @@ def find_unfit(
         try:
             TrainConfig.model_validate(values, strict=True)
         except ValidationError as error:
-            if not any(item["loc"] for item in error.errors()):  # keys that do not fit each other; a bad value is told
+            # Without a location, keys contradict each other. A bad single value is reported later, by resolve_config.
+            if not any(item["loc"] for item in error.errors()):
                 found[case] = explain(error, lambda _: "", ())[0]
                 continue
         sizes = [values[key] for key in MESH_KEYS.values()]
@@ -378,7 +382,7 @@ def find_unfit(
 
 
 def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]:
-    """Everything that the request names: its comparison, its target and its cases, each once. Raises ConfigError."""
+    """Return the request's comparison, target and cases, each case once. Raises ConfigError with every problem."""
     problems = Problems()
     comparison = problems.attempt(partial(load_comparison, request.comparison, root=root))
     place = request.target or (comparison.target if comparison else None)
@@ -392,7 +396,7 @@ def _check(request: Request, root: Path) -> tuple[Comparison, Target, list[str]]
     words = problems.attempt(partial(layer_from_overrides, request.overrides))
     if request.repeats is not None and not 1 <= request.repeats <= MOST_REPEATS:
         problems.lines.append(f"--repeats must be 1 to {MOST_REPEATS}, got {request.repeats}")
-    if problems.lines:  # then no config is merged, which would tell these too
+    if problems.lines:  # no config will be merged, which would report unknown keys
         problems.lines += unknown_keys(words or {})
     problems.raise_any()
     assert comparison is not None  # else there was a problem

@@ -13,30 +13,30 @@ SHORT_SHA = re.compile(r"[0-9a-f]{7,40}")
 ADDRESS = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)\S+")
 SECRET = re.compile(r"https?://[^/]*@|ssh://[^/@]*:[^/@]*@")
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
-LONGEST_NAME = 244  # git itself cannot keep longer ones in files
+LONGEST_NAME = 244  # git cannot store longer names as files
 SHOWN = 80
-# where a name is looked for, in this order; the first two together are ambiguous if they differ
+# Prefixes in order of precedence. A name under both of the first two is ambiguous if the commits differ.
 PLACES = ("refs/heads/", "refs/tags/", "refs/remotes/", "refs/remotes/origin/")
 
 
 class ResolvedRef(Frozen):
-    """A name as the user wrote it, and the commit that it meant at that moment."""
+    """A ref as the user wrote it, and its commit when it was resolved."""
 
     name: str
     sha: str
 
 
 def pin_ref(ref: ResolvedRef) -> str:
-    """`NAME:SHA`: a ref that `resolve_ref` does not look up again. A colon cannot be in a name."""
+    """Return `NAME:SHA`, which `resolve_ref` accepts without a look-up. A ref name cannot contain a colon."""
     return f"{ref.name}:{ref.sha}"
 
 
 def resolve_ref(repository: str, name: str) -> ResolvedRef:
-    """The commit that `name` is in `repository`: a folder with a clone, or an address, which is asked now.
+    """Return the commit of `name` in `repository`: a folder with a clone, or an address, which is queried.
 
-    `NAME:SHA` is that commit, whatever the name means by now.
+    `NAME:SHA` is that commit, even if the name has moved on.
 
-    Raises ConfigError for a name that git does not allow, that is not there, or that means two commits.
+    Raises ConfigError for a name that git does not allow, that is unknown, or that is ambiguous.
     """
     plain, _, pinned = name.rpartition(":")
     if plain and SHA.fullmatch(pinned):
@@ -45,20 +45,20 @@ def resolve_ref(repository: str, name: str) -> ResolvedRef:
     try:
         sha = _resolve_remote(repository, name) if is_address(repository) else _resolve_local(repository, name)
     except GitError as error:
-        raise ConfigError([f"{repository}: cannot be asked for '{name}': {error}"]) from error
+        raise ConfigError([f"{repository}: '{name}' cannot be looked up: {error}"]) from error
     return ResolvedRef(name=name, sha=sha)
 
 
 def is_address(repository: str) -> bool:
-    """Whether the repository is at a remote address rather than in a folder."""
+    """Return whether the repository is a remote address rather than a folder."""
     return ADDRESS.fullmatch(repository) is not None
 
 
 def check_repository(repository: str) -> str:
-    """The repository as it is, or as an absolute folder. Raises ConfigError if it is neither address nor clone."""
+    """Return the address unchanged, or the clone's absolute folder. Raises ConfigError if it is neither."""
     if SECRET.match(repository):  # it would be written into plans, pages and logs
         raise ConfigError(
-            ["repository: leave user and password out of the address: git asks a credential helper for them"]
+            ["repository: leave user and password out of the address: git gets them from a credential helper"]
         )
     if is_address(repository):
         return repository
@@ -77,7 +77,7 @@ def check_repository(repository: str) -> str:
 
 
 def check_ref_name(name: str) -> str:
-    """`name` itself. Raises ConfigError unless it can be the name of a branch, a tag or a commit."""
+    """Return `name`. Raises ConfigError unless it can be the name of a branch, a tag or a commit."""
     problem = None
     if not name:
         problem = "is empty"
@@ -110,7 +110,7 @@ def _resolve_local(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in listed.splitlines():
         ref, sha, *peeled = line.split(" ")
-        refs[ref] = next((other for other in peeled if other), sha)  # an annotated tag means its commit
+        refs[ref] = next((other for other in peeled if other), sha)  # peels annotated tags
     found = _pick(refs, name)
     if found is None and (name == "HEAD" or SHORT_SHA.fullmatch(name)):
         found = _commit_of(folder, name)
@@ -133,12 +133,12 @@ def _resolve_remote(repository: str, name: str) -> str:
     refs: dict[str, str] = {}
     for line in run_git(["ls-remote", "--", repository]).splitlines():
         sha, _, ref = line.partition("\t")
-        if ref.endswith("^{}"):  # the commit that an annotated tag means; it follows the tag
+        if ref.endswith("^{}"):  # a peeled annotated tag; listed after the tag itself
             ref = ref.removesuffix("^{}")
         refs[ref] = sha
     found = refs.get("HEAD") if name == "HEAD" else _pick(refs, name)
     if found is None and SHA.fullmatch(name):
-        return name  # fetching it will tell
+        return name  # the fetch fails if it does not exist
     if found is None:
         raise _unknown(repository, name, refs)
     return found
@@ -157,13 +157,13 @@ def _pick(refs: dict[str, str], name: str) -> str | None:
 def _unknown(repository: str, name: str, refs: dict[str, str]) -> ConfigError:
     names = [ref.removeprefix(place) for place in PLACES for ref in refs if ref.startswith(place)]
     hint = suggest(name, names)
-    about = "; a remote tells only whole hashes" if SHORT_SHA.fullmatch(name) and is_address(repository) else ""
+    about = "; a remote accepts only full hashes" if SHORT_SHA.fullmatch(name) and is_address(repository) else ""
     remedy = "" if is_address(repository) else _how_to_fetch(Path(repository))
     return ConfigError([f"{repository}: no branch, tag or commit '{name}'{hint}{about}{remedy}"])
 
 
 def _how_to_fetch(folder: Path) -> str:
     if run_git(["rev-parse", "--is-shallow-repository"], folder=folder) != "true":
-        return " (a clone knows what was fetched last: git fetch)"
-    # a shallow clone mostly follows one branch only: without the others' names `--unshallow` would leave them out
+        return " (the clone may be stale: git fetch)"
+    # A shallow clone usually tracks one branch: without this refspec `--unshallow` would fetch only that one.
     return f" (the clone is shallow: git fetch --unshallow origin '{EVERY_BRANCH}')"

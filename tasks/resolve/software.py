@@ -1,4 +1,4 @@
-"""Turns what an arm asks for (`jax==0.11.0`, `project`, `maxtext==0.2.5`) into a Python that has it, made with uv."""
+"""Builds Python environments with uv from an arm's packages (`jax==0.11.0`, `project`, `maxtext==0.2.5`)."""
 
 import hashlib
 import os
@@ -19,21 +19,21 @@ from configs.environment import PASSED_ON, pass_on
 from configs.errors import ConfigError
 
 FOLDER = "environments"
-PROJECT = "project"  # the packages that the checkout's own pyproject.toml asks for, nothing else changed
+PROJECT = "project"  # exactly the dependencies in the checkout's own pyproject.toml
 MAXTEXT = "maxtext"
 BUILD_TIMEOUT_S = 1800.0
 TAIL_LINES = 6
-# where packages come from, and how it is reached
+# Variables that name package indexes, credentials and proxies.
 FOR_UV = ("UV_*", "PIP_*", "NETRC", "XDG_*", *(f"{kind}_proxy" for kind in ("http", "https", "all", "no")),
           *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")))  # fmt: skip
 
 
 class SoftwareError(ValueError):
-    """An environment cannot be built; the message is uv's, and what to do."""
+    """An environment cannot be built; the message quotes uv and says what to do."""
 
 
 def check_packages(words: Sequence[str]) -> list[str]:
-    """A problem for every word that is neither `project` nor a requirement such as `jax==0.11.0`."""
+    """Return a problem for every word that is neither `project` nor a requirement such as `jax==0.11.0`."""
     problems = []
     for word in words:
         if word == PROJECT:
@@ -49,17 +49,17 @@ def check_packages(words: Sequence[str]) -> list[str]:
 
 
 def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
-    """The interpreter of an environment with the checkout's dependencies, in which `words` win over what it pins.
+    """Return the interpreter of an environment with the checkout's dependencies; `words` replace the checkout's pins.
 
-    They do not win over what other packages ask for: what those cannot run with would only die later. Raises
-    ConfigError for words that are no requirements, SoftwareError if it cannot be built.
+    They do not override the requirements of other packages: a conflicting version would only fail later, at run
+    time. Raises ConfigError for words that are no requirements, SoftwareError if the build fails.
     """
     problems = check_packages(words)
     if problems:
         raise ConfigError(problems)
     project = checkout / "pyproject.toml"
     if not project.is_file():
-        raise ConfigError([f"{checkout}: has no pyproject.toml, which would tell what its trainer needs"])
+        raise ConfigError([f"{checkout}: has no pyproject.toml with its trainer's dependencies"])
     asked = sorted(word for word in words if word != PROJECT)
     names = {canonicalize_name(Requirement(word).name) for word in asked}
     kept = [str(item) for item in read_dependencies(project) if canonicalize_name(item.name) not in names]
@@ -71,10 +71,10 @@ def make_environment(words: Sequence[str], checkout: Path, cache: Path) -> str:
 
 
 def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
-    """The interpreter of an environment with the MaxText that one of the words is (`maxtext==0.2.5`).
+    """Return the interpreter of an environment with a MaxText; one of the words is its version (`maxtext==0.2.5`).
 
-    Its packages are the oldest that it allows, with which it was released, but for those that the other words name.
-    Raises ConfigError for words that are no requirements or name no MaxText, SoftwareError if it cannot be built.
+    Installs the oldest packages that MaxText allows, which it was released with, unless another word names a version.
+    Raises ConfigError for words that are no requirements or name no MaxText, SoftwareError if the build fails.
     """
     problems = check_packages(words)
     wanted = [Requirement(word) for word in words if not problems and word != PROJECT]
@@ -84,7 +84,7 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
     if problems:
         raise ConfigError(problems)
     for item in named:
-        item.extras = item.extras or {"tpu"}  # without one it comes without what it imports; this runs on CPU too
+        item.extras = item.extras or {"tpu"}  # without an extra its imports fail; this one runs on CPU too
     texts = sorted(map(str, wanted))
     facts = [MAXTEXT, platform.python_version(), *texts]
     folder = cache / FOLDER / hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
@@ -95,7 +95,7 @@ def make_maxtext_environment(words: Sequence[str], cache: Path) -> str:
 
 
 def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> None:
-    """Make the environment `folder`; uv runs in `place`, whose settings it reads: a checkout's pins may have a date."""
+    """Build the environment `folder`; uv runs in `place` to read its settings, such as `exclude-newer`."""
     uv = shutil.which("uv")
     if uv is None:
         raise SoftwareError("uv is not installed: an arm's own packages need it (pip install uv)")
@@ -107,7 +107,7 @@ def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> N
         environment = unfinished / "environment"
         _run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(environment)], place)
         install = [uv, "pip", "install", "--quiet", "--python", str(environment / "bin" / "python")]
-        # compiled here: runs of a checkout write no compiled files
+        # Compile to bytecode now: runs of a checkout write none.
         _run([*install, *options, "--compile-bytecode", "--requirements", str(listed)], place)
         try:
             environment.rename(folder)
@@ -119,7 +119,7 @@ def _build(folder: Path, place: Path, wanted: Sequence[str], *options: str) -> N
 
 
 def _run(argv: Sequence[str], folder: Path) -> None:
-    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # building a package runs what is in it
+    kept = pass_on(os.environ, (*PASSED_ON, *FOR_UV))  # a package's build runs its code: hide secrets from it
     try:
         done = subprocess.run(
             argv, cwd=folder, env=kept, capture_output=True, text=True, check=False,
@@ -130,13 +130,13 @@ def _run(argv: Sequence[str], folder: Path) -> None:
     if done.returncode:
         tail = "\n".join(done.stderr.strip().splitlines()[-TAIL_LINES:])
         raise SoftwareError(
-            f"the packages of {folder} cannot be installed (versions that go together are named one by one, for "
+            f"the packages of {folder} cannot be installed (name each of the versions that go together, for "
             f"example jax==… and flax==…):\n{tail}"
         )
 
 
 def read_dependencies(project: Path) -> list[Requirement]:
-    """What a pyproject.toml says that the project depends on. Raises ConfigError."""
+    """Return the dependencies in a pyproject.toml. Raises ConfigError."""
     try:
         table: Mapping[str, Any] = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {})
         return [Requirement(line) for line in table.get("dependencies", ())]
@@ -145,7 +145,7 @@ def read_dependencies(project: Path) -> list[Requirement]:
 
 
 def unmet_requirements(checkout: Path, versions: Mapping[str, str]) -> list[str]:
-    """What the checkout's pyproject.toml asks for and `versions` is not: a commit may have moved its pins."""
+    """Return the dependencies in the checkout's pyproject.toml that the installed `versions` do not meet."""
     project = checkout / "pyproject.toml"
     if not project.is_file():
         return []

@@ -1,4 +1,4 @@
-"""Turns a folder's files into git's identity of them, without git: neither its settings nor its index are believed."""
+"""Hashes a folder's files as git would, without git: its settings and index could be manipulated."""
 
 import hashlib
 import os
@@ -6,21 +6,21 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-type Entry = tuple[bytes, bytes]  # mode as git writes it, identity
+type Entry = tuple[bytes, bytes]  # git's mode, hash
 FOLDER, LINK, PROGRAM, FILE, SUBMODULE = b"40000", b"120000", b"100755", b"100644", b"160000"
 
 
 def hash_object(kind: str, content: bytes, algorithm: str) -> bytes:
-    """The identity that git gives to an object."""
+    """Return git's hash of an object."""
     return hashlib.new(algorithm, f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).digest()
 
 
 def hash_folder(
     folder: Path, algorithm: str, *, submodules: Mapping[str, str] | None = None, ignored: str = ""
 ) -> bytes:
-    """The identity of the tree that a folder is: that of its commit as long as no file was added, removed or changed.
+    """Return git's tree hash of a folder; it equals the commit's while no file is added, removed or changed.
 
-    submodules: their commits by path, since they leave empty folders. ignored: a file of the folder that is left out.
+    submodules: commits by path; their folders are empty. ignored: a file to leave out.
     """
     return _hash_folder(folder, "", algorithm, submodules or {}, ignored) or hash_object("tree", b"", algorithm)
 
@@ -43,7 +43,7 @@ def _hash_folder(
             else:
                 entries[os.fsencode(item.name)] = _hash_file(item, algorithm)
     if not entries:
-        return None  # git knows no empty folders
+        return None  # git stores no empty folders
     # git sorts a folder as if its name ended with a slash
     order = sorted(entries, key=lambda name: name + b"/" if entries[name][0] == FOLDER else name)
     lines = (b"%s %s\0%s" % (entries[name][0], name, entries[name][1]) for name in order)
@@ -55,5 +55,5 @@ def _hash_file(item: "os.DirEntry[str]", algorithm: str) -> Entry:
     if stat.S_ISLNK(mode):
         return LINK, hash_object("blob", os.fsencode(os.readlink(item.path)), algorithm)
     if not stat.S_ISREG(mode):
-        return b"0", b""  # a pipe or a device, which no commit holds
+        return b"0", b""  # a pipe or a device; a commit cannot contain it
     return (PROGRAM if mode & stat.S_IXUSR else FILE), hash_object("blob", Path(item.path).read_bytes(), algorithm)

@@ -1,1 +1,1 @@
-"""The Prefect server, worker and pool of this machine, what flows ask of them, and how all of them end."""
+"""The Prefect server, worker and pool of this machine: starting them, using them in flows, and ending them."""

@@ -1,4 +1,4 @@
-"""Ends what a flow run left behind when it was cancelled or its process was lost: no job outlives its flow unseen."""
+"""Ends the jobs of cancelled and crashed flow runs."""
 
 import logging
 from typing import Any
@@ -15,23 +15,23 @@ logger = logging.getLogger("prefect.flow_runs.maxview")
 
 
 def on_cancellation(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Delete the jobs of a cancelled run. The worker calls this where the flow's own process could not."""
+    """End the jobs of a cancelled flow run. The worker calls this if the flow's own process could not."""
     end_jobs(flow_run)
 
 
 def on_crashed(flow: Flow[Any, Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """The same for a run that was ended from outside, or lost its process while a worker watched."""
+    """End the jobs of a flow run that was killed, or whose worker lost its process."""
     end_jobs(flow_run)
 
 
 def end_jobs(flow_run: FlowRun) -> None:
-    """End every job that a flow run has started and that still runs."""
+    """End every running job of a flow run."""
     for name in stop_jobs(str(flow_run.id), open_store(flow_run.parameters["out"])):
-        logger.warning("%s: over, with the flow run that started it", name)
+        logger.warning("%s: ended, with the flow run that started it", name)
 
 
 def stop_jobs(flow_run: str, store: Store) -> list[str]:
-    """End the jobs that a flow run has started and that no later one has attached to; the names of those that ran."""
+    """End the jobs of a flow run, except those with a later owner. Returns the names of the jobs that were running."""
     ended = []
     for handle in handles_of(flow_run, store):
         if is_running(handle):
@@ -42,12 +42,12 @@ def stop_jobs(flow_run: str, store: Store) -> list[str]:
 
 
 def running_jobs(flow_run: str, store: Store) -> list[str]:
-    """The names of a flow run's jobs that have not ended."""
+    """Return the names of a flow run's running jobs."""
     return [handle.job_name for handle in handles_of(flow_run, store) if is_running(handle)]
 
 
 def is_running(handle: RunHandle) -> bool:
-    """Whether a job has not ended, as far as is known: where it is not, ending it will say what is wrong."""
+    """Return whether a job runs. True if its state is unknown: the attempt to end it will raise the error."""
     try:
         return job.status(handle).state != "ended"
     except job.LaunchError:

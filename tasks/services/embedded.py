@@ -1,7 +1,7 @@
-"""The process of an embedded server: Prefect's server on a loopback port, which ends when nobody has used it for long.
+"""The process of an embedded server: Prefect's server on a loopback port, which ends after a while without users.
 
-Commands use it one after the other and side by side. One that is killed lets go of it like any other: what it holds is
-a lock, which the system takes back.
+Several commands can use it at once. Each user holds a shared file lock, which the system also releases when the command
+is killed.
 """
 
 import fcntl
@@ -26,10 +26,10 @@ MOST_PAUSE_S = 1.0
 
 
 def main(place: Place, port: int, rest_s: float) -> None:
-    """Serve until SIGTERM, or until nobody has used it for `rest_s`; port 0: any that is free."""
-    # two that make one database at once spoil it for each other
+    """Serve until SIGTERM, or until `rest_s` seconds without a user; port 0: any free port."""
+    # Two servers that create one database at once would corrupt it.
     lock = _take_turn()
-    if place.find() is not None:  # another command has been faster
+    if place.find() is not None:  # another command's server was faster
         return
     listener = _listen_at(port)
     port = listener.getsockname()[1]
@@ -40,7 +40,7 @@ def main(place: Place, port: int, rest_s: float) -> None:
 
 
 def _listen_at(port: int) -> socket.socket:
-    """A socket bound to the port, 0: a free one. Nobody else can listen there then: what answers is this server."""
+    """Return a socket bound to the port (0: a free one), so that no other program can listen there."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -51,14 +51,14 @@ def _take_turn() -> IO[str] | None:
     try:
         find_home().mkdir(parents=True, exist_ok=True)
         lock = (find_home() / LOCK).open("w")
-    except OSError:  # Prefect says what is wrong with its folder
+    except OSError:  # Prefect will report the problem with its folder
         return None
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 
 def _end_turn(lock: IO[str] | None, place: Place, port: int) -> None:
-    """Say where this server is, and let the next one start, once it listens: its database is made then."""
+    """Once this server listens, and so has its database, store its address and let the next server start."""
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

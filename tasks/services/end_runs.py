@@ -1,4 +1,4 @@
-"""Ends the flow runs that a worker has left running, with their processes and jobs, before their server goes too."""
+"""Ends the flow runs of a stopped worker, with their processes and jobs, before the server is stopped."""
 
 import os
 import socket
@@ -26,14 +26,14 @@ from tasks.services.flow_runs import life_of
 from tasks.store import Store, open_store
 
 BEGUN = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
-MARK = "PREFECT__FLOW_RUN_ID"  # what Prefect calls a flow run in the environment of its process
-MESSAGE = "maxview down has ended it: the same run again goes on from what is there"
-PROCESS_PATIENCE_S = 45.0  # a flow that is asked to end ends its job first, which saves a checkpoint
+MARK = "PREFECT__FLOW_RUN_ID"  # Prefect's variable with the id of the process's flow run
+MESSAGE = "ended by maxview down: start the same run again to continue"
+PROCESS_PATIENCE_S = 45.0  # a flow ends its job first, which saves a checkpoint
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A run of a deployment that had begun when its worker still ran, and the jobs that it had running."""
+    """A begun flow run of a deployment, with the jobs that ran before its worker was ended."""
 
     run: FlowRun
     store: Store
@@ -41,15 +41,15 @@ class Begun:
 
 
 def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
-    """The runs that a worker has begun, before it is ended: it may end them itself. `out` is the usual store.
+    """Return the flow runs that the worker has begun. Call it before ending the worker, which may end them itself.
 
-    Runs that wait for a worker go on waiting, and those of a command line are ended by whoever started them.
+    Leaves out runs that wait for a worker, and runs from a command line. `out`: the default store.
     """
     try:
         with get_client(sync_client=True) as client:
             runs = [run for run in read_begun(client) if run.deployment_id is not None and is_ours(run)]
     except httpx.HTTPError as error:
-        say(f"runs: the server does not say which ones still go ({error}); maxview up again ends what they left")
+        say(f"runs: the server cannot list them ({error}); end their jobs with maxview up")
         return []
     stores = [open_store(run.parameters.get("out", out)) for run in runs]
     return [
@@ -59,10 +59,10 @@ def find_begun(out: str, say: Callable[[str], None]) -> list[Begun]:
 
 
 def is_ours(run: FlowRun) -> bool:
-    """Whether a process of this user on this machine has it: a database may be shared with other machines and users."""
+    """Return whether this user's process on this machine runs it: other machines and users may share the database."""
     host, _, pid = (run.infrastructure_pid or "").rpartition(":")
     if not pid.isdigit():
-        return True  # no worker has noted a process
+        return True  # no worker has recorded a process
     try:
         return host == socket.gethostname() and psutil.Process(int(pid)).uids().real == os.getuid()
     except psutil.NoSuchProcess:
@@ -70,7 +70,7 @@ def is_ours(run: FlowRun) -> bool:
 
 
 def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
-    """End what is left of these runs, and the jobs that were lost before."""
+    """End these flow runs with their jobs, and the jobs of flow runs that crashed before."""
     try:
         with get_client(sync_client=True) as client:
             for one in begun:
@@ -79,18 +79,18 @@ def end_runs(begun: list[Begun], out: str, say: Callable[[str], None]) -> None:
         for lost in [flow_run for flow_run in unforgotten(store) if life_of(flow_run) == "over"]:
             _end_jobs(lost, f"flow run {lost}", store, say)
     except httpx.HTTPError as error:
-        say(f"runs: the server does not answer ({error}); maxview up again ends what they left")
+        say(f"runs: the server does not answer ({error}); end their jobs with maxview up")
 
 
 def read_begun(client: SyncPrefectClient, parent: UUID | None = None) -> list[FlowRun]:
-    """The flow runs that have begun and not ended; of one only those that run inside it."""
+    """Return the flow runs that have begun and not ended; with `parent`, only its subflow runs."""
     inside = None if parent is None else FlowRunFilterParentFlowRunId(any_=[parent])
     wanted = FlowRunFilter(state=FlowRunFilterState(type=BEGUN), parent_flow_run_id=inside)
     return client.read_flow_runs(flow_run_filter=wanted)
 
 
 def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None]) -> None:
-    """End a flow run's process and jobs, and say so in its state and in those of the runs inside it."""
+    """End a flow run's process and jobs, and set its state and its subflows' to Cancelled."""
     run = begun.run
     inside = read_begun(client, run.id)
     processes = list(processes_of(run.id))
@@ -105,22 +105,24 @@ def end_run(client: SyncPrefectClient, begun: Begun, say: Callable[[str], None])
     _end_jobs(str(run.id), f"{run.name} (flow run {run.id})", begun.store, say, begun.jobs)
     for one in (*inside, run):
         state = client.read_flow_run(one.id).state
-        if state is None or not state.is_final() or state.type == StateType.CRASHED:  # by its worker, as it was ended
+        if (
+            state is None or not state.is_final() or state.type == StateType.CRASHED
+        ):  # set by its worker while that was ended
             client.set_flow_run_state(one.id, Cancelled(message=MESSAGE), force=True)
 
 
 def _end_jobs(flow_run: str, name: str, store: Store, say: Callable[[str], None], running: Iterable[str] = ()) -> None:
-    """End what a flow run has left, and report it with what was `running` before."""
+    """End a flow run's jobs, and report them with the jobs that were `running` before."""
     try:
         ended = list(dict.fromkeys([*running, *stop_jobs(flow_run, store)]))
     except LaunchError as error:
         say(f"{name}: {error}")
         return
-    say(f"{name}: ended{f', and its job {", ".join(ended)}' if ended else ''}; the same run again goes on from there")
+    say(f"{name}: ended{f', and its job {", ".join(ended)}' if ended else ''}; start the same run again to continue")
 
 
 def processes_of(flow_run: UUID) -> Iterator[psutil.Process]:
-    """The live processes of a flow run on this machine; its jobs are none of them, their environment is their own."""
+    """Yield a flow run's live processes on this machine, without its jobs, whose environment lacks MARK."""
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == str(flow_run):

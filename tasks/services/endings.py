@@ -1,4 +1,4 @@
-"""How a flow run ends for those who watch it: with headlines, pages and a verdict for a state, and no traceback."""
+"""Ends a flow run with headlines, pages and the verdict as its state, without a traceback."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -12,23 +12,23 @@ from prefect.states import Completed, Failed
 from tasks.diff import exit_status
 from tasks.records import ComparisonRecord
 
-# both log it: as the run's own line, and as the process's
+# Both loggers print the traceback.
 ENGINE = ("prefect.engine", "prefect.flow_runs")
-# the states that are Failed for what was found: the flow itself did all it was to do
+# Names of Failed states that report a finding: the flow itself succeeded.
 REGRESSED, CHANGED = FOUND = ("Regressed", "Changed")
 
 
 class Verdicts(logging.Filter):
-    """Leaves out tracebacks of FailedRun: that is a flow which ended as it was meant to, in a state that is Failed."""
+    """Drops tracebacks of FailedRun, which a flow raises to end in a Failed state on purpose."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], FailedRun))
 
 
 def tell_end(lines: Iterable[tuple[str, str]]) -> None:
-    """Log what was found and where its page is, as the last lines of the flow run, and see that its server has them.
+    """Log each headline and the address of its page as the last lines of the flow run, and flush them to the server.
 
-    Whoever watches hears of the end at once, and of what is logged only in batches.
+    A watcher sees the final state at once, but log lines only in batches.
     """
     for name in ENGINE:
         logger = logging.getLogger(name)
@@ -42,7 +42,7 @@ def tell_end(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def final_state(comparisons: Sequence[ComparisonRecord], problem: str = "") -> State[Any]:
-    """The flow run's end: Failed if something regressed or an arm died, else Completed; its name is the verdict."""
+    """Return the flow run's state, named by the verdict; Failed if a case regressed, changed or died."""
     status = exit_status(comparisons)
     verdicts = [f"{record.case}: {record.headline}" for record in comparisons]
     message = " · ".join(([problem] if problem else []) + verdicts)[:1000]

@@ -1,5 +1,7 @@
-"""What the flows of this process do, one event after the other, for whoever looks on: nobody on a worker, which has
-Prefect's logs and artifacts, and a live view on the command line."""
+"""The events of this process's flows, for listeners such as the live view of the command line.
+
+A worker has no listener: it has Prefect's logs and artifacts.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from tasks.records import Bisection, CheckpointProof, ComparisonRecord, RunPlan
 
 
 class Planned(NamedTuple):
-    """The runs that will be needed, in order."""
+    """The runs are planned, in order."""
 
     plans: Sequence[RunPlan]
 
@@ -37,7 +39,7 @@ class Launched(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """Something new in the run's log."""
+    """The run's log has a new line or event."""
 
     run: LaunchedRun
     what: JobEvent
@@ -50,7 +52,7 @@ class Stopping(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """The run is over and its checkpoints were looked at."""
+    """The run has ended and its checkpoints were verified."""
 
     run: LaunchedRun
     proofs: Sequence[CheckpointProof]
@@ -65,21 +67,21 @@ class Comparing(NamedTuple):
 
 
 class Extended(NamedTuple):
-    """Further runs of a case that is not decided; without plans: why it stays so."""
+    """An undecided case gets more runs; without plans, `why` is the reason to stop."""
 
     plans: Sequence[RunPlan]
     why: str
 
 
 class Explaining(NamedTuple):
-    """It is being looked into why the arms of a case differ; the text says what that costs."""
+    """The difference of a case's arms is being explained; the text states the cost."""
 
     case: str
     text: str
 
 
 class Troubled(NamedTuple):
-    """Something beside the comparisons went wrong."""
+    """A problem outside of the comparisons."""
 
     text: str
 
@@ -93,7 +95,7 @@ class Compared(NamedTuple):
 
 
 class Bisected(NamedTuple):
-    """A bisection of a case is over and has its page."""
+    """A case's bisection has ended and has its page."""
 
     record: Bisection
     page: PublishedPage
@@ -106,19 +108,19 @@ type Event = (
 
 
 class Events:
-    """Passes each event on to those who listen at that moment, in the thread in which it happens."""
+    """Passes each event to the current listeners, in the thread of the event."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Event], None]] = []
 
     def put(self, event: Event) -> None:
-        """Something has happened."""
+        """Pass an event to every listener."""
         for listen in list(self._listeners):
             listen(event)
 
     @contextmanager
     def heard_by(self, listen: Callable[[Event], None]) -> Iterator[None]:
-        """Inside the block `listen` is called with every event."""
+        """Call `listen` with every event while the block runs."""
         self._listeners.append(listen)
         try:
             yield

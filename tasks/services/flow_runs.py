@@ -1,4 +1,4 @@
-"""Asks Prefect's server whether a flow run still goes."""
+"""Queries Prefect's server for the state of flow runs."""
 
 import os
 from uuid import UUID
@@ -12,23 +12,23 @@ from tasks.services.outage import unless_away
 
 HEARTBEAT = "prefect.flow-run.heartbeat"
 AT_SIGTERM = "PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR"
-RESCHEDULE = "reschedule"  # as Prefect's Kubernetes worker asks
+RESCHEDULE = "reschedule"  # set by Prefect's Kubernetes worker
 
 
 def life_of(flow_run: str) -> Life:
-    """Whether a flow run still goes, as far as this server knows."""
+    """Return whether a flow run is running or over, or unknown to this server."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run)).state
-    except (ObjectNotFound, ValueError):  # another server's
+    except (ObjectNotFound, ValueError):  # a flow run of another server
         return "unknown"
     return "over" if state is not None and state.is_final() else "running"
 
 
 def is_alive_after_all(flow_run: str) -> bool:
-    """Whether a run that is over has shown since then that it lives; if so it is Running again.
+    """Return whether a crashed run has sent a heartbeat since; if so, set it to Running again.
 
-    A server that was away for longer than a run may be silent gives up all that ran meanwhile as soon as it is back.
+    After a long outage of the server, its automation marks every running flow run as Crashed.
     """
     with get_client(sync_client=True) as client:
         ended = client.read_flow_run(UUID(flow_run)).state
@@ -39,15 +39,15 @@ def is_alive_after_all(flow_run: str) -> bool:
         }
         if not client.request("POST", "/events/filter", json={"filter": wanted, "limit": 1}).json()["events"]:
             return False
-        client.set_flow_run_state(UUID(flow_run), Running(message="it lives: the server was away"), force=True)
+        client.set_flow_run_state(UUID(flow_run), Running(message="heartbeat after a server outage"), force=True)
         return True
 
 
 def goes_on(flow_run: str) -> bool:
-    """Whether a flow run that is ended here was put back into the queue: its pod is evicted, and another goes on."""
+    """Return whether a flow run that ends here was rescheduled: its pod is evicted and another pod continues it."""
     if os.environ.get(AT_SIGTERM) != RESCHEDULE:
         return False
     with unless_away(), get_client(sync_client=True) as client:
         state = client.read_flow_run(UUID(flow_run)).state
         return state is not None and state.is_scheduled()
-    return False  # who knows: it leaves nothing behind
+    return False  # unknown during an outage: end the jobs, to leave nothing behind

@@ -1,4 +1,4 @@
-"""Holds a run for the flow that works on it: waits for its turn, and ends its job with the flow."""
+"""Holds a run exclusively for a flow, and ends the run's job with the flow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,9 +45,11 @@ def held_run(plan: RunPlan, store: Store, jobs: Jobs, *, take_over: bool) -> Ite
 
 @contextmanager
 def held_job(plan: RunPlan, store: Store, jobs: Jobs, *, launch: Callable[[], LaunchedRun]) -> Iterator[LaunchedRun]:
-    """Launch a job for this flow run and hold it: if the block raises or the flow ends, so does the job, but for one
-    that goes on."""
-    logger = get_run_logger()  # here: what ends jobs has threads of its own, in which Prefect knows no run
+    """Launch a job for this flow run and hold it: the job ends if the block raises or the flow ends.
+
+    Leaves the job running if another flow run continues it.
+    """
+    logger = get_run_logger()  # here: jobs are ended in threads without Prefect's run context
     owners = jobs.owners(flow_run.id)
 
     def stop(handle: RunHandle) -> None:

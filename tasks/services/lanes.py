@@ -1,4 +1,4 @@
-"""Does several things of a flow at once, each in a lane of its own, and ends them with the flow."""
+"""Runs several calls of a flow at once, each in its own lane (thread), and ends them with the flow."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,9 +8,9 @@ from tasks.services.running_jobs import Jobs
 
 
 def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Iterator[T]:
-    """What the calls return, in their order; a lane takes the next call when its last one is over.
+    """Yield the calls' results in order; a free lane takes the next call.
 
-    Where one raises, those that have not begun are left out. Where the flow is being ended, so are the jobs of all.
+    If a call raises, pending calls are cancelled. If the flow is being ended, the jobs of all calls are ended.
     """
     with ThreadPoolExecutor(max_workers=lanes, thread_name_prefix="lane") as pool:
         futures = []
@@ -22,6 +22,6 @@ def in_lanes[T](calls: Iterable[Callable[[], T]], lanes: int, jobs: Jobs) -> Ite
         except BaseException as error:
             for future in futures:
                 future.cancel()
-            if not isinstance(error, Exception):  # the lanes see it by their jobs
+            if not isinstance(error, Exception):  # the end of their jobs ends the lanes
                 jobs.stop_all()
             raise

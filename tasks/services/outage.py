@@ -1,4 +1,4 @@
-"""Repeats a request to a server that is away for a while: what a run has done must not depend on who watches it."""
+"""Retries requests while a server is unavailable, so that an outage does not cost a run's result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 import httpx
 
-PATIENCE_S = 900.0  # how long a server may be away
+PATIENCE_S = 900.0  # longest outage
 PAUSE_S = 2.0
 
 
 def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s: float = PAUSE_S) -> T:
-    """What `ask` returns, asked again while the server cannot be reached; after `patience_s` its error is raised."""
+    """Return the result of `ask`; retries while the server cannot be reached, and re-raises after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -24,7 +24,7 @@ def outlast[T](ask: Callable[[], T], *, patience_s: float = PATIENCE_S, pause_s:
 
 @contextmanager
 def unless_away() -> Iterator[None]:
-    """Leave out what the block asks of a server that cannot be reached: for what nobody misses."""
+    """Ignore an outage inside the block: for optional requests."""
     try:
         yield
     except Exception as error:
@@ -33,7 +33,7 @@ def unless_away() -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error, or what led to it, is that a server could not be reached; one that answers is not away."""
+    """Return whether an error, or one of its causes, is a failed connection; an error response is no outage."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, httpx.TransportError):

@@ -1,4 +1,4 @@
-"""Starts a program that outlives its starter, remembers it in a file, finds it again, and ends it by its own id."""
+"""Starts programs that outlive their starter, records them in files, finds them again, and ends them by their pid."""
 
 import json
 import os
@@ -19,17 +19,17 @@ POLL_S = 0.05
 
 
 class Kept(Frozen):
-    """A program that runs by itself: enough to know it again, even if its number has been given to another."""
+    """A started program, with its pid and start time, which tell it from a later process with the same pid."""
 
     name: str
     pid: int
     created: float  # seconds since `boot`
-    boot: str = ""  # the machine's boot
+    boot: str = ""  # the machine's boot id
     log: str
 
 
 def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, environment: Mapping[str, str]) -> Kept:
-    """Start a program in a session of its own, its output going to `<state>/<name>.log`."""
+    """Start a program in its own session, with its output in `<state>/<name>.log`."""
     log = state / f"{name}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -43,7 +43,7 @@ def start_kept(name: str, argv: Sequence[str], *, state: Path, folder: Path, env
 
 
 def read_kept(name: str, state: Path) -> Kept | None:
-    """The program that `start_kept` started under this name, if it still runs."""
+    """Return the program that `start_kept` started under this name, or None if it does not run."""
     try:
         kept = Kept.model_validate(json.loads((state / f"{name}.json").read_text()))
     except (FileNotFoundError, ValueError):
@@ -52,7 +52,7 @@ def read_kept(name: str, state: Path) -> Kept | None:
 
 
 def is_running(kept: Kept) -> bool:
-    """Whether it still runs; a zombie that waits for its parent does not."""
+    """Return whether the program runs; a zombie does not."""
     try:
         same = is_same(kept.pid, kept.boot, kept.created)
         return same and psutil.Process(kept.pid).status() != psutil.STATUS_ZOMBIE
@@ -61,15 +61,15 @@ def is_running(kept: Kept) -> bool:
 
 
 def wait_for_end(kept: Kept) -> None:
-    """Return when it runs no more. It need not have been started here; while a trainer is timed, nobody wakes up."""
+    """Wait for the program's end, also of another process's child; does not poll, which would disturb timings."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(kept.pid)
-        if is_running(kept):  # else its number is another's by now
+        if is_running(kept):  # else its pid may belong to another process
             process.wait()
 
 
 def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
-    """End it: SIGTERM, and SIGKILL for what is left of its session after `patience_s`; whether it went by itself."""
+    """End the program: SIGTERM, then SIGKILL to its session after `patience_s`. Returns whether SIGTERM sufficed."""
     by_itself = True
     members = session_of(kept)
     if is_running(kept):
@@ -85,7 +85,7 @@ def end_kept(kept: Kept, *, state: Path, patience_s: float) -> bool:
 
 
 def session_of(kept: Kept) -> list[psutil.Process]:
-    """The live processes of the session that it leads; each is remembered with its start, so none is mistaken later."""
+    """Return the live processes of the program's session; psutil keeps their start times, so reused pids are safe."""
     if not is_running(kept):
         return []
     found = []
@@ -101,7 +101,7 @@ def _wait(kept: Kept, seconds: float) -> bool:
     while is_running(kept):
         if time.monotonic() > deadline:
             return False
-        with suppress(ChildProcessError):  # a command that was started by another one is not ours to collect
+        with suppress(ChildProcessError):  # another command's child cannot be reaped here
             os.waitpid(kept.pid, os.WNOHANG)
         time.sleep(POLL_S)
     return True

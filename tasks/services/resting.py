@@ -1,7 +1,7 @@
-"""Where an embedded Prefect server rests between two commands, who uses it, and how it is ended before its time.
+"""Finds, uses and ends the embedded Prefect server that rests between two commands.
 
-What belongs to one is in a folder of `PREFECT_HOME`, by a key of what it depends on: another Python, other packages or
-other settings of Prefect have a server of their own.
+Its files are in a folder of `PREFECT_HOME`, under a key of its Python, its packages and Prefect's settings: other
+values have their own server.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from typing import IO
 
 from tasks.services.processes import Kept, end_kept, is_running
 
-REST_S = 600.0  # after its last command
+REST_S = 600.0  # from its last command to its end
 STOP_S = 10.0
 FOLDER = "maxview"
 
@@ -34,14 +34,14 @@ class Server(Kept):
 
 
 class Place:
-    """The files of the server with a key: where it listens, who uses it, what it says."""
+    """The files of the server with a key: its address, its users' lock, its log."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder, self.key = folder, key
         self.address, self.users, self.log = (folder / f"{key}.{ending}" for ending in ("json", "users", "log"))
 
     def find(self) -> Server | None:
-        """The server, if it runs and listens."""
+        """Return the server, or None if none runs and listens."""
         try:
             server = Server.model_validate_json(self.address.read_text())
         except (OSError, ValueError):
@@ -49,7 +49,7 @@ class Place:
         return server if is_running(server) else None
 
     def use(self) -> IO[str]:
-        """While this is open, or until this process ends, the server does not go: neither by itself nor by `end`."""
+        """Return a lock that keeps the server running until it is closed or this process ends."""
         users = self.users.open("a")
         fcntl.flock(users, fcntl.LOCK_SH)
         os.utime(users.fileno())
@@ -57,7 +57,7 @@ class Place:
 
     @contextmanager
     def unused(self) -> Iterator[bool]:
-        """Whether nobody uses the server; then nobody can while the block runs."""
+        """Yield whether the server has no users; if so, it gets none while the block runs."""
         with self.users.open("a") as users:
             try:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +67,7 @@ class Place:
                 yield True
 
     def end(self) -> bool:
-        """End the server, which writes down what it still holds; False where a command uses it."""
+        """End the server gracefully; return False if a command uses it."""
         with self.unused() as unused:
             server = self.find() if unused else None
             if server is not None:
@@ -76,44 +76,44 @@ class Place:
 
 
 def find_home() -> Path:
-    """Prefect's folder."""
+    """Return Prefect's home folder."""
     return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
 
 
 def find_resting() -> list[Place]:
-    """The servers that run."""
+    """Return the places of all running embedded servers."""
     places = [Place(path.parent, path.stem) for path in sorted((find_home() / FOLDER).glob("*.json"))]
     return [place for place in places if place.find() is not None]
 
 
 def is_embedded(url: str | None) -> bool:
-    """Whether the API at this address is that of an embedded server, which only this user's commands use."""
+    """Return whether the API at this address belongs to an embedded server, which only this user's commands use."""
     return any(server.url == url for place in find_resting() if (server := place.find()) is not None)
 
 
 def end_resting(say: Callable[[str], None]) -> bool:
-    """End every server that runs and that no command uses; whether there were any."""
+    """End every unused embedded server; return whether any ran."""
     places = find_resting()
     for place in places:
         if place.end():
             say("embedded server: ended")
         else:
-            say(f"embedded server: a command uses it; it ends {REST_S / 60:g} minutes after that")
+            say(f"embedded server: in use by a command; ends {REST_S / 60:g} minutes after it")
     return bool(places)
 
 
 def make_place() -> Place:
-    """The place of the server that suits this process; of none that can be found again where no folder can be made."""
+    """Return the place of the server that fits this process; a temporary one if Prefect's home cannot be written."""
     folder = find_home() / FOLDER
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:  # the server says what is wrong with its folder
+    except OSError:  # the server will report the problem with its folder
         folder = Path(tempfile.mkdtemp(prefix="maxview-"))
     return Place(folder, server_key())
 
 
 def server_key() -> str:
-    """Twelve letters that differ with the Python, its packages, and Prefect's settings and the files of such."""
+    """Return a key of twelve hex digits over the Python, its packages, and Prefect's settings and settings files."""
     settings = sorted((name, value) for name, value in os.environ.items() if name.startswith("PREFECT_"))
     packages = {
         Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")

@@ -1,4 +1,4 @@
-"""Turns what describes and names a flow run into what Prefect's UIs and its command line can show."""
+"""The parameters of flows in Prefect's run form, and the names of flow runs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,25 +10,24 @@ from configs.errors import ConfigError
 from tasks.records.text import shorten, visible
 from tasks.resolve.refs import LONGEST_NAME as LONGEST_REF
 
-LONGEST_NAME = 400  # of a flow run: every case of a comparison fits
+LONGEST_NAME = 400  # characters: enough for every case of a comparison
 
 
 def Field(*, description: str, json_schema_extra: dict[str, Any] | None = None, **limits: Any) -> Any:
-    """Pydantic's field for an `Annotated` parameter of a flow.
+    """Return a pydantic field for an `Annotated` parameter of a flow.
 
-    Prefect 3.8 writes what a parameter's docstring says, or nothing, over the description of such a field; what is in
-    the further keys of its schema stays.
+    Prefect 3.8 overwrites a field's description with the docstring's, but keeps the extra keys of its schema.
     """
     extra = {"description": description} | (json_schema_extra or {})
     return pydantic.Field(description=description, json_schema_extra=extra, **limits)
 
 
 def choices(kind: Kind) -> dict[str, Any]:
-    """A dropdown in the run form. The names are checked again when they are resolved, with a suggestion."""
+    """Return the schema of a dropdown in the run form. Names are checked again at resolution, with a suggestion."""
     return {"enum": list(list_names(kind))}
 
 
-# what the flows that compare two arms are given
+# parameters of the flows that compare two arms
 Cases = Annotated[
     list[str], Field(description="Cases, for example 03_dropout; empty: those of the comparison; all: every case")
 ]
@@ -61,10 +60,10 @@ def show_name(text: str) -> str:
 def name_comparison(
     comparison: str, cases: Sequence[str] | None, target: str | None, refs: tuple[str | None, str | None]
 ) -> str:
-    """A name for it: cases, arms and target; refs: those of baseline and branch, if others are wanted."""
+    """Return a comparison's flow run name: cases, arms and target. refs: the request's baseline and branch, if any."""
     try:
         spec = load_comparison(comparison)
-    except ConfigError:  # the resolve step says what is wrong with it
+    except ConfigError:  # the resolve step will report it
         return show_name(str(comparison))
     arms = [arm.name for arm in spec.arms]
     if spec.has_refs:

@@ -1,4 +1,4 @@
-"""Knows the jobs that this process has running, so that whoever ends the process can end them first."""
+"""Tracks the running jobs of this process, so that they can be ended before the process."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from weakref import WeakSet
 
 
 class Stopped(RuntimeError):
-    """The flow is being ended: no further job is started."""
+    """The flow is being ended: no further job may start."""
 
 
 class Jobs:
     """The running jobs of one flow and of the flows that it runs in threads."""
 
     def __init__(self, night: str | None = None) -> None:
-        self._night = night  # the flow run that all of them belong to, if each has one of its own
+        self._night = night  # the parent flow run of all the flows, if any
         self._lock = threading.Lock()
         self._running: dict[str, Callable[[], None]] = {}
         self._stopping = False
@@ -22,9 +22,9 @@ class Jobs:
 
     @contextmanager
     def holding(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """While the block runs, the job is ended if the flow is; if the block raises, the job is ended at once.
+        """Hold a job: it is ended with the flow while the block runs, and at once if the block raises.
 
-        Raises Stopped where the flow was ended meanwhile, so that nobody takes what is left of the job for a result.
+        Raises Stopped if the flow is ended, so that a truncated job is not taken for a result.
         """
         end = _once(stop)
         with self._lock:
@@ -33,7 +33,7 @@ class Jobs:
             self.check()
             yield
             self.check()
-        except BaseException:  # Ctrl-C, cancellation, an error of ours: no job is left behind
+        except BaseException:  # also Ctrl-C and cancellation: leave no job behind
             end()
             raise
         finally:
@@ -42,18 +42,18 @@ class Jobs:
 
     @contextmanager
     def launching(self, run_name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """While the block finds a job or starts one, and until it is held: what there is of it ends with the flow."""
+        """Register `stop` while the block starts or finds a job, and until the job is held."""
         with self._lock:
             self._running[run_name] = stop
         try:
             yield
-        except Exception:  # nobody holds it; Ctrl-C may come when there is a job already, and is no Exception
+        except Exception:  # the launch failed: forget the job; after Ctrl-C it may exist and stays registered
             with self._lock:
                 self._running.pop(run_name, None)
             raise
 
     def owners(self, flow_run: str | None) -> tuple[str, ...]:
-        """The flow runs that a job of `flow_run` belongs to."""
+        """Return the owners of a job of `flow_run`: itself and its parent."""
         return tuple(dict.fromkeys(id for id in (flow_run, self._night) if id))
 
     def check(self) -> None:
@@ -62,7 +62,7 @@ class Jobs:
             raise Stopped("the flow was ended, and its jobs with it")
 
     def stop_all(self) -> None:
-        """End every job, side by side, and let none start."""
+        """End every job in parallel, and prevent new ones."""
         with self._lock:
             self._stopping = True
             running = list(self._running.values())
@@ -77,13 +77,13 @@ _here: "WeakSet[Jobs]" = WeakSet()
 
 
 def stop_every_job() -> None:
-    """End every job of this process, whatever its flows are doing, and let none start."""
+    """End every job of this process, and prevent new ones."""
     for jobs in list(_here):
         jobs.stop_all()
 
 
 def _once(end: Callable[[], None]) -> Callable[[], None]:
-    """Whoever comes while it is being done waits for it."""
+    """Return a function that calls `end` once; concurrent callers wait for its end."""
     lock, done = threading.Lock(), False
 
     def run() -> None:

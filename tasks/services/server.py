@@ -1,7 +1,7 @@
 """Gives the command line a Prefect API: the configured one, or an embedded server that rests between two commands.
 
-Prefect can start an embedded server by itself. Ours starts while Prefect is still being imported, survives the Ctrl-C
-that its command has to report to it, serves the commands after this one, and says why when it cannot start.
+Prefect can start an embedded server itself. Ours starts in parallel with the import of Prefect, survives its command's
+Ctrl-C, which must be reported to it, serves later commands, and explains a failed start.
 """
 
 import atexit
@@ -23,20 +23,20 @@ from tasks.services.resting import REST_S, find_home, make_place
 
 STARTUP_S = 120.0
 PAUSE_S = 0.05
-MOST_STARTS, SOON_S = 4, 90.0  # an embedded server that ends so often within so many seconds is given up
+MOST_STARTS, SOON_S = 4, 90.0  # gives up after so many ends within so many seconds
 EMBEDDED = {
-    # what Prefect sets for its own embedded server: no UI, and only the services that record runs
+    # Prefect's own settings for an embedded server: no UI, and only the services that record runs
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
-    # its errors go to a file of ours, not to the terminal
+    # its errors go to our log file, not to the terminal
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "ERROR",
 }
 CAUSE = re.compile(r"[\w.]*(?:Error|Exception)\b.*")
 
 
 class ServerError(ValueError):
-    """Prefect's API cannot be had; the message says what to do."""
+    """Prefect's API is unavailable; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +44,25 @@ class Api:
     """A Prefect API that answers."""
 
     url: str
-    is_ending: Callable[[], bool] = lambda: False  # whether this command needs it no more
+    is_ending: Callable[[], bool] = lambda: False  # whether this command has released it
 
 
 class EmbeddedServer:
-    """A Prefect server on a loopback port: the one that rests here, or a new one, which outlives this process."""
+    """A Prefect server on a loopback port: the resting one, or a new one, which outlives this process."""
 
     def __init__(self, rest_s: float = REST_S) -> None:
         self.ending = False
         self.place, self._rest_s = make_place(), rest_s
         self._users = self.place.use()
-        self.process: subprocess.Popen[bytes] | None = None  # what this command has started
+        self.process: subprocess.Popen[bytes] | None = None  # started by this command
         self.server = self.place.find()
         if self.server is None:
             self._start(port=0)
         atexit.register(self.stop)
 
     def _start(self, port: int) -> None:
-        # -P: nothing of the folder that the user happens to be in. No function runs between fork and exec: this process
-        # has threads by then, and a lock that one of them holds would stay locked for good in the child
+        # -P ignores modules in the user's working folder. No preexec_fn: this process has threads, and a lock that one
+        # of them holds would stay locked in the child.
         words = (self.place.folder, self.place.key, port, self._rest_s)
         with self.place.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -75,7 +75,7 @@ class EmbeddedServer:
             )
 
     def keep_alive(self, lost: Callable[[str], None]) -> None:
-        """From now on start it again when it ends, at the same address; `lost` is called with why that is in vain."""
+        """Restart the server at the same address whenever it ends; call `lost` with the reason after too many ends."""
         threading.Thread(target=self._watch, args=(lost,), daemon=True, name="embedded server").start()
 
     def _watch(self, lost: Callable[[str], None]) -> None:
@@ -91,7 +91,7 @@ class EmbeddedServer:
         lost(self._explain("ends again and again"))
 
     def _wait_for_end(self) -> None:
-        """Return when there is no server, and none that starts."""
+        """Return when no server runs or starts."""
         while (server := self.place.find()) is not None or self._is_starting():
             if server is not None:
                 wait_for_end(server)
@@ -101,14 +101,14 @@ class EmbeddedServer:
         return self.process is not None and self.process.poll() is None
 
     def wait(self) -> None:
-        """Return when it answers. Raises ServerError if it ends or stays silent."""
+        """Wait until the server answers. Raises ServerError if it ends or stays silent."""
         deadline = time.monotonic() + STARTUP_S
         while True:
             starting = self._is_starting()
             self.server = self.place.find()
             if self.server is not None and answers(self.server.url):
                 return
-            if self.server is None and self.process is None:  # it has ended since it was found
+            if self.server is None and self.process is None:  # the resting server has just ended
                 self._start(port=0)
             elif self.server is None and not starting:
                 raise ServerError(self._explain("ended while starting"))
@@ -119,7 +119,7 @@ class EmbeddedServer:
     def _explain(self, what: str) -> str:
         if self.process is not None and (code := self.process.poll() or 0) < 0:
             name = signal.Signals(-code).name
-            return f"Prefect's embedded server {what}: {name} has ended it, which it does not send itself; try again"
+            return f"Prefect's embedded server {what}: {name} has ended it, sent by another process; try again"
         lines = self.place.log.read_bytes().decode("utf-8", "replace").splitlines()
         causes = [line.strip() for line in lines if CAUSE.match(line.strip())]
         cause = causes[-1] if causes else "it did not say why"
@@ -130,13 +130,13 @@ class EmbeddedServer:
         )
 
     def stop(self) -> None:
-        """This command needs it no more."""
+        """Release the server: this command no longer needs it."""
         atexit.unregister(self.stop)
         self.ending = True
         self._users.close()
 
     def discard(self) -> None:
-        """The same, of one that was started for nothing."""
+        """Release the server, and end it if this command started it."""
         self.stop()
         if self.process is not None:
             self.process.terminate()
@@ -145,27 +145,27 @@ class EmbeddedServer:
 
 @contextmanager
 def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Api]:
-    """An API that answers; flows inside the block use it. Raises ServerError.
+    """Yield an API that answers; flows inside the block use it. Raises ServerError.
 
-    meanwhile: loads the flows, while an embedded server starts, which takes as long.
-    lost: called by another thread with the reason why an embedded server has ended that cannot be started again.
+    meanwhile: loads the flows while an embedded server starts, which takes as long.
+    lost: called in another thread, with the reason, if the embedded server cannot be restarted.
     """
     named = os.environ.get("PREFECT_API_URL")
     if named:
         check_address(named)
     embedded = None if named else EmbeddedServer()
-    # here, after the server was started: the two take several seconds each, side by side
+    # Imported after the server's start: the two take several seconds each, in parallel.
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     meanwhile()
     configured = get_current_settings().api.url
-    if configured:  # by the environment or by a Prefect profile
+    if configured:  # by the environment or a Prefect profile
         if embedded:
             embedded.discard()
         check(configured)
         yield Api(configured)
         return
-    assert embedded is not None  # without a configured address one was started above
+    assert embedded is not None  # started above, as no address is configured
     embedded.wait()
     embedded.keep_alive(lost)
     assert embedded.server is not None  # it answers
@@ -174,7 +174,7 @@ def prefect_api(lost: Callable[[str], None], meanwhile: Callable[[], None]) -> I
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers at an address."""
+    """Return whether a server answers at an address."""
     import httpx
 
     try:
@@ -184,7 +184,7 @@ def answers(url: str) -> bool:
 
 
 def check_address(url: str) -> None:
-    """Raises ServerError for what can be no address: Prefect would fail over it while it is imported."""
+    """Check the syntax of PREFECT_API_URL, which would break Prefect's import. Raises ServerError."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
@@ -195,7 +195,7 @@ def check_address(url: str) -> None:
 
 
 def check(url: str) -> None:
-    """Raises ServerError if no Prefect API answers at the address, or it does not let us in."""
+    """Check that a Prefect API answers at the address and accepts our credentials. Raises ServerError."""
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
@@ -204,22 +204,22 @@ def check(url: str) -> None:
     try:
         health = httpx.get(f"{url.rstrip('/')}/health", timeout=10)
         health.raise_for_status()
-        known = health.json() is True  # many programs answer, a proxy's login page among them
+        known = health.json() is True  # other programs answer too, such as a proxy's login page
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ServerError(f"no Prefect server answers at {url} ({reason}): {remedy}") from error
     except ValueError:
         known = False
     if not known:
-        raise ServerError(f"what answers at {url} is no Prefect server: {remedy}")
+        raise ServerError(f"the server at {url} is no Prefect server: {remedy}")
     try:
         with get_client(sync_client=True) as client:
-            client.read_flow_runs(limit=1)  # its health it tells everybody
+            client.read_flow_runs(limit=1)  # the health check needs no credentials, this does
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status in (401, 403):
             asked = "PREFECT_API_AUTH_STRING (user:password) or PREFECT_API_KEY"
-            raise ServerError(f"the Prefect server at {url} asks who you are (status {status}): set {asked}") from error
-        raise ServerError(f"what answers at {url} is no Prefect server (status {status}): {remedy}") from error
+            raise ServerError(f"the Prefect server at {url} needs a login (status {status}): set {asked}") from error
+        raise ServerError(f"the server at {url} is no Prefect server (status {status}): {remedy}") from error
     except (httpx.HTTPError, ValueError) as error:
-        raise ServerError(f"what answers at {url} is no Prefect server ({type(error).__name__}): {remedy}") from error
+        raise ServerError(f"the server at {url} is no Prefect server ({type(error).__name__}): {remedy}") from error

@@ -1,4 +1,4 @@
-"""Turns an empty Prefect server into ours: work pool, limits of slices, notification, and an end for zombie runs."""
+"""Configures a Prefect server: work pool, limits of slices, and automations for zombie runs and notifications."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -31,7 +31,7 @@ ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
 def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
-    """Create what deployments need, or correct it; a pool that exists keeps its type, a new one runs processes."""
+    """Create or update the work pool and limits. An existing pool keeps its type; a new one runs processes."""
     with get_client(sync_client=True) as client:
         ensure_pool(client, pool, runs)
         say(f"work pool: {pool}")
@@ -42,7 +42,7 @@ def set_up(pool: str, say: Callable[[str], None], *, runs: int) -> None:
 
 
 def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> None:
-    """Create the automations, or correct them; the deployments are there."""
+    """Create or update the automations. Requires the deployments."""
     with get_client(sync_client=True) as client:
         ensure_automation(client, zombie_automation())
         ensure_automation(client, reap_automation(client.read_deployment_by_name(REAPER).id))
@@ -53,7 +53,7 @@ def set_up_automations(say: Callable[[str], None], *, webhook: str | None) -> No
 
 
 def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
-    """A process pool of this name, or the pool that has it already, with the number of flow runs that it may run."""
+    """Create a process pool of this name, or update the existing one; `runs`: its limit of concurrent flow runs."""
     try:
         client.read_work_pool(name)
     except ObjectNotFound:
@@ -66,7 +66,7 @@ def ensure_pool(client: SyncPrefectClient, name: str, runs: int) -> None:
 
 
 def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
-    """The automation as it should be, once."""
+    """Create or update the automation, and delete duplicates."""
     found = client.read_automations_by_name(wanted.name)
     if not found:
         client.create_automation(wanted)
@@ -77,18 +77,18 @@ def ensure_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None
 
 
 def ensure_webhook(url: str) -> UUID:
-    """The block that holds the address, which is a secret."""
-    headers = SecretDict({"Content-Type": "application/json"})  # a template's text is sent without one
+    """Save the address, which is a secret, in a block; return the block's id."""
+    headers = SecretDict({"Content-Type": "application/json"})  # Prefect sends a template without a content type
     saved = Webhook(method="POST", url=SecretStr(url), headers=headers).save(WEBHOOK_BLOCK, overwrite=True)
     assert isinstance(saved, UUID)  # a coroutine only inside an event loop
     return saved
 
 
 def zombie_automation() -> AutomationCore:
-    """A run whose heartbeats stop, and that has not ended, has lost its process: it is Crashed."""
+    """Return the automation that marks an unfinished flow run without heartbeats as Crashed."""
     return AutomationCore(
         name=ZOMBIES,
-        description="Neither the flow's process nor a worker is there to say so.",
+        description="Neither the flow's process nor a worker is left to report it.",
         trigger=EventTrigger(
             after={HEARTBEAT},
             expect={HEARTBEAT, *(f"prefect.flow-run.{end}" for end in ENDS)},
@@ -102,20 +102,20 @@ def zombie_automation() -> AutomationCore:
             ChangeFlowRunState(
                 state=StateType.CRASHED,
                 name="Crashed",
-                message=f"no heartbeat for {ZOMBIE_AFTER_S} s: its process is gone; another run goes on from there",
+                message=f"no heartbeat for {ZOMBIE_AFTER_S} s: its process is gone; repeat the run to continue",
             )
         ],
     )
 
 
 def reap_automation(deployment: UUID) -> AutomationCore:
-    """Where a run crashed and no worker saw it, nobody has ended its jobs."""
+    """Return the automation that ends the jobs of crashed flow runs, also without a worker."""
     return AutomationCore(
         name=REAP,
         description="The jobs of a run that lost its process and its worker.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
-            # not those of `reap` itself, which would never end
+            # excludes crashes of `reap` itself, which would start it forever
             match_related={"prefect.resource.role": "flow", "prefect.resource.name": ["compare", "nightly"]},
             posture=Posture.Reactive,
             threshold=1,
@@ -126,10 +126,10 @@ def reap_automation(deployment: UUID) -> AutomationCore:
 
 
 def notify_automation(webhook: UUID) -> AutomationCore:
-    """A message, shaped for Slack, when a night's verdicts are not those of the night before."""
+    """Return the automation that sends a Slack message when a night's verdicts have changed."""
     return AutomationCore(
         name=NOTIFY,
-        description="Sent when a verdict has changed, never again for the same state of things.",
+        description="Sent once per changed verdict.",
         trigger=EventTrigger(
             expect={CHANGED_EVENT}, posture=Posture.Reactive, threshold=1, within=timedelta(seconds=0)
         ),

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import MutableMapping
 
 SETTINGS = {
-    # nothing of ours reaches the internet: neither the server's nor the client's telemetry
+    # no telemetry, neither the server's nor the client's
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     # a cold start takes about 10 s on two quiet cores, and several times that under load
@@ -15,12 +15,12 @@ SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
     # whole seconds: Prefect 3.8 cuts the fraction off, and 0 makes the server spin on a core
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    # seconds between two tries double: a server may be away for four minutes (the 5 of Prefect make one)
+    # the pauses double: seven retries outlast four minutes of outage, Prefect's five one minute
     "PREFECT_CLIENT_MAX_RETRIES": "7",
-    # seconds between two signs of life of a flow (Prefect's 180): a server of `maxview up` gives up a run after 90
-    # without one, and ends its jobs
+    # seconds between heartbeats of a flow (Prefect: 180): the server of `maxview up` marks a run as Crashed after 90 s
+    # without one
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # log lines of the runs go to the server; the terminal has its own view
+    # log lines go to the server; the terminal shows the live view
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -31,5 +31,5 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     """Fill in the settings; must run before Prefect is imported."""
     for key, value in SETTINGS.items():
         environment.setdefault(key, value)
-    # the embedded server's own message says what to do about it
+    # the embedded server reports this problem with its remedy
     warnings.filterwarnings("ignore", message="Failed to create the Prefect home directory")

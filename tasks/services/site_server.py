@@ -1,4 +1,4 @@
-"""Serves the pages of a folder over HTTP: packed where the browser takes that, and in ranges."""
+"""Serves the pages of a folder over HTTP, with gzip and ranges."""
 
 import gzip
 import re
@@ -8,19 +8,19 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# the files of a site: no other file of the folder is served
+# The only paths that are served.
 PUBLIC = re.compile(
     r"(index|history)\.html|comparisons/[^/]+/cases\.js|comparisons/[^/]+/[^/]+/[^/]+/.+"
     r"|bisections/[^/]+/[^/]+/[^/]+/index\.html"
 )
 PACKED = (".html", ".js", ".json", ".txt", ".svg")
 WORTH_PACKING = 1_000  # bytes
-LARGEST_PACKED = 20_000_000  # bytes: what is larger is sent as it is, piece by piece
+LARGEST_PACKED = 20_000_000  # bytes; a larger file is sent uncompressed, in pieces
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 def make_server(folder: Path, *, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
-    """A server of the folder's pages that has a port and waits for `serve_forever`. Raises OSError."""
+    """Return a server of the folder's pages, bound to a port; call `serve_forever` on it. Raises OSError."""
     return ThreadingHTTPServer((host, port), partial(_Handler, directory=str(folder)))
 
 
@@ -39,7 +39,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self._answer(with_body=False)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: who looks at a page is nobody's business."""
+        """Log nothing."""
 
     def _answer(self, *, with_body: bool) -> None:
         path = self._find()
@@ -83,7 +83,7 @@ class _Handler(SimpleHTTPRequestHandler):
                 begin += len(data)
 
     def _find(self) -> Path | None:
-        """The file that is asked for; None for what is no part of the site."""
+        """Return the requested file; None if it is no part of the site."""
         name = unquote(urlsplit(self.path).path).lstrip("/") or "index.html"
         if ".." in name.split("/") or "\0" in name or not PUBLIC.fullmatch(name):
             return None
@@ -92,7 +92,7 @@ class _Handler(SimpleHTTPRequestHandler):
         return path if path.is_relative_to(root) and path.is_file() else None
 
     def _range(self, size: int) -> tuple[int, int] | tuple[()] | None:
-        """The bytes that are asked for; None: all of them; empty: there are none such."""
+        """Return the requested range [begin, end) of bytes; None: the whole file; empty: not satisfiable."""
         asked = _RANGE.fullmatch(self.headers.get("Range", "").strip())
         if asked is None or not (asked[1] or asked[2]):
             return None

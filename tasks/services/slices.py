@@ -1,4 +1,4 @@
-"""Holds one slice of a target while a run is on it, over every flow that one Prefect server knows."""
+"""Reserves one slice of a target for a run, across all flows of one Prefect server."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,20 +10,20 @@ from prefect.settings import get_current_settings
 from tasks.services.outage import outlast, unless_away
 from tasks.services.resting import is_embedded
 
-LEASE_S = 60.0  # a killed holder's slice goes back after at most this
+LEASE_S = 60.0  # a killed holder's slice is released after at most this time
 
 
 def limit_name(target: str) -> str:
-    """The global concurrency limit of a target's slices."""
+    """Return the name of the global concurrency limit of a target's slices."""
     return f"maxview-slices-{target}"
 
 
 @contextmanager
 def slice_of(target: str) -> Iterator[None]:
-    """Wait for a free slice, hold it, and give it back; an embedded server has no slices, as nobody else uses it.
+    """Wait for a free slice, hold it while the block runs, and release it. An embedded server has no limits.
 
-    A deployment's run needs the limit to exist (`maxview up` makes it) and stops if it does not; on a server that
-    somebody started without limits, a flow from the command line goes on without.
+    A deployment's run fails if the limit does not exist (`maxview up` creates it); a flow from the command line runs
+    without it.
     """
     if is_embedded(get_current_settings().api.url):
         yield
@@ -41,5 +41,5 @@ def slice_of(target: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with unless_away():  # then the slice goes back when its lease ends
+        with unless_away():  # in an outage the lease's end releases the slice
             held.close()

@@ -1,4 +1,4 @@
-"""Turns a folder into a running Prefect: server, work pool, limits, automations, deployments and a worker; and back."""
+"""Starts and stops a local Prefect: server, work pool, limits, automations, deployments and a worker."""
 
 import hashlib
 import os
@@ -27,17 +27,17 @@ PREFECT_FILE = Path("deployments") / "prefect.yaml"
 SERVER, WORKER = "server", "worker"
 PLACE_FILE = "place.json"
 STARTUP_S = 180.0
-WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save a checkpoint
+WORKER_PATIENCE_S = 60.0  # its flows end their jobs first, which save checkpoints
 SERVER_PATIENCE_S = 20.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-EVERYWHERE = ("0.0.0.0", "::")  # what a user may ask for; it needs a password
+EVERYWHERE = ("0.0.0.0", "::")  # all interfaces; needs a password
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 DATABASE = "PREFECT_SERVER_DATABASE_CONNECTION_URL"
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
 class Place(Frozen):
-    """Where a local Prefect keeps what it needs, and where it listens."""
+    """The folders and the address of a local Prefect."""
 
     state: Path
     out: str
@@ -46,17 +46,17 @@ class Place(Frozen):
     pool: str = "maxview"
     runs: int = 4  # flow runs at once
     home: str | None = None  # PREFECT_HOME of its server
-    database: str | None = None  # the digest of the address of its database, if that is not in the home
+    database: str | None = None  # the digest of its database's address; None: the database is in the home
 
     @property
     def url(self) -> str:
-        """The UI's address, as it is reached from here where the server listens at every address."""
+        """The UI's address from this machine; loopback if the server listens on all interfaces."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return f"http://{host}:{self.port}"
 
 
 def start(place: Place, say: Callable[[str], None]) -> None:
-    """Bring up what is not up yet, and bring the rest up to date. Raises ConfigError, ServerError."""
+    """Start the missing services and update the others. Raises ConfigError, ServerError."""
     _check(place)
     settings = settings_of(place, os.environ)
     place = place.model_copy(update=owner_of(settings))
@@ -87,37 +87,37 @@ def start(place: Place, say: Callable[[str], None]) -> None:
 
 
 def settings_of(place: Place, caller: Mapping[str, str]) -> dict[str, str]:
-    """The environment of server, worker and client: what the caller has set wins."""
+    """Return the environment of server, worker and client; the caller's variables win."""
     chosen = environment.SETTINGS | {
         "PREFECT_HOME": str(place.state / "prefect"),
         "PREFECT_API_URL": f"{place.url}/api",
-        # the lines of the trainers are in the UI; drawn a second time here they would cost a run a second
+        # trainers' lines are in the UI; printing them here too would cost each run a second
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
         "PREFECT_DEPLOYMENTS_DEFAULT_WORK_POOL_NAME": place.pool,
-        # `prefect deployment run --watch` shows the lines of the run, which end with what was found and its page
+        # lets `prefect deployment run --watch` show the run's lines, which end with the headline and the page
         "PREFECT_SERVER_LOGS_STREAM_OUT_ENABLED": "true",
         "PREFECT_SERVER_LOGS_STREAM_PUBLISHING_ENABLED": "true",
-        # slots outlive a restart of the server, and go back when their holder is gone
+        # leases survive a restart of the server and expire with their holder
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }
     here = {"PREFECT_API_URL": f"{place.url}/api", "MAXVIEW_OUT": place.out, "MAXVIEW_HOME": str(ROOT)}
     settings = chosen | dict(caller) | here
-    if settings.get(AUTH):  # one secret for both sides, out of the environment
+    if settings.get(AUTH):  # server and client share one secret
         settings.setdefault("PREFECT_API_AUTH_STRING", settings[AUTH])
     return settings
 
 
 def owner_of(settings: Mapping[str, str]) -> dict[str, str | None]:
-    """The home and the database that a server with these settings works on."""
+    """Return the home and the database's digest of a server with these settings."""
     address = settings.get(DATABASE)
     return {
         "home": str(Path(settings["PREFECT_HOME"]).expanduser().absolute()),
-        "database": hashlib.sha256(address.encode()).hexdigest()[:16] if address else None,  # it holds a password
+        "database": hashlib.sha256(address.encode()).hexdigest()[:16] if address else None,  # may contain a password
     }
 
 
 def listens(server: Kept, port: int) -> bool:
-    """Whether it is this server, or a process of its session, that listens at a port."""
+    """Return whether this server, or a process of its session, listens on a port."""
     for process in processes.session_of(server):
         with suppress(psutil.Error):
             if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in process.net_connections()):
@@ -144,12 +144,12 @@ def _check_port(place: Place) -> None:
             probe.bind((place.host, place.port))
         except OSError as error:
             raise ConfigError(
-                [f"{place.host}:{place.port} cannot be listened at ({error.strerror}): choose another --port"]
+                [f"{place.host}:{place.port} cannot be bound ({error.strerror}): choose another --port"]
             ) from error
 
 
 def wait_for_server(place: Place, server: Kept) -> None:
-    """Return when its API answers. Raises ServerError if it ends or stays silent."""
+    """Wait until the server's API answers. Raises ServerError if it ends or stays silent."""
     import httpx
 
     deadline = time.monotonic() + STARTUP_S
@@ -170,25 +170,25 @@ def wait_for_server(place: Place, server: Kept) -> None:
 
 
 def last_lines(log: Path, count: int = 5) -> str:
-    """The end of a log, for a message."""
+    """Return the last lines of a log, for a message."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
 
 
 def deploy(settings: Mapping[str, str]) -> None:
-    """Create or update every deployment of the file. Raises ServerError with what Prefect said."""
+    """Create or update every deployment in the file. Raises ServerError with Prefect's output."""
     argv = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(PREFECT_FILE)]
     done = subprocess.run(
         argv, cwd=ROOT, env=dict(settings), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode:
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
-        raise ServerError(f"the deployments cannot be made:\n{said}")
+        raise ServerError(f"the deployments cannot be created:\n{said}")
 
 
 def stop(state: Path, say: Callable[[str], None]) -> bool:
-    """End the worker, what its flow runs still have running, then the server; whether there was anything to end.
+    """End the worker, its flow runs and their jobs, then the server. Returns whether any service ran.
 
-    Raises ConfigError where the server works on another home or database than this command.
+    Raises ConfigError if the server uses another home or database than this command.
     """
     known = state / PLACE_FILE
     server = processes.read_kept(SERVER, state)
@@ -198,9 +198,9 @@ def stop(state: Path, say: Callable[[str], None]) -> bool:
         if mine != {"home": place.home, "database": place.database}:
             raise ConfigError(
                 [
-                    f"the server of {state} works on the home {place.home}, this command on {mine['home']}"
+                    f"the server of {state} uses the home {place.home}, this command {mine['home']}"
                     + (" or on another database" if mine["home"] == place.home else "")
-                    + f": type PREFECT_HOME={shlex.quote(place.home)} maxview down, with the database that it has"
+                    + f": type PREFECT_HOME={shlex.quote(place.home)} maxview down, with the server's database"
                 ]
             )
     if server is None or place is None or not listens(server, place.port):

@@ -186,7 +186,7 @@ class Other(BaseHTTPRequestHandler):
         ((404, b""), (404, b""), "404 Not Found"),
         ((302, b""), (302, b""), "302 Found"),
         ((200, b"true"), (200, b"{}"), "is no Prefect server (ValidationError)"),
-        ((200, b"true"), (401, b"{}"), "asks who you are (status 401): set PREFECT_API_AUTH_STRING"),
+        ((200, b"true"), (401, b"{}"), "needs a login (status 401): set PREFECT_API_AUTH_STRING"),
     ],
 )
 def test_something_else_answers_at_the_address(

@@ -1,16 +1,14 @@
-"""Tries every config key with values that make no sense, as `maxview compare --target cpu` would, up to the launch.
+"""Tries every config key with nonsensical values, as `maxview compare --target cpu` would, up to the launch.
 
     uv run python -m tests.soak.chaos_configs [--target cpu] [--train] [--part 1/4]
 
-A value is refused with a message, or the plan stands; whatever else happens is a traceback. `--train` trains every
-different config that stands, for two steps, with its checkpoints, in this process: each must end well, or with the
-loss that its learning makes of it. One that ends otherwise was launched though it cannot run. `--part 1/4` takes every
-fourth key only, from the first on.
+Each value must be refused with a message or give a plan; anything else is a traceback. `--train` trains every distinct
+planned config in this process, for two steps with checkpoints: each must end with exit code 0 or a non-finite loss.
+Any other end means that a config was launched although it cannot run. `--part 1/4` tests every fourth key.
 
-What makes it cheap changes nothing of that. First the config without a bad value is trained, and what it reads of its
-keys is noted: where none of the keys in which another one differs was read, that one is the same training, and is not
-repeated. Programs that are equal are compiled once, and without LLVM's dearer passes. Sequences are short where the
-key under test has no part in what a step needs of memory.
+It is kept cheap without changing results. The config without a bad value is trained first, and its accesses to keys are
+recorded: a config that differs only in unread keys is the same training and is skipped. Equal programs are compiled
+once, without LLVM's expensive passes. Sequences are short unless the tested key influences a step's memory.
 """
 
 import argparse
@@ -41,7 +39,7 @@ SIZES = (
     "base_emb_dim", "base_mlp_dim", "base_moe_mlp_dim", "base_num_decoder_layers", "base_num_query_heads",
     "base_num_kv_heads", "num_experts", "shared_experts", "remat_policy", "attention", "dtype", "weight_dtype",
 )  # fmt: skip
-CHEAP = {  # of the machine, not of the config
+CHEAP = {  # settings of the machine, not of the config
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -61,16 +59,16 @@ class Watched(TrainConfig):
 
 
 def try_value(key: str, value: str, target: str) -> RunPlan | str:
-    """The plan of the first arm, or what it was refused for. Raises whatever else happens."""
+    """Return the first arm's plan, or the message of its refusal. Raises any other exception."""
     try:
         wanted = Request(comparison="linen-vs-nnx", cases=("01_base",), target=target, overrides=(f"{key}={value}",))
         return resolve(wanted, Path(tempfile.gettempdir()) / "maxview-chaos-configs")[0]
-    except ValueError as error:  # what the command line turns into a message and exit status 2
+    except ValueError as error:  # the command line turns it into a message and exit status 2
         return str(error)
 
 
 def train(key: str, plan: RunPlan) -> str:
-    """How a short training of a plan's config ends; what it read of the config is in `reads` then."""
+    """Train a plan's config for a few steps and return its end as text; fills `reads` with the keys it read."""
     from model.train.loop import NonFiniteLoss
     from model.train.loop import train as run
     from model.train.stop import StopSignal
@@ -80,7 +78,7 @@ def train(key: str, plan: RunPlan) -> str:
         resumes_after = plan.config["resume_after_step"]
         assert isinstance(resumes_after, int)
         changed["steps"] = min(int(str(plan.config["steps"])), max(STEPS, resumes_after + 2))
-        if plan.config["learning_rate_schedule_steps"] == -1:  # of the schedule the length stays what it was
+        if plan.config["learning_rate_schedule_steps"] == -1:  # keep the schedule's length
             changed["learning_rate_schedule_steps"] = plan.config["steps"]
         if key not in SIZES:
             changed["max_target_length"] = LENGTH
@@ -96,7 +94,7 @@ def train(key: str, plan: RunPlan) -> str:
 
 
 def train_all(plans: list[tuple[str, str, RunPlan]], usual: RunPlan) -> Counter[str]:
-    """How the trainings of all plans end, each with its key and the word that asked for it."""
+    """Train all plans, each with its key and override, and count their ends."""
     ends = Counter([train("", usual)])
     assert ends["exit 0"], f"the config without a bad value ended with {ends}"
     read = reads.copy()
@@ -114,7 +112,7 @@ def train_all(plans: list[tuple[str, str, RunPlan]], usual: RunPlan) -> Counter[
 
 
 def main() -> int:
-    """Print what came of the values; 0 if every one was refused in a line or can be trained."""
+    """Print the outcomes; return 0 if every value was refused with a message or can be trained."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--train", action="store_true")

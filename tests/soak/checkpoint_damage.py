@@ -1,10 +1,10 @@
-"""Damages real checkpoints in every way that we know, and prints what is found, beside what a restore notices.
+"""Damages real checkpoints in all known ways, and prints whether verification and Orbax's restore notice it.
 
-    python -m tests.soak.checkpoint_damage [--healthy 200] [--no-bucket] 2>/dev/null   # Orbax tells a lot
+    python -m tests.soak.checkpoint_damage [--healthy 200] [--no-bucket] 2>/dev/null   # hides Orbax's log
 
-Every kind of damage × every layout × on a disk and in a bucket (the tests' server on loopback). Found: a problem after
-its content had been recorded; named: the problem's path is the damaged file. Exit status: 0 all found and named and no
-healthy checkpoint with a problem, else 1.
+Tests every kind of damage × every layout × on a disk and in a bucket (the tests' server on loopback). Found: a problem
+is reported after the content was recorded; named: the problem's path is the damaged file. Exit status: 0 if all damage
+is found and named and no healthy checkpoint has a problem, else 1.
 """
 
 import argparse
@@ -30,12 +30,12 @@ BY_V1 = 16  # checkpoints that saver_v1.py writes
 
 
 def payload(step: Path) -> Path:
-    """The largest file, which is data in every layout."""
+    """Return the largest file, which holds data in every layout."""
     return max((path for path in step.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
 
 
 def index(step: Path) -> Path:
-    """What says where the data lies: OCDBT's manifest, or the description of an array."""
+    """Return the file that locates the data: OCDBT's manifest, or an array's metadata."""
     names = ("manifest.ocdbt", "zarr.json", ".zarray")
     return next(path for name in names for path in sorted((step / "items").rglob(name)))
 
@@ -97,7 +97,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
 
 
 def restore(step: Path) -> bool:
-    """Whether Orbax's own restore raises."""
+    """Return whether Orbax's own restore raises."""
     import orbax.checkpoint as ocp
 
     checkpointer = ocp.PyTreeCheckpointer()
@@ -107,14 +107,14 @@ def restore(step: Path) -> bool:
 
         arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), structure)
         checkpointer.restore(step / "items", restore_args=arguments)
-    except Exception:  # whatever it is, it was noticed
+    except Exception:  # any exception counts as noticed
         return True
     return False
 
 
 @contextmanager
 def bucket() -> Iterator[str]:
-    """The address of a bucket on loopback, with the clients set to it."""
+    """Yield the address of a bucket on loopback; the clients' variables point to it."""
     argv = [sys.executable, str(ROOT / "tests" / "standins" / "gcs.py"), "bucket"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -131,7 +131,7 @@ def bucket() -> Iterator[str]:
 
 
 def upload(step: Path, address: str) -> str:
-    """The step in a folder of its own there."""
+    """Upload a step into a new folder; return its address."""
     from tasks.store.gcs import GcsFiles
 
     place = f"{address}/{uuid4().hex}"
@@ -156,7 +156,7 @@ def save(folder: Path, layout: str, steps: int) -> list[Path]:
 
 
 def count_false_alarms(steps: list[Path]) -> int:
-    """How many healthy checkpoints have a problem when they are recorded, and when they are decoded and checked."""
+    """Return the number of healthy checkpoints with a reported problem, when recorded or when decoded and checked."""
     from tasks.verify.checkpoint import verify_checkpoint
 
     wrong = 0
@@ -171,7 +171,7 @@ def count_false_alarms(steps: list[Path]) -> int:
 
 
 def show_damage(steps: dict[str, Path], address: str | None, folder: Path) -> bool:
-    """A line for every kind of damage. Whether all were found and named."""
+    """Print a line for every kind of damage; return whether all were found and named."""
     from tasks.verify.checkpoint import verify_checkpoint
 
     all_named = True

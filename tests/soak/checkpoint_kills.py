@@ -1,12 +1,12 @@
-"""Kills trainers' saves at random moments, and prints what is said of what they left, and where a run goes on.
+"""Kills trainers' saves at random moments, and prints the verification of the remains and the step of resumption.
 
     python -m tests.soak.checkpoint_kills [--kills 50] [--megabytes 32]
 
-On a disk and in a bucket (the tests' server on loopback), so many times each: a process saves steps 0 and 1 with the
-trainer's own manager, and gets SIGKILL at a random moment of the second save. What is left is verified; then another
-process opens the run as the trainer does, restores the newest step, and saves step 1 if that is not it. Right is: step
-0 is whole; step 1 is called whole exactly if the run goes on from it, and unfinished or absent if not; every value that
-comes back was saved; and after the second save both steps are whole. Exit status: 0 all right, else 1.
+Repeats on a disk and in a bucket (the tests' server on loopback): a process saves steps 0 and 1 with the trainer's own
+manager, and gets SIGKILL at a random moment of the second save. The remains are verified; then another process opens
+the run as the trainer does, restores the newest step, and saves step 1 if it is missing. Required: step 0 is whole;
+step 1 is reported whole exactly if the run resumes from it, else unfinished or absent; every restored value was saved;
+and after the second save both steps are whole. Exit status: 0 if all hold, else 1.
 """
 
 import argparse
@@ -25,18 +25,18 @@ from benchmarks.machine import describe_machine
 from tests.soak.checkpoint_damage import bucket
 
 ARRAYS = 16
-LATER = 1.3  # kills come up to so many times an undisturbed save
+LATER = 1.3  # latest kill, as a multiple of an undisturbed save's time
 
 
 class Resumed(NamedTuple):
-    """Where a run went on, and whether every value was the saved one."""
+    """A resumed run: its step, and whether every value equals the saved one."""
 
     step: int
     equal: bool
 
 
 def make_state(step: int, megabytes: int) -> dict[str, Any]:
-    """Arrays of noise, which does not compress, as in a real state."""
+    """Return arrays of noise, which does not compress, like a real state."""
     size = megabytes * 2**20 // 4 // ARRAYS
     return {
         f"layer_{number}": np.random.default_rng([step, number]).random(size, dtype=np.float32)
@@ -56,7 +56,7 @@ def open_manager(run: str) -> Any:
 
 
 def save_both(run: str, megabytes: int, told: Connection) -> None:
-    """In a process of its own: step 0, then a word, then step 1, then how long that took."""
+    """In a child process: save step 0, send a message, save step 1, send its seconds."""
     import jax
 
     checkpoint, config, manager = open_manager(run)
@@ -72,7 +72,7 @@ def save_both(run: str, megabytes: int, told: Connection) -> None:
 
 
 def go_on(run: str, megabytes: int, told: Connection) -> None:
-    """In a process of its own, as the trainer does at its start."""
+    """In a child process: resume the run as the trainer does at its start."""
     import jax
 
     checkpoint, config, manager = open_manager(run)
@@ -88,18 +88,18 @@ def go_on(run: str, megabytes: int, told: Connection) -> None:
 
 
 def find_whole(run: str) -> dict[int, bool]:
-    """Of every step that has its final name, whether it is called whole."""
+    """Return for every step with its final name whether verification reports it whole."""
     from tasks.verify.checkpoint import verify_checkpoints
 
     return {proof.step: proof.ok for proof in verify_checkpoints(run, deep=True) if proof.step is not None}
 
 
 def kill_once(run: str, megabytes: int, delay: float | None, context: Any) -> tuple[str, float]:
-    """What became of one save; and how long it took where no delay is given and nothing is killed."""
+    """Return the outcome of one save as text; and its seconds if `delay` is None, which kills nothing."""
     here, there = context.Pipe()
     saver = context.Process(target=save_both, args=(run, megabytes, there))
     saver.start()
-    there.close()  # so that an end without a word is noticed
+    there.close()  # so that a silent end is noticed
     here.recv()
     if delay is None:
         seconds = here.recv()
@@ -130,7 +130,7 @@ def main() -> int:
     print(describe_machine(("orbax-checkpoint", "tensorstore", "jax")))
     rng, all_right = np.random.default_rng(0), True
     with tempfile.TemporaryDirectory() as folder, bucket() as address:
-        # a process is forked from one that has loaded the libraries, and has the bucket's environment
+        # children are forked from a process with loaded libraries and the bucket's environment
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["model.train.checkpoint", "configs.load"])
         for place in (folder, address):

@@ -1,10 +1,10 @@
-"""Which floors hold: every case × 1 and 8 devices × float32 and bfloat16, as a table in Markdown.
+"""Prints a Markdown table of the floors that hold: every case × 1 and 8 devices × float32 and bfloat16.
 
-`python -m tests.soak.floors [--program] [--model MODEL]… [CASE…]`: Linen and NNX are lowered, and unless `--program`
-says that this is enough, compiled and trained for three steps from the same weights; then each restores what the other
-held after the first of them and goes on. The model is `tiny` with two layers (12_pipeline: sixteen) at short sequences.
-P, B and C stand for same program, same bits, same checkpoint; a small letter for one that does not hold.
-With models the steps are only lowered, at the size of each, for the 32 devices of a v6e-32.
+`python -m tests.soak.floors [--program] [--model MODEL]… [CASE…]`: lowers Linen and NNX and, without `--program`,
+compiles and trains them for three steps from the same weights; then each restores the other's state after the first
+step and trains on. The model is `tiny` with two layers (12_pipeline: sixteen) at short sequences. P, B and C mean same
+program, same bits, same checkpoint; a lower-case letter means that the floor does not hold. With `--model` the steps
+are only lowered, at that model's size, for the 32 devices of a v6e-32.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tasks.resolve.plans import find_unfit, resolve_config
 SIZE = {
     "base_emb_dim": 64, "base_num_query_heads": 4, "base_num_kv_heads": 4, "head_dim": 16, "base_mlp_dim": 128,
     "vocab_size": 512, "max_target_length": 32, "learning_rate": 0.01, "log_config": False,
-    # what a model file adds to the cases with experts and with latent attention
+    # keys that a model file adds for cases with experts and latent attention
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "base_moe_mlp_dim": 32,
 }  # fmt: skip
@@ -42,7 +42,7 @@ SLICE = "v6e-32"
 
 
 class Side:
-    """One api's step."""
+    """The step of one API."""
 
     def __init__(self, config: TrainConfig, devices: int):
         self.config = config
@@ -52,7 +52,7 @@ class Side:
         self.program = strip_stablehlo(self.lowered.as_text())
 
     def train(self) -> tuple[list[dict[str, bytes]], object]:
-        """The bits of metrics and state after every step, and the state after the first."""
+        """Return the bits of metrics and state after every step, and the state after the first."""
         self.run = make_program(self.setup, self.lowered).run
         self.batches = make_source(self.config, self.mesh)
         self.after_first, bits = None, []
@@ -67,7 +67,7 @@ class Side:
         return bits, self.after_first
 
     def go_on(self, writer: Api, held: object) -> dict[str, bytes]:
-        """The bits at the end, from what another api held after the first step."""
+        """Train on from the other API's state after the first step; return the final bits."""
         state = jax.device_put(
             translate(writer, held, self.setup),
             jax.tree.map(lambda leaf: leaf.sharding, self.setup.arrays),
@@ -119,7 +119,7 @@ def rows(cases: list[str], *, program_only: bool) -> Iterator[str]:
             try:
                 fits = case not in unfit[devices]
                 cells.append(find_floors(case, devices, dtype, program_only=program_only) if fits else "–")
-            except Exception as error:  # a cell that cannot be earned says why
+            except Exception as error:  # report the reason for an empty cell
                 sys.stderr.write(f"{case} {devices} {dtype}: {error}\n")
                 cells.append("failed")
             sys.stderr.write(f"{case} {devices} {dtype}: {cells[-1]}\n")
@@ -127,7 +127,7 @@ def rows(cases: list[str], *, program_only: bool) -> Iterator[str]:
 
 
 def find_full_size(case: str, model: str) -> str:
-    """The letter of a case at the size of a model; – where it cannot be, or only a TPU's compiler lowers it."""
+    """Return a case's letter at the size of a model; – if it is impossible, or only a TPU's compiler can lower it."""
     comparison, target = load_comparison("linen-vs-nnx"), load_target(SLICE)
     try:
         configs = [
@@ -149,7 +149,7 @@ def rows_of_models(cases: list[str], models: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """The table on standard output, what goes on on standard error."""
+    """Print the table to standard output and progress to standard error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--program", action="store_true", help="lower only")

@@ -1,12 +1,11 @@
-"""Fuzzes the readers of all dialects for some minutes: no crash, no hang, no number that was not written.
+"""Fuzzes the log readers of all dialects for some minutes: no crash, no hang, no invented number.
 
     python -m tests.soak.fuzz_scrape [--minutes 10] [--seed 0] [--show 5]
 
-Every example is a log of one dialect, of one writer or of two, in one of the wrappings, with up to six stretches cut,
-flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` makes them; `judge.py` judges what is read and
-says what it excuses. One in 300 is only read, with one of its pieces over and over behind it, 900 kB. What takes more
-than ten seconds counts as a hang. Exit status 1 if anything was found. A finding names its dialect and seed, which make
-it again.
+Every example is a log of one dialect, from one or two writers, in one of the wrappings, with up to six sections cut,
+flipped, doubled, moved or overwritten. `tests/fuzzing/logs.py` creates them; `judge.py` judges the reading and lists
+the accepted deviations. One in 300 is only read, with 900 kB of one repeated piece appended. More than ten seconds
+count as a hang. Exit status 1 if there is a finding; it names the dialect and seed that reproduce it.
 """
 
 import argparse
@@ -39,14 +38,14 @@ def main() -> int:
             count = counts[spec.name]
             example = make_example(spec, seed)
             begin = time.process_time()
-            faulthandler.dump_traceback_later(60, exit=True)  # what never ends is shown where it hangs
+            faulthandler.dump_traceback_later(60, exit=True)  # shows the place of an endless hang
             try:
                 was_read, wrong = try_example(example)
                 if seed % REPEATED_EVERY == 0:
                     repeated = repeat_piece(example, seed)
                     begin = time.process_time()
                     read(repeated)
-            except Exception:  # whatever it is, it is what is looked for
+            except Exception:  # any exception is a finding
                 was_read, wrong = True, [traceback.format_exc()]
                 count["crashes"] += 1
             faulthandler.cancel_dump_traceback_later()

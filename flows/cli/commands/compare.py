@@ -72,7 +72,7 @@ def compare(
     """
     from configs.comparison import list_names, load_target
     from configs.durations import read_budget
-    from tasks.resolve.arm_trainers import ArmWishes
+    from tasks.resolve.arm_trainers import ArmOptions
     from tasks.resolve.plans import Request, find_unfit, resolve
     from tasks.store.baselines import is_baseline_place
 
@@ -85,7 +85,7 @@ def compare(
         repeats=repeats,
         overrides=tuple(set_ or ()),
         blessed=str(baseline) if is_baseline_place(baseline) else "",
-        arms=ArmWishes(
+        arms=ArmOptions(
             baseline=None if is_baseline_place(baseline) else baseline,
             branch=branch,
             repository=repository,

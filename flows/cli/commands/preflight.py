@@ -46,7 +46,7 @@ def preflight(
     """
     from configs.errors import ConfigError
     from tasks.preflight.read import find_missing_compilers
-    from tasks.resolve.arm_trainers import ArmWishes
+    from tasks.resolve.arm_trainers import ArmOptions
     from tasks.resolve.plans import Request, resolve
 
     # the input is checked here too: a mistake should not cost the start of a server
@@ -56,7 +56,7 @@ def preflight(
         target=target,
         model=model,
         overrides=tuple(set_ or ()),
-        arms=ArmWishes(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ())),
+        arms=ArmOptions(baseline=baseline, branch=branch, repository=repository, software=tuple(with_ or ())),
         compile_only=True,
     )
     missing = find_missing_compilers(resolve(request, Path(out)))

@@ -1,1 +1,1 @@
-"""Stored logs as jobs: which log a run plays, and the program that plays it."""
+"""Replays stored logs as jobs: finds the log of a run, and plays it."""

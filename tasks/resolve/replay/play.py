@@ -1,10 +1,9 @@
-"""Plays a stored log as a job: its lines appear when they did, its checkpoints too, and it ends as the log's run did.
+"""Plays a stored log as a job: prints its lines and creates its checkpoints at the original pace, with its exit code.
 
 `play.py '{"log": …, "begin": …, "end": …, "speed": …, "exit_code": …, "checkpoints": [[step, started, committed], …],
-"source": …, "home": …, "directory": …}'`: offsets are bytes of the log, `source` the stored run's folder if its
-checkpoints are still there and `home` what the log calls it, `directory` the folder of this run. Standard library only,
-and nothing but waiting between two lines, so that hundreds of players fit on one machine. It runs under the supervisor,
-which frames the log.
+"source": …, "home": …, "directory": …}'`: offsets are bytes of the log. `source` is the stored run's folder if its
+checkpoints still exist, `home` the path of that folder in the log, `directory` this run's folder. Uses the standard
+library only and sleeps between lines, so that hundreds of players fit on one machine. The supervisor frames the log.
 """
 
 import json
@@ -18,24 +17,24 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-# how loggers date a line: absl `I0418 00:55:39.221671`; ISO `2026-04-18 00:55:39,221`; XPK's frame has no part in it
-# near the start of a line: further on in it a date is what the line is about, such as a deadline
+# A logger's date: absl `I0418 00:55:39.221671`, ISO `2026-04-18 00:55:39,221`. XPK's frame is left out. Only near the
+# start of a line: further on, a date belongs to the message, such as a deadline.
 _DATED = re.compile(
     rb"(?m)^[^\n]{0,80}?(?:"
     rb"[IWEF](\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d{1,6})|"
     rb"20\d\d-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,6})?))"
 )
-# what a line without a date says of the time that led to it
+# The duration of a step, in lines without a date.
 _TOOK = re.compile(rb"completed step: \d+, seconds: (\d+(?:\.\d+)?)|elapsed time per iteration \(ms\): (\d+(?:\.\d+)?)")
 _FRAME = re.compile(rb"XPK (?:Start|End): \w{3} \w{3} +\d+ [\d:]{8}(?: [AP]M)? \w+ \d{4}\n?|EXIT_CODE=\d+\n?")
-TMP_MARK = ".orbax-checkpoint-tmp"  # what Orbax calls a folder that it has not committed
+TMP_MARK = ".orbax-checkpoint-tmp"  # Orbax's suffix of an uncommitted folder
 LONGEST_WAIT_S = 86400.0
-YEAR = 2024  # any that has a 29 February
+YEAR = 2024  # a leap year
 HALF_A_YEAR = 180
 
 
 def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[float, int]]:
-    """(seconds since the first line, offset) of every place where time passes, in order of offset."""
+    """Yield (seconds since the first line, byte offset) for every dated line, or every step line, by offset."""
     first: datetime | None = None
     for match in _DATED.finditer(data, begin, end):
         words = [word.replace(b",", b".") for word in match.groups() if word is not None]
@@ -46,7 +45,7 @@ def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[fl
         except ValueError:
             continue
         first = first or moment
-        if (moment - first).days < -HALF_A_YEAR:  # absl's dates have no year, and this run saw a new one
+        if (moment - first).days < -HALF_A_YEAR:  # absl's dates have no year, and the run passed New Year
             moment = moment.replace(year=YEAR + 1) if (month, day) != (2, 29) else moment
         yield (moment - first).total_seconds(), match.start()
     if first is None:
@@ -57,12 +56,12 @@ def pauses(data: "mmap.mmap | bytes", begin: int, end: int) -> Iterator[tuple[fl
 
 
 def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
-    """Let a checkpoint of the stored run appear: under its temporary name, or, once `done`, under its own.
+    """Create a checkpoint of the stored run under its temporary name, or its final name once `done`.
 
-    Files are linked, not copied, where the file system can.
+    Links the files where the file system allows it, else copies them.
     """
     final, partial = folder / str(step), folder / f"{step}{TMP_MARK}"
-    if final.exists():  # of an earlier attempt
+    if final.exists():  # created by an earlier attempt
         return
     if not partial.exists():
         shutil.copytree(source / str(step), partial, copy_function=link)
@@ -71,7 +70,7 @@ def appear(step: int, source: Path, folder: Path, *, done: bool) -> None:
 
 
 def link(source: str, target: str) -> None:
-    """A second name for a file, or a copy of it on another file system."""
+    """Hard-link a file, or copy it to another file system."""
     try:
         os.link(source, target)
     except OSError:
@@ -79,12 +78,12 @@ def link(source: str, target: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Play what argv[0] describes; returns the exit code that it says."""
+    """Play the log that the JSON in argv[0] describes; return its exit code."""
     job = json.loads(argv[0])
     begin, end, speed = int(job["begin"]), int(job["end"]), float(job["speed"])
     target = Path(job["directory"])
     source = Path(job["source"]) if job["source"] else None
-    home, here = str(job["home"] or "").encode(), str(target).encode()  # the stored run's folder, in its own words
+    home, here = str(job["home"] or "").encode(), str(target).encode()  # the stored run's folder as the log prints it
     marks = sorted(
         (offset, step, done)
         for step, *offsets in job["checkpoints"]

@@ -1,4 +1,4 @@
-"""Turns the pattern of a stored log into what its player must know: where it begins, how it ended, what it saved."""
+"""Finds a stored log and reads what its player needs: its span, exit code and checkpoints."""
 
 import hashlib
 import json
@@ -17,32 +17,32 @@ CHUNK = 1 << 22
 
 
 class StoredLog(Frozen):
-    """A log to be played: the bytes [begin, end) of a file, and what happens in them. Offsets are those of the file."""
+    """A log to be played: the bytes [begin, end) of a file, with the checkpoints in them. Offsets are in the file."""
 
     path: str
     begin: int
     end: int
     exit_code: int
-    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, start of the save, commit
-    source: str | None  # the folder of the stored run, if its checkpoints are still there
-    home: str | None  # that folder as the log calls it
+    checkpoints: tuple[tuple[int, int | None, int | None], ...]  # step, offset of the save's start, of its commit
+    source: str | None  # the stored run's folder, if its checkpoints still exist
+    home: str | None  # the run's folder as the log prints it
     digest: str
 
     def argv(self, python: str, directory: Path, speed: float) -> tuple[str, ...]:
-        """The command that plays it into a run's folder."""
+        """Return the command that plays the log into a run's folder."""
         job = self.model_dump(include={"begin", "end", "exit_code", "checkpoints", "source", "home"})
         job |= {"log": self.path, "speed": speed, "directory": str(directory)}
         return (python, "-I", "-S", play.__file__, json.dumps(job))
 
 
 def find_log(settings: Replay, *, case: str, arm: str, repeat: int, where: str) -> StoredLog:
-    """The first log that fits a pattern of the target. Raises ConfigError naming the patterns, or what is wrong."""
+    """Return the first log that matches a pattern of the target. Raises ConfigError naming the patterns."""
     tried = []
     for pattern in settings.logs:
         filled = pattern.format_map({"case": case, "arm": arm, "repeat": repeat})
         found = sorted(glob(str(Path(filled).expanduser().absolute())))
         if len(found) > 1:
-            raise ConfigError([f"{where}: {filled} fits {len(found)} files ({found[0]}, {found[1]}, …): keep one"])
+            raise ConfigError([f"{where}: {filled} matches {len(found)} files ({found[0]}, {found[1]}, …): keep one"])
         if found:
             return read_log(found[0], arm, Path(found[0]).stat().st_mtime_ns)
         tried.append(filled)
@@ -51,9 +51,9 @@ def find_log(settings: Replay, *, case: str, arm: str, repeat: int, where: str) 
 
 @lru_cache(maxsize=64)
 def read_log(path: str, arm: str, _changed: int) -> StoredLog:
-    """What a log file holds of the run of an arm: the only one in it, or the one of that name.
+    """Return an arm's run from a log file: the file's only run, or the run of the arm's name.
 
-    Raises ConfigError if it is not clear which, or the file is no log.
+    Raises ConfigError if the run is ambiguous or the file is no log.
     """
     try:
         runs = scrape(Path(path)).runs
@@ -92,7 +92,7 @@ def read_log(path: str, arm: str, _changed: int) -> StoredLog:
 
 
 def exit_code(run: RunReading) -> int:
-    """The exit code that a log shows; where it shows none, 1 if an exception ended it, else 0."""
+    """Return the exit code in the log; without one, 1 if an exception ended the run, else 0."""
     if run.exit_code is not None:
         return run.exit_code
     return 0 if run.error is None else 1
@@ -102,7 +102,7 @@ type Saves = tuple[tuple[int, int | None, int | None], ...]
 
 
 def find_saves(path: Path, begin: int, end: int) -> tuple[Saves, str | None]:
-    """Of every checkpoint its step and the offsets of its save and its commit; and the run's folder that they name."""
+    """Return every checkpoint's step, offset of its save and offset of its commit; and the run's folder in the log."""
     home = None
     follower = LogFollower()
     saves: dict[int, list[int | None]] = {}

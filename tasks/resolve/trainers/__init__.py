@@ -1,1 +1,1 @@
-"""Translates our configs into the commands of trainers that are not ours."""
+"""Translates our configs into the commands of other trainers: MaxText and custom programs."""

@@ -10,26 +10,26 @@ from configs.errors import ConfigError
 from configs.schema import Frozen, TrainConfig
 from tasks.resolve.trainers.maxtext import show_value
 
-IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command where its program is
-ENVIRONMENT = "pyvenv.cfg"  # marks an environment of Python's
+IN_POD = {"checkout": ".", "python": "python"}  # an image starts its command in its program's folder
+ENVIRONMENT = "pyvenv.cfg"  # marks a virtual environment
 
 
 class CustomCommand(Frozen):
-    """A program that trains: how it is started, from where, and by which Python."""
+    """A custom trainer: its command template, folder and Python."""
 
     template: CommandTemplate
     folder: str
     python: str
 
     def fill(self, config: TrainConfig, directory: Path, *, in_pod: bool = False) -> CommandTemplate:
-        """The words and variables of a run in this folder, whose last part is the run's name."""
+        """Return the template filled for a run in `directory`, whose last part is the run's name."""
         values = {key: show_value(value) for key, value in config.model_dump().items()}
         values |= {"run_name": directory.name, "out": str(directory), "checkout": self.folder, "python": self.python}
         return self.template.fill(values | (IN_POD if in_pod else {}))
 
 
 def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> Path:
-    """Where the program of the arm `name` is: its checkout, or a folder that it names. Raises ConfigError."""
+    """Return the program's folder for the arm `name`: its checkout, or `command.folder`. Raises ConfigError."""
     folder = checkout or Path(template.folder or "").expanduser().absolute()
     if not folder.is_dir():
         raise ConfigError([f"{name}: command.folder: {folder} is no folder"])
@@ -37,7 +37,7 @@ def find_folder(name: str, template: CommandTemplate, checkout: Path | None) -> 
 
 
 def digest_program(folder: Path, template: CommandTemplate) -> str:
-    """A hash over every Python file of a folder, and over the files in it that the command names."""
+    """Return a hash over every Python file of a folder, and over the folder's files that the command names."""
     digest = hashlib.sha256()
     named = {folder / word for word in template.argv if (folder / word).is_file()}
     for path in sorted(named.union(_python_files(folder))):

@@ -11,36 +11,35 @@ from tasks.resolve.trainers.source import TrainerSource
 # a file of the trainer's package, which MaxText's own Python runs
 KEEP_COMPILED = Path(__file__).parents[3] / "model" / "compile_record.py"
 CONFIG = "config.yml"
-# of several compiles side by side none waits for another's compiler, nor asks for a TPU
+# Lets several compiles load libtpu at once, without a TPU or a query of its metadata server.
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
 
 
 class CompileCommand(Frozen):
-    """A compile: what to start, in which folder, and what it needs to be set."""
+    """A compile: its command, variables and working folder."""
 
     argv: tuple[str, ...]
     environment: dict[str, str] = ENVIRONMENT
-    folder: str | None = None  # None: as installed here
+    folder: str | None = None  # None: the trainer that is installed here
 
 
 def plan_compile(
     config: TrainConfig, checkout: TrainerSource, topology: Topology, directory: Path, programs: Path | None = None
 ) -> CompileCommand:
-    """The command that leaves `compile.json` and both texts in `directory`.
+    """Return the command that writes `compile.json` and both program texts into `directory`.
 
-    Our own trainer reads its config there, from `config.yml`, and keeps in the folder `programs` what it compiles, for
-    equal programs. Raises ConfigError for a custom program, and with every value that
-    a MaxText cannot do.
+    Our own trainer reads `config.yml` there, and caches compiled programs in the folder `programs`. Raises ConfigError
+    for a custom program, and with every value that the MaxText does not support.
     """
     if checkout.command is not None:
         raise ConfigError(["a custom command cannot be compiled ahead of time: only maxview's and MaxText's can"])
     if checkout.maxtext is not None:
         argv = _argv_of_maxtext(config, checkout.maxtext, topology, directory)
-        environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it asks Google Cloud who it is, for minutes
+        environment = ENVIRONMENT | {"DECOUPLE_GCLOUD": "TRUE"}  # else it retries Google Cloud's metadata for minutes
         return CompileCommand(argv=argv, environment=environment, folder=checkout.maxtext.source)
     argv = (checkout.python, "-m", "model.compile", str(directory / CONFIG))
     argv += ("--out", str(directory), "--topology", topology.name)
-    # no word of the command: the trainer of an older commit would not know it
+    # A variable, because the trainer of an older commit would reject an unknown option.
     environment = ENVIRONMENT | ({"MAXVIEW_PROGRAMS": str(programs)} if programs else {})
     return CompileCommand(argv=argv, environment=environment, folder=checkout.folder)
 
@@ -56,7 +55,7 @@ def _argv_of_maxtext(config: TrainConfig, maxtext: MaxText, topology: Topology, 
 
 
 def name_in_maxtext(topology: Topology) -> str:
-    """A slice as MaxText and xpk name it: by its devices, of v5p by its cores, of which a chip has two."""
+    """Return a slice's name in MaxText and xpk: with its number of devices; for v5p, of cores (two per chip)."""
     generation = topology.name.partition(":")[0]
     if generation == "v5p":
         return f"v5p-{2 * topology.devices}"

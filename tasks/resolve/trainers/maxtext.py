@@ -1,8 +1,7 @@
-"""Turns a config of ours into the command that trains it with MaxText, in the words of the version that is installed.
+"""Turns our config into the command that trains it with the installed version of MaxText.
 
-Our keys are MaxText's, so most of them go through as they are. What a version calls otherwise, needs besides, or cannot
-do is decided by what its own `base.yml` holds and which decoders it has, never by its number alone: a git checkout has
-none that means anything.
+Our keys are MaxText's, so most of them pass through unchanged. Renamed, additional and unsupported keys of a version
+are found from its `base.yml` and its decoder files, never from its version number: a git checkout has no reliable one.
 """
 
 import hashlib
@@ -15,37 +14,37 @@ from configs.read import read_yaml
 from configs.schema import OWN_KEYS, Frozen, TrainConfig
 from tasks.resolve.ask_python import ask_python
 
-# where versions keep their trainer: folder of the package, module to run, decoders
+# Layouts of the versions: package folder, module to run, the trainer's file.
 _LAYOUTS = (
     ("maxtext", "maxtext.trainers.pre_train.train", "trainers/pre_train/train.py"),
     ("MaxText", "MaxText.train", "train.py"),
 )
 _SOURCES = ("src", "")  # folders of a checkout that hold the package
-# what chooses the dialect, in versions that have both (0.2.2 to 0.2.4: all three; before: some)
+# Keys that choose Linen or NNX, in versions with both (0.2.2 to 0.2.4 have all three, earlier ones some).
 DIALECT_KEYS = ("enable_nnx", "pure_nnx_decoder", "pure_nnx")
 _DECODERS = {False: "layers/decoders.py", True: "layers/nnx_decoders.py"}
-# our key -> what it was called before
+# our key -> its former name in MaxText
 _OLD_NAMES = {"learning_rate_final_fraction": "cosine_learning_rate_final_fraction"}
-# this machine trains alone
+# for a run in one process
 _ALONE = {"skip_jax_distributed_system": "true"}
 METRICS = "metrics.jsonl"
 PYTHON_IN_POD = "python"
 EMPTY = '""'
-# MaxText looks for these where its image starts, then in the package that is installed
+# MaxText looks for these in its image's working directory, then in the installed package.
 _BASE_IN_POD = {"maxtext": "src/maxtext/configs/base.yml", "MaxText": "MaxText/configs/base.yml"}
 
 
 class MaxText(Frozen):
-    """One MaxText: the Python that runs it, and what it can do."""
+    """One MaxText: the Python that runs it, and its keys and decoders."""
 
     python: str
     package: str  # the folder with its base.yml
-    digest: str = ""  # of its source: what decides a run's outcome even within a version
+    digest: str = ""  # of its source, which can change within a version
     module: str
-    versions: dict[str, str]  # as installed beside it; of a checkout without "maxtext"
+    versions: dict[str, str]  # the environment's packages; without "maxtext" for a checkout
     keys: frozenset[str]  # of its base.yml
-    dialects: frozenset[bool]  # which values pure_nnx may have
-    source: str | None = None  # folder to start in, for a checkout: Python looks there before it does elsewhere
+    dialects: frozenset[bool]  # the supported values of pure_nnx
+    source: str | None = None  # working folder, for a checkout: Python imports from there first
 
     @property
     def base_config(self) -> str:
@@ -54,13 +53,13 @@ class MaxText(Frozen):
 
     @property
     def title(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         version = self.versions.get("maxtext")
         return f"MaxText {version}" if version and self.source is None else f"MaxText at {self.source or self.package}"
 
 
 class MaxTextRun(Frozen):
-    """One training by MaxText: what to start, and where it writes."""
+    """One training by MaxText: its command, variables and output files."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
@@ -69,9 +68,9 @@ class MaxTextRun(Frozen):
 
 
 def find_maxtext(python: Path, checkout: Path | None = None) -> MaxText:
-    """The MaxText in an environment, or the one in a git checkout run by that environment's Python.
+    """Return the MaxText in an environment, or in a git checkout that the environment's Python runs.
 
-    Raises ConfigError if there is none, or none of a kind that is known.
+    Raises ConfigError if there is none, or if its layout is unknown.
     """
     found = ask_python(str(python), [name for name, _, _ in _LAYOUTS])
     places: list[tuple[Path, Path | None]]
@@ -106,19 +105,20 @@ def plan_maxtext(
     *,
     in_pod: bool = False,
 ) -> MaxTextRun:
-    """The command that trains `config` and writes into `directory`, whose last part is the run's name.
+    """Return the command that trains `config` and writes into `directory`, whose last part is the run's name.
 
-    environment: what the target sets. in_pod: it runs in an image, as one of several processes, and `maxtext` is what
-    is known here of the MaxText in there. Raises ConfigError with every value that this MaxText cannot do.
+    environment: the target's variables. in_pod: the command runs in an image, as one of several processes; `maxtext`
+    is this machine's copy of the image's version. Raises ConfigError with every value that this MaxText does not
+    support.
     """
-    # each of several processes would append to it; of TensorBoard's files, which tell the same, only the first has some
+    # In a pod every process would append to the file. TensorBoard's files hold the same, from process 0 only.
     metrics = "" if in_pod else str(directory / METRICS)
     words = translate(config, maxtext, directory, metrics_file=metrics, alone=not in_pod)
     base, python = maxtext.base_config, maxtext.python
     if in_pod:
         base, python = _BASE_IN_POD[Path(maxtext.package).name], PYTHON_IN_POD
     argv = (python, "-m", maxtext.module, base, *write_words(words))
-    # without the second it asks Google Cloud who it is, for minutes
+    # Without DECOUPLE_GCLOUD it retries Google Cloud's metadata server for minutes.
     own = {"JAX_PLATFORMS": "cpu", "DECOUPLE_GCLOUD": "TRUE"} if config.hardware == "cpu" else {}
     return MaxTextRun(
         argv=argv,
@@ -131,9 +131,9 @@ def plan_maxtext(
 def translate(
     config: TrainConfig, maxtext: MaxText, directory: Path, *, metrics_file: str, alone: bool
 ) -> dict[str, str]:
-    """MaxText's key for every key of ours, with the value as its command line reads it. Raises ConfigError.
+    """Return MaxText's keys for ours, with values in the syntax of its command line. Raises ConfigError.
 
-    alone: the process finds no others, and does not look for them.
+    alone: the run has one process, which skips jax.distributed.
     """
     problems = Problems()
     values: dict[str, Any] = config.model_dump(exclude={"pure_nnx", "run_name", "base_output_directory"})
@@ -151,7 +151,7 @@ def translate(
     words |= {key: value for key, value in _ALONE.items() if alone and key in maxtext.keys}
     words |= problems.attempt(lambda: choose_dialect(config.pure_nnx, maxtext)) or {}
     for key, text in words.items():
-        # its reader would take them for a reference, and for the end of the value
+        # OmegaConf reads `${` as a reference and a line break as the value's end.
         if "${" in text or "\n" in text:
             problems.lines.append(f"{key}={text!r}: MaxText cannot read a value with '${{' or a line break in it")
     problems.raise_any()
@@ -159,12 +159,12 @@ def translate(
 
 
 def write_words(words: Mapping[str, str]) -> list[str]:
-    """`key=value` as its command line takes them, which reads a value that is not there as none at all."""
+    """Return `key=value` arguments for its command line. An empty value is quoted, or it would be read as null."""
     return [f"{key}={value or EMPTY}" for key, value in words.items()]
 
 
 def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
-    """The words that choose Linen or NNX; none where there is only one. Raises ConfigError if it is the other."""
+    """Return the keys that choose Linen or NNX; none if the version has only one. Raises ConfigError if it lacks it."""
     if pure_nnx not in maxtext.dialects:
         has, lacks = ("Linen", "NNX") if pure_nnx else ("NNX", "Linen")
         raise ConfigError([f"{maxtext.title}: has {has} only, no {lacks}; MaxText 0.2.4 is the last that has both"])
@@ -172,9 +172,9 @@ def choose_dialect(pure_nnx: bool, maxtext: MaxText) -> dict[str, str]:
 
 
 def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
-    """The block that has the parts of a layer: MaxText makes its layers of what that says, ours of what the keys say.
+    """Return the `decoder_block` and its keys: MaxText builds its layers from the block, our trainer from single keys.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if no block fits the config.
     """
     routed = config.num_experts > 1
     has_no_block = f"{maxtext.title}: has no decoder_block with attention_type={config.attention_type} and "
@@ -182,7 +182,7 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
         if routed and config.norm_topk_prob:
             raise ConfigError([f"{has_no_block}norm_topk_prob=true (take attention_type=global, or set it to false)"])
         dense = config.first_num_dense_layers if routed else config.base_num_decoder_layers
-        # beyond the original ones it scales logits as YaRN does; without a score its experts' weights are bare logits
+        # More positions than the original ones turn on YaRN. Without a score function, expert weights are raw logits.
         return {
             "decoder_block": "deepseek",
             "first_num_dense_layers": dense,
@@ -197,19 +197,19 @@ def choose_block(config: TrainConfig, maxtext: MaxText) -> dict[str, Any]:
         raise ConfigError([has_no_block + told])
     if not config.norm_topk_prob:
         raise ConfigError([f"{has_no_block}norm_topk_prob=false (take attention_type=mla, or set it to true)"])
-    # it asks that the width of an MLP, of which there is none, be that of an expert
+    # MaxText requires the MLP's width to equal an expert's, although mixtral has no dense MLP.
     return {"decoder_block": "mixtral", "base_mlp_dim": config.base_moe_mlp_dim}
 
 
 def show_value(value: object) -> str:
-    """A value as MaxText's command line reads it."""
+    """Return a value in the syntax of MaxText's command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)
 
 
 def _digest(package: Path) -> str:
-    """A hash over the code and the configs of a package, of which an editable install may have any."""
+    """Return a hash over a package's code and configs, which can change in an editable install."""
     digest = hashlib.sha256()
     for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
         digest.update(f"{path.relative_to(package)}\0{path.stat().st_size}\0".encode())

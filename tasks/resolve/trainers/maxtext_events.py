@@ -1,6 +1,6 @@
 """Turns the TensorBoard files that MaxText writes into the columns of our own trainer's.
 
-They are what it writes into a bucket by itself, every step of them, in float32: a loss and a norm are that, times lose
+MaxText writes them into a bucket itself, with every step, in float32. Losses and norms are float32 anyway; times lose
 their last digits.
 """
 
@@ -15,30 +15,30 @@ from google_crc32c import value as crc32c
 
 from tasks.resolve.trainers.maxtext_metrics import LOSS, make_frame, make_row
 
-FOLDER = "tensorboard"  # of a run's folder, in which MaxText makes another of the run's name
+FOLDER = "tensorboard"  # in the run's folder; MaxText creates a subfolder with the run's name
 FILES = "events.out.tfevents.*"
 EVALUATIONS = ("eval/", "evaluation/")
 _LENGTH, _CHECK = struct.Struct("<Q"), struct.Struct("<I")
 
 
 def read_maxtext_events(folder: Path) -> pl.DataFrame | None:
-    """One row per training step, ascending, the last of a step that was done again; None if there are none.
+    """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
 
-    Of several files, one per start of the trainer, the later one counts, and where it begins at step 0 it alone. The
-    end of a file that was cut off is left out. Raises ValueError naming a file in which a record is damaged.
+    Each start of the trainer writes a file. A later file's rows replace an earlier one's; a file that begins at step 0
+    replaces all earlier ones. Ignores a truncated last record. Raises ValueError naming a file with a damaged record.
     """
     rows: dict[int, dict[str, Any]] = {}
     for path in sorted(folder.rglob(FILES), key=lambda path: path.name):  # the name holds the second of the start
         try:
             found = {step: make_row({**values, "step": step}) for step, values in _read_steps(path).items()}
         except (DecodeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{path}: is no file of TensorBoard's, or a damaged one: {error}") from error
+            raise ValueError(f"{path}: is no TensorBoard file, or is damaged: {error}") from error
         rows = found if 0 in found else rows | found
     return make_frame(rows.values())
 
 
 def _read_steps(path: Path) -> dict[int, dict[str, float]]:
-    # here, for it is slow: it brings in every store that it could write to
+    # A slow import: it loads every storage client that it could write to.
     from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 
     steps: dict[int, dict[str, float]] = {}
@@ -55,7 +55,7 @@ def _read_steps(path: Path) -> dict[int, dict[str, float]]:
 
 
 def _read_records(path: Path) -> Iterator[bytes]:
-    """The records of a TFRecord file: length, its check, bytes, their check (TensorFlow's `record_writer.h`)."""
+    """Yield the records of a TFRecord file: length, its CRC, bytes, their CRC (TensorFlow's `record_writer.h`)."""
     data, place = path.read_bytes(), 0
     while place + _LENGTH.size + _CHECK.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)
@@ -73,4 +73,4 @@ def _check(text: bytes, data: bytes, place: int) -> None:
     crc = crc32c(text)
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     if _CHECK.unpack_from(data, place) != (masked,):
-        raise ValueError(f"what stands before byte {place} does not have the checksum that stands there")
+        raise ValueError(f"the bytes before byte {place} do not match the checksum there")

@@ -18,22 +18,22 @@ COLUMNS = {
     "learning/total_weights": "total_weights",
     "perf/step_time_seconds": "step_time_s",
 }
-GROUPS = ("learning", "perf", "eval", "evaluation")  # of the first line, which may be of an evaluation
-WHOLE = ("total_weights",)  # as the step is: MaxText writes every number as a float
-LOSS = "learning/loss"  # what a row of training has, and one of an evaluation has not
+GROUPS = ("learning", "perf", "eval", "evaluation")  # prefixes of keys; the first line may be an evaluation's
+WHOLE = ("total_weights",)  # integer columns besides the step: MaxText writes every number as a float
+LOSS = "learning/loss"  # present in a training step's row, absent in an evaluation's
 
 
 def wrote_metrics(text: str) -> bool:
-    """Whether a text begins as MaxText's JSON lines do, whose names have a group before them."""
+    """Return whether a text begins like MaxText's JSON lines, whose keys have a group as their prefix."""
     first = text.lstrip().partition("\n")[0]
     return any(f'"{group}/' in first for group in GROUPS)
 
 
 def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
-    """One row per training step, ascending, the last of a step that was done again; None if there are none.
+    """Return one row per training step, ascending, the last row of a repeated step; None if there are none.
 
-    Evaluations have lines of their own, and are left out, as is a last line that a crash cut off. Raises ValueError
-    naming a line that is no JSON object.
+    Leaves out evaluations, which have their own lines, and a truncated last line. Raises ValueError naming a line that
+    is no JSON object.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -51,12 +51,12 @@ def read_maxtext_metrics(path: Path) -> pl.DataFrame | None:
 
 
 def make_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One step's values under our names. Raises KeyError, ValueError, TypeError or OverflowError if it is none."""
+    """Return one step's values under our names. Raises KeyError, ValueError, TypeError or OverflowError for others."""
     row = {COLUMNS.get(key, key): value for key, value in values.items() if key != "run_name"}
     return row | {"step": int(row["step"])} | {key: int(row[key]) for key in WHOLE if key in row}
 
 
 def make_frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame | None:
-    """A frame with the last row of each step, ascending; None if there are none."""
+    """Return a frame with the last row of each step, ascending; None if there are no rows."""
     last = {row["step"]: row for row in rows}
     return pl.DataFrame([last[step] for step in sorted(last)], infer_schema_length=None) if last else None

@@ -15,38 +15,38 @@ SOURCE = "trainer source"  # the entry of `versions` that is the digest of our o
 
 
 def versions_of(python: str) -> dict[str, str]:
-    """The versions that a run by the interpreter `python` will import. Raises ConfigError if it cannot be asked."""
+    """Return the package versions of the interpreter `python`. Raises ConfigError if it cannot be queried."""
     if python == sys.executable:
         return installed_versions()
     return ask_python(python).versions
 
 
 class TrainerSource(Frozen):
-    """The trainer of an arm: its source, and the Python that runs it. Without a folder it is the one installed here."""
+    """The trainer of an arm: its source and the Python that runs it. No folder: the trainer installed here."""
 
     commit: str | None
     dirty: bool
     versions: dict[str, str]
     ref: str | None = None  # as the user named the commit
-    repository: str | None = None  # where that was looked up, unless here
-    commits: tuple[Commit, ...] = ()  # those that lead to it and not to the other arm's
+    repository: str | None = None  # the ref's repository; None: the installed trainer's own
+    commits: tuple[Commit, ...] = ()  # the commits that the other arm lacks
     folder: str | None = None
     python: str = sys.executable
-    software: tuple[str, ...] = ()  # what this arm declares apart from the other, e.g. "jax==0.11.0"
-    # the trainer, if it is not ours
+    software: tuple[str, ...] = ()  # declared differences from the other arm, e.g. "jax==0.11.0"
+    # at most one of the two; without either it is our own trainer
     maxtext: MaxText | None = None
     command: CustomCommand | None = None
 
     @property
     def trainer(self) -> Trainer:
-        """Whose trainer it is."""
+        """The kind of trainer."""
         return "maxtext" if self.maxtext else "command" if self.command else "maxview"
 
 
 def read_trainer_source(root: Path, python: str = sys.executable, *, sha: str | None = None) -> TrainerSource:
-    """The commit, the versions and the source digest of the trainer in the folder `root`, run by `python`.
+    """Return the trainer in the folder `root`, run by `python`, with its commit, versions and source digest.
 
-    sha: the commit, where the folder holds exactly its files.
+    sha: the commit, if the folder holds exactly its files.
     """
     commit, dirty = (sha, False) if sha else trainer_commit(root)
     versions = versions_of(python) | {SOURCE: source_digest(root)[:12]}

@@ -1,1 +1,1 @@
-"""Kills flow, worker, server and trainer at random moments, and shows what became of the comparison."""
+"""Kills flow, worker, server and trainer at random moments, and shows the outcome of the comparison."""

@@ -1,26 +1,25 @@
-"""Kills flow, worker, server and trainer with SIGKILL at random moments, and shows what became of the comparison.
+"""Kills flow, worker, server and trainer with SIGKILL at random moments, and shows the outcome of the comparison.
 
     uv run python -m tests.soak.chaos [--kills 60] [--seed 0] [--trained 16] [--outage 60] [--only server]
         [--interrupts 100] [--folder DIR [--minutes 7]]
 
-One `maxview up` in a temporary folder, with a copy of the packages. First a comparison of two tiny trainings is left
-alone, and so is one that replays their logs: what they record is the reference. Then every kill falls into a comparison
-of its own, trained or replayed, at a random moment: before the first step (half of them), in either run, between a
-committed checkpoint and the end of its training, or on the way to the verdict. Of those that train, the first run is
-there, and must not be trained again. A kill that comes too late is drawn again. What was killed is brought back as a
-user would: server and worker as `maxview up` starts them, the same run again where a flow, a trainer or its supervisor
-was lost; an embedded server its command brings back. Afterwards every canonical value (losses and norms of each step,
-digests of weights and checkpoints, proofs, floors, rows, verdict) must be the reference's, no run may have been trained
-again after it had ended well nor from further back than its last committed checkpoint, and half a minute later nothing
-may be at work.
+Runs one `maxview up` in a temporary folder, with a copy of the packages. The reference is the record of an undisturbed
+comparison of two tiny trainings, and of one that replays their logs. Each kill hits its own comparison, trained or
+replayed, at a random moment: before the first step (half of them), in either run, between a committed checkpoint and
+the end of the training, or during the verdict. In a trained comparison the first run already exists and must not be
+trained again. A kill that comes too late is drawn again. The program restarts the killed process as a user would:
+server and worker as `maxview up` does, and the same run after the loss of a flow, trainer or supervisor; a command
+restarts its own embedded server. Afterwards every canonical value (losses and norms of each step, digests of weights
+and checkpoints, proofs, floors, rows, verdict) must equal the reference's, no run may have been trained again after
+its successful end or from before its last committed checkpoint, and after half a minute no process may be left.
 
-`--outage` takes the server away for that many seconds in the middle of a flow: every task run, artifact and log line
-must be there in the end. `--interrupts` presses Ctrl-C so many times, once or twice, in commands of their own, whose
-server is well, killed or stopped: each must end with 130 and a line, after a second one within a second, and leave no
-process and no record that cannot be read.
+`--outage` stops the server for that many seconds in the middle of a flow: every task run, artifact and log line must
+exist in the end. `--interrupts` presses Ctrl-C that many times, once or twice, in separate commands whose server is
+running, killed or stopped: each must end with 130 and a line (within a second after a second Ctrl-C), and leave no
+process and no unreadable record.
 
-With `--folder` everything stays there, and the same words again go on from it: what was done is read from `done/`. With
-`--minutes` nothing further is begun after so long, so that the table can be made in pieces.
+`--folder` keeps everything there, and the same command continues from it: finished parts are read from `done/`.
+`--minutes` starts nothing new after that time, so that the table can be made in pieces.
 """
 
 import argparse
@@ -49,7 +48,7 @@ REFERENCES = {"cpu": "stored", "replay": "replayed"}
 
 
 def plan_trials(kills: int, trained: int, kinds: tuple[str, ...]) -> list[Trial]:
-    """The kinds take turns; trainings are spread over them, half of them for trainers after a step."""
+    """Plan trials of all kinds in turn, with trainings spread over them, half of them for trainers after a step."""
     trials = [
         Trial(number=number, kind=kinds[number % len(kinds)], target="replay", early=number // len(kinds) % 2 == 0)
         for number in range(kills)
@@ -97,13 +96,13 @@ def report(trials: list[Trial], unfired: int) -> None:
 
 @dataclass(frozen=True)
 class Done:
-    """What has been done in a folder: of each trial and press a file of its own, so that a stop loses nothing."""
+    """The finished parts in a folder: one file per trial and Ctrl-C, so that a stop loses nothing."""
 
     folder: Path
-    until: float  # of the monotonic clock: from then on nothing is begun
+    until: float  # monotonic seconds after which nothing new is started
 
     def read(self, name: str) -> Any:
-        """What was noted of it, or None; raises Paused where it is to be done and time is up."""
+        """Return the stored result, or None; raises Paused if it is missing and the time is up."""
         path = self.folder / f"{name}.json"
         if path.exists():
             return json.loads(path.read_text())
@@ -112,17 +111,17 @@ class Done:
         return None
 
     def note(self, name: str, what: Any) -> None:
-        """Note it."""
+        """Store a result."""
         self.folder.mkdir(exist_ok=True)
         (self.folder / f"{name}.json").write_text(json.dumps(what))
 
 
 class Paused(Exception):
-    """The time of this piece is over."""
+    """The time of this session is over."""
 
 
 def find_references(place: Place, done: Done) -> tuple[dict[str, Any], dict[str, dict[str, float]], str]:
-    """What undisturbed comparisons record and how long their parts take, by target; the replayed one's flow run."""
+    """Return the records of undisturbed comparisons and the seconds of their parts, by target; and a flow run's id."""
     lengths: dict[str, dict[str, float]] = {}
     flow_run = ""
     kinds: list[tuple[str, str, Callable[[str], FlowRun | Forked], str]] = [
@@ -145,13 +144,13 @@ def find_references(place: Place, done: Done) -> tuple[dict[str, Any], dict[str,
 def run_trials(
     place: Place, done: Done, planned: list[Trial], seed: int, lengths: dict[str, Any], references: dict[str, Any]
 ) -> tuple[list[Trial], int]:
-    """The kills that fell, and how many came too late every time."""
+    """Return the trials whose kill hit, and the number of trials whose kills all came too late."""
     trials, unfired = [], 0
     for trial in planned:
         name = f"kill {trial.number}"
         noted = done.read(name)
         if noted is None:
-            drawn = random.Random(f"{seed} {trial.number}")  # one alone can be done again
+            drawn = random.Random(f"{seed} {trial.number}")  # each trial can be repeated alone
             slower = trial.target == "replay" and trial.kind in ("worker", "embedded")  # nothing is loaded before
             length = lengths["replay by a worker" if slower else trial.target]
             fired = run_trial(place, trial, drawn, length, references[trial.target])
@@ -175,7 +174,7 @@ def main() -> int:
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without a server; 0: none")
     parser.add_argument("--interrupts", type=int, default=100)
     parser.add_argument("--only", choices=KINDS, action="append", help="kill nothing else")
-    parser.add_argument("--folder", type=Path, help="where everything stays; the same words go on from there")
+    parser.add_argument("--folder", type=Path, help="where everything stays; the same command continues from it")
     parser.add_argument("--minutes", type=float, default=math.inf)
     arguments = parser.parse_args()
     print(describe_machine(("jax", "prefect")), f"seed {arguments.seed}", sep="\n", flush=True)
@@ -198,7 +197,7 @@ def main() -> int:
             report(trials, unfired)
         lost += run_interrupts(place, arguments.interrupts, arguments.seed, lengths, done.read, done.note)
     except Paused:
-        print("paused: the same words go on")
+        print("paused: repeat the same command to continue")
         return 3
     finally:
         place.down()

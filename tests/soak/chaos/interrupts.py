@@ -1,4 +1,4 @@
-"""Presses Ctrl-C once or twice at random moments of a command, whose server is well, killed or stopped."""
+"""Presses Ctrl-C once or twice at random moments of a command whose server is running, killed or stopped."""
 
 import os
 import random
@@ -13,12 +13,12 @@ from tasks.store import Store
 from tests.soak.chaos.kills import find_left
 from tests.soak.chaos.place import Forked, Place
 
-# what is done to the server before: of the command's own, and of one that `maxview up` has started
+# States of the server before the Ctrl-C: the command's embedded one, and one started by `maxview up`.
 SERVERS = ("embedded", "embedded, killed", "running", "running, killed", "running, stopped")
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
 PATIENCE_S = 120.0
 MOST_DRAWS = 5
-SECOND_S = 1.0  # in which the second ends everything
+SECOND_S = 1.0  # time for the second Ctrl-C to end everything
 
 
 def run_interrupts(
@@ -29,10 +29,10 @@ def run_interrupts(
     read: Callable[[str], Any],
     note: Callable[[str, Any], None],
 ) -> list[str]:
-    """Press so many times within the length of a command, and say what came of it; what was wrong.
+    """Press Ctrl-C `count` times, each in its own command; print the outcomes and return the problems.
 
-    `lengths`: seconds of the parts of a command that is loaded, and of one that a worker has to load. `read` knows a
-    press that was done before, `note` keeps one.
+    `lengths`: seconds of the parts of a loaded command, and of one that a worker has to load. `read` returns a stored
+    press, `note` stores one.
     """
     presses: list[Press] = []
     for number in range(count):
@@ -54,7 +54,7 @@ def run_interrupts(
 
 @dataclass
 class Press:
-    """One or two Ctrl-C in one command, and what came of it."""
+    """One or two Ctrl-C in one command, with the outcome."""
 
     number: int
     server: str
@@ -71,7 +71,7 @@ class Press:
 
 
 def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str, dict[str, float]]) -> Press:
-    """Press at a random moment; one that comes too late is drawn again."""
+    """Press Ctrl-C at a random moment; draws again if the command has already ended."""
     press = Press(number, SERVERS[number % len(SERVERS)], 1 + number // len(SERVERS) % 2)
     length = sum(lengths["replay" if press.server.startswith("running") else "replay by a worker"].values())
     for _ in range(MOST_DRAWS):
@@ -91,7 +91,7 @@ def press_one(place: Place, number: int, drawn: random.Random, lengths: dict[str
 
 
 def interrupt(place: Place, server: str, times: int, seconds: float, pause: float) -> tuple[float, list[str]] | None:
-    """Seconds from the last Ctrl-C to the end, and what was wrong; None where the command had ended before."""
+    """Return seconds from the last Ctrl-C to the end, and the problems; None if the command had already ended."""
     kind, _, trouble = server.partition(", ")
     command = place.command("replay") if kind == "embedded" else place.fork("replay")
     pid = command.pid if isinstance(command, Forked) else command.process.pid
@@ -116,5 +116,5 @@ def interrupt(place: Place, server: str, times: int, seconds: float, pause: floa
         problems.append(f"said {said[-500:]!r}")
     problems += find_left(place)
     for directory in Store(place.out).runs() if place.out.exists() else ():
-        directory.read_record()  # raises where it is half written
+        directory.read_record()  # raises for a half-written record
     return ended_s, problems

@@ -1,4 +1,4 @@
-"""Turns what comparisons left in their store into what neither a clock nor a path decides, and holds two against."""
+"""Reads the clock- and path-independent values of comparisons from their store, and compares two of them."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from tasks.launch.logs import logs_aside
 from tasks.records import RunRecord
 from tasks.store import Store
 
-# what a clock decides, or what names a moment or a place
+# fields that depend on a clock or a path
 CLOCKED = {
     "step_time_s", "step_cpu_time_s", "step_wait_s", "device_s", "input_s", "save_s", "report_s", "seconds", "time",
     "line", "offset", "tflops_per_device", "tokens_per_s_per_device",
@@ -21,7 +21,7 @@ COMMIT_LINE = re.compile(rb"Finished saving checkpoint \(finalized tmp dir\) to 
 
 
 def canonical(out: Path) -> dict[str, Any]:
-    """Everything that a comparison recorded and that neither a clock nor a path decides."""
+    """Return all recorded values of a comparison that depend on neither clock nor path."""
     found: dict[str, Any] = {}
     for directory in Store(out).runs():
         record = directory.read_record()
@@ -44,7 +44,7 @@ def canonical(out: Path) -> dict[str, Any]:
 
 
 def canonical_run(record: RunRecord) -> dict[str, Any]:
-    """The values of one run: of a step that was repeated, the last."""
+    """Return the values of one run; a repeated step's last values."""
     printed = {row["step"]: row["loss"] for row in record.reading.steps.iter_rows(named=True)}
     rows = [] if record.metrics is None else record.metrics.rows(named=True)
     metrics = {row["step"]: {key: row[key] for key in sorted(row.keys() - CLOCKED)} for row in rows}
@@ -61,7 +61,7 @@ def canonical_run(record: RunRecord) -> dict[str, Any]:
 
 
 def differences(found: Any, reference: Any, where: str = "") -> Iterator[str]:
-    """Where two canonical records differ."""
+    """Yield the differences of two canonical records."""
     if isinstance(found, dict) and isinstance(reference, dict):
         for key in sorted(found.keys() | reference.keys(), key=str):
             if key not in found:
@@ -75,7 +75,7 @@ def differences(found: Any, reference: Any, where: str = "") -> Iterator[str]:
 
 
 def attempts_of(run: Path) -> list[bytes]:
-    """What each attempt of a run printed, in order; the log of one that ended well begins with those before it."""
+    """Return each attempt's log, in order; the log of a successful run begins with its earlier attempts."""
     log = run / "log.txt"
     last = log.read_bytes() if log.exists() else b""
     found = []
@@ -88,8 +88,7 @@ def attempts_of(run: Path) -> list[bytes]:
 
 
 def look_at_attempts(run: Path, *, resumes: bool) -> tuple[int, int, int, list[str]]:
-    """How often a run's trainer was started and went on from a checkpoint, how many steps it did again, and what of
-    that should not be."""
+    """Return a run's numbers of starts, resumptions and repeated steps, and the problems with them."""
     problems, starts, resumed, repeated, done, last, ended = [], 0, 0, 0, -1, -1, False
     for text in attempts_of(run):
         starts += text.count(b"XPK Start:")
@@ -109,14 +108,14 @@ def look_at_attempts(run: Path, *, resumes: bool) -> tuple[int, int, int, list[s
 
 
 def finished_well(out: Path) -> bool:
-    """Whether both runs have a record of an end with 0, and a page was made of them."""
+    """Return whether both runs ended with exit code 0 and the comparison has a page."""
     records = [directory.read_record() for directory in Store(out).runs()]
     ended = sum(record is not None and record.reading.exit_code == 0 for record in records)
     return ended == 2 and bool(list(out.glob("comparisons/*/*/*/index.html")))
 
 
 def phase_of(out: Path) -> str:
-    """What the comparison was at."""
+    """Return the comparison's current phase as text."""
     done = {path.parent.name.split("-")[1] for path in out.glob("runs/*/record.json")}
     begun = {path.parent.name.split("-")[1]: path for path in out.glob("runs/*/log.txt")}
     if list(out.glob("comparisons/*/*/*/index.html")):

@@ -1,4 +1,4 @@
-"""Draws the moment of a kill, waits for it in a comparison of its own, kills, and sees the comparison to its end."""
+"""Draws the moment of a kill, waits for it in a separate comparison, kills, and follows the comparison to its end."""
 
 import random
 import shutil
@@ -27,14 +27,14 @@ KINDS = ("flow", "worker", "embedded", "server", "trainer", "supervisor")
 JOBS = ("trainer", "supervisor")
 ARMS = ("linen", "nnx")
 MOST_ATTEMPTS = 4  # flow runs that may be needed after one kill
-MOST_DRAWS = 5  # kills of one trial that may come too late
-LEFT_S = 30.0  # after which nothing may be at work any more
-NEVER_S = 120.0  # after which a moment that does not come was missed
+MOST_DRAWS = 5  # limit of late kills of one trial
+LEFT_S = 30.0  # after which no process may be left
+NEVER_S = 120.0  # after which a moment counts as missed
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When to kill: a while after something was seen."""
+    """The moment of a kill: seconds after an observed event."""
 
     after: str  # "asked", "started" (arm), "saved" (arm) or "recorded"
     arm: str
@@ -47,15 +47,15 @@ class Moment:
 
 @dataclass
 class Trial:
-    """One kill: when, what, and what came of it."""
+    """One kill: its moment, its target and its outcome."""
 
     number: int
     kind: str
     target: str
-    early: bool = False  # before the first step, as far as that can be drawn
+    early: bool = False  # drawn to fall before the first step
     moment: str = ""
     phase: str = ""
-    missed: int = 0  # kills before that came too late
+    missed: int = 0  # earlier kills that came too late
     states: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
@@ -73,10 +73,10 @@ class Trial:
 
 
 def draw_moment(drawn: random.Random, trial: Trial, lengths: dict[str, float]) -> Moment:
-    """A random moment.
+    """Draw a random moment.
 
-    `lengths`: seconds that the undisturbed comparison took to start its first run, from there to its first step, for
-    one run, and for the verdict.
+    `lengths`: seconds of the undisturbed comparison to its first run's start, from there to the first step, of one run,
+    and of the verdict.
     """
     job, arms = trial.kind in JOBS, ARMS if trial.target == "replay" else ARMS[1:]
     if trial.early:
@@ -91,7 +91,7 @@ def draw_moment(drawn: random.Random, trial: Trial, lengths: dict[str, float]) -
 
 
 def has_come(place: Place, moment: Moment) -> bool:
-    """Whether what the moment is counted from was seen."""
+    """Return whether the moment's event was observed."""
     if moment.after == "asked":
         return True
     if moment.after == "recorded":
@@ -103,7 +103,7 @@ def has_come(place: Place, moment: Moment) -> bool:
 
 
 def kill_at(place: Place, trial: Trial, asked: FlowRun | Command | Forked, moment: Moment) -> float | None:
-    """Wait for the moment and kill; when it was, or None if there was nothing left to kill."""
+    """Wait for the moment and kill; return its time, or None if no process was left to kill."""
     deadline, looked = time.monotonic() + NEVER_S, time.monotonic()
     while not has_come(place, moment):
         if time.monotonic() - looked > 1.0:
@@ -117,7 +117,7 @@ def kill_at(place: Place, trial: Trial, asked: FlowRun | Command | Forked, momen
             return None
         trial.phase = phase_of(place.out)
         killed = place.kill(trial.kind)
-        if killed is not None or trial.kind in JOBS:  # a flow's process or a server may not be there yet
+        if killed is not None or trial.kind in JOBS:  # a flow's process or a server may not exist yet
             return killed
         time.sleep(0.02)
 
@@ -125,13 +125,13 @@ def kill_at(place: Place, trial: Trial, asked: FlowRun | Command | Forked, momen
 def run_trial(
     place: Place, trial: Trial, drawn: random.Random, lengths: dict[str, float], reference: dict[str, Any]
 ) -> bool:
-    """One comparison with one kill in it; whether there was one, which may take several comparisons."""
+    """Run a comparison with one kill, again if the kill comes too late; return whether a kill hit."""
     began = time.monotonic()
     for trial.missed in range(MOST_DRAWS):
         # the machine may be faster than it was when the lengths were taken
         moment = draw_moment(drawn, trial, {part: s * 0.5**trial.missed for part, s in lengths.items()})
         trial.moment = str(moment)
-        if trial.target != "replay":  # the first arm has been trained, and must not be again
+        if trial.target != "replay":  # the first arm is already trained and must not be repeated
             (trained,) = (place.folder / "stored" / "runs").glob(f"*-{ARMS[0]}-*")
             shutil.copytree(trained, place.out / "runs" / trained.name)
         asked = place.ask_for(trial.kind, trial.target)
@@ -156,7 +156,7 @@ def run_trial(
 
 
 def judge(place: Place, trial: Trial, reference: dict[str, Any]) -> None:
-    """Hold what is there against the undisturbed comparison, and look for what should not be."""
+    """Compare the results with the undisturbed comparison, and collect the problems."""
     trial.stuck = [state for state in trial.states if state.startswith("stuck")]
     trial.different = list(differences(canonical(place.out), reference))
     for run in sorted(place.out.glob("runs/*")):
@@ -169,7 +169,7 @@ def judge(place: Place, trial: Trial, reference: dict[str, Any]) -> None:
 
 
 def find_left(place: Place) -> list[str]:
-    """What is at work a while after everything is over; it is killed."""
+    """Kill the processes that still run LEFT_S after the end; return a line for each."""
     if wait_until(lambda: not place.at_work(), LEFT_S):
         return []
     left = []
@@ -181,7 +181,7 @@ def find_left(place: Place) -> list[str]:
 
 
 def time_to_cause(place: Place, killed: float) -> float | None:
-    """Seconds from a trainer's death to the record of its run, which names the cause, and for the second arm's to the
+    """Return seconds from a trainer's death to the record with its cause: the run's, or for the second arm the
     comparison's."""
 
     def told() -> float | None:
@@ -204,7 +204,7 @@ def time_to_cause(place: Place, killed: float) -> float | None:
 def undisturbed(
     place: Place, target: str, ask: Callable[[str], FlowRun | Forked]
 ) -> tuple[dict[str, float], FlowRun | Forked]:
-    """How long the parts of a comparison take, and the comparison, which is left where it is."""
+    """Run an undisturbed comparison; return the seconds of its parts and the comparison, whose files stay."""
     moments: dict[str, float] = {"asked": time.monotonic()}
     asked = ask(target)
 

@@ -1,7 +1,7 @@
-"""Loads the command line once, and forks a command from itself for each line that it is told: loading takes longest.
+"""Loads the command line once and forks a command for each input line, because loading takes longest.
 
-A line is the command's words, its log and its variables, as JSON. The answer is the number of its process; how it has
-ended stands beside its log. `python -m tests.soak.chaos.nursery` runs in the folder and the environment of a place.
+A line is JSON: the command's arguments, log and variables. The answer is the process's pid; its exit status is written
+beside its log. `python -m tests.soak.chaos.nursery` runs in the folder and the environment of a place.
 """
 
 import json
@@ -11,11 +11,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-ENDED = ".ended"  # what a log's name goes on with
+ENDED = ".ended"  # suffix of the file with the exit status
 
 
 def main() -> None:
-    """Fork until nobody is left to tell us to."""
+    """Fork commands until standard input ends."""
     from tasks.services import settings
 
     settings.prepare()
@@ -38,7 +38,7 @@ def main() -> None:
     print("ready", flush=True)
     while line := sys.stdin.readline():
         wanted = json.loads(line)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # it may end before it is in the table
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # the child may end before it is in the table
         if not (child := os.fork()):
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])

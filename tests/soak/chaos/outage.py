@@ -1,4 +1,4 @@
-"""Takes the server away in the middle of a flow, and finds what was lost by it."""
+"""Stops the server in the middle of a flow, and reports lost task runs, artifacts and log lines."""
 
 import re
 import time
@@ -10,11 +10,11 @@ from tests.soak.chaos.place import Place, wait_until
 
 REVIVED_S = 90.0
 FLUSH_S = 15.0  # log lines and events are written in batches
-SUFFIX = re.compile("-[0-9a-f]{3}$")  # with which Prefect tells task runs of one name apart
+SUFFIX = re.compile("-[0-9a-f]{3}$")  # Prefect's suffix for task runs of one name
 
 
 def told_by_server(place: Place, flow_run: str) -> dict[str, Any]:
-    """What the server knows of a flow run: its task runs by name and state, artifacts, lines of the trainers' logs."""
+    """Return the server's data of a flow run: task runs by name and state, artifacts, and trainers' log lines."""
     only = {"flow_runs": {"id": {"any_": [flow_run]}}}
     tasks = place.ask("/task_runs/filter", json=only | {"limit": 200})
     artifacts = place.ask("/artifacts/filter", json={"artifacts": {"flow_run_id": {"any_": [flow_run]}}, "limit": 200})
@@ -25,7 +25,7 @@ def told_by_server(place: Place, flow_run: str) -> dict[str, Any]:
         lines += [line["message"] for line in page]
         if len(page) < 200:
             break
-    # a task that was tried again may have made its artifact twice; runs have names of their own
+    # a retried task may have created its artifact twice; names of runs are unique
     return {
         "tasks": Counter(f"{SUFFIX.sub('', task['name'])} {task['state']['type']}" for task in tasks),
         "artifacts": sorted({artifact["key"] for artifact in artifacts if artifact["key"]}),
@@ -34,7 +34,7 @@ def told_by_server(place: Place, flow_run: str) -> dict[str, Any]:
 
 
 def outage(place: Place, seconds: float, reference: dict[str, Any], usual: dict[str, Any], speed: str) -> list[str]:
-    """Take the server away in the middle of a flow for so long; what was lost by it."""
+    """Stop the server in the middle of a flow for `seconds`; return the losses."""
     flow_run = place.submit("replay", speed)
     wait_until(
         lambda: any(b"completed step: 2," in path.read_bytes() for path in place.out.glob("runs/*/log.txt")), 120
@@ -44,7 +44,7 @@ def outage(place: Place, seconds: float, reference: dict[str, Any], usual: dict[
     time.sleep(seconds)
     place.up()
     end = flow_run.finish()
-    if end.startswith("CRASHED"):  # the server gives up what was silent for longer, until that shows that it lives
+    if end.startswith("CRASHED"):  # the server marks silent flow runs as crashed until their next heartbeat
         time.sleep(REVIVED_S)
         end = flow_run.finish()
     lost = (

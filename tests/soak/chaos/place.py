@@ -1,4 +1,4 @@
-"""A local Prefect in a folder of its own, the comparisons that it runs, and the processes of it that can be killed."""
+"""A local Prefect in a separate folder, its comparisons, and its processes that can be killed."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class FlowRun:
 
 @dataclass(frozen=True)
 class Command:
-    """A comparison that somebody runs from a shell."""
+    """A comparison started from a shell."""
 
     process: "subprocess.Popen[bytes]"
     log: Path  # what it has printed
@@ -73,7 +73,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Forked:
-    """A comparison that is a fork of the loaded command line, on the server here."""
+    """A comparison forked from the loaded command line, on this place's server."""
 
     pid: int
     log: Path  # what it has printed
@@ -100,14 +100,14 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.state, self.out = folder, folder / "state", folder / "out"
         self.tree, self.home = folder / "tree", folder / "home"
-        noted = self.state / up.PLACE_FILE  # a server may be up that was left by a benchmark which was killed
+        noted = self.state / up.PLACE_FILE  # a killed soak may have left a server running
         self.port = up.Place.model_validate_json(noted.read_text()).port if noted.exists() else free_port()
         self.api = f"http://127.0.0.1:{self.port}/api"
         shutil.rmtree(self.tree, ignore_errors=True)
         for name in COPIED:
             shutil.copytree(ROOT / name, self.tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", self.tree)
-        nightly = self.tree / "configs" / "nightly.yml"  # of a command that was killed the slice goes back in a minute
+        nightly = self.tree / "configs" / "nightly.yml"  # a killed command's slice is released after a minute
         nightly.write_text(
             nightly.read_text().replace("slices: {", "slices: {replay: 99, ").replace("cpu: 1", "cpu: 99")
         )
@@ -118,24 +118,24 @@ class Place:
             "MAXVIEW_REPLAY_SPEED": REPLAY_SPEED,
             "PREFECT_WORKER_QUERY_SECONDS": "1",  # less waiting for the worker to look
             "PYTHONPATH": str(self.tree),
-            # a trainer that is started again compiles nothing again: of its time more is training
+            # a restarted trainer reuses compiled programs, so that more of its time is training
             "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
 
     def up(self) -> None:
-        """Bring up what is not up."""
+        """Start the services that do not run."""
         self._run("-m", "flows.cli", "up", "--state", str(self.state), "--out", str(self.out), "--port", str(self.port))
 
     def down(self) -> None:
-        """End worker and server, what commands are forked from, and the embedded server that rests."""
+        """End worker, server, the process that commands are forked from, and the embedded server."""
         if nursery := self.__dict__.get("_nursery"):
             nursery.stdin.close()
             nursery.wait()
         self._run("-m", "flows.cli", "down", "--state", str(self.state), PREFECT_HOME=str(self.home))
 
     def bring_back(self, name: str) -> None:
-        """Start the server or the worker again, as `up` does, and nothing else: the rest is there."""
+        """Start only the server or the worker again, as `up` does."""
         place = up.Place.model_validate_json((self.state / up.PLACE_FILE).read_text())
         words = {
             up.SERVER: ("server", "start", "--host", place.host, "--port", str(place.port)),
@@ -148,7 +148,7 @@ class Place:
             up.wait_for_server(place, kept)
 
     def make_home(self) -> None:
-        """The database of commands that bring their own server, which is slow to make."""
+        """Copy the database for commands with their own server: creating one is slow."""
         if not self.home.exists():
             self.home.mkdir()
             with closing(sqlite3.connect(self.state / "prefect" / "prefect.db")) as made:
@@ -161,7 +161,7 @@ class Place:
             raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
 
     def ask(self, path: str, **content: Any) -> Any:
-        """An answer of the server's; waits for one that is being brought back."""
+        """Return the server's answer; waits while the server is being restarted."""
         for attempt in range(60):
             try:  # a server on a busy machine also answers 503: its database is locked
                 reply = httpx.post(f"{self.api}{path}", timeout=30, **content) if content else httpx.get(
@@ -176,7 +176,7 @@ class Place:
         raise AssertionError("unreachable")
 
     def ask_for(self, kind: str, target: str) -> "FlowRun | Command | Forked":
-        """The comparison in which one of a kind is to be killed: what can be is forked, which takes the least time."""
+        """Start the comparison for a kill of this kind; forks it if possible, which is fastest."""
         if kind == "worker":
             return self.submit(target)
         return self.command(target) if kind == "embedded" else self.fork(target)
@@ -186,7 +186,7 @@ class Place:
         return words + [word for setting in SETTINGS for word in ("--set", setting)]
 
     def command(self, target: str) -> Command:
-        """`maxview compare` as from a shell: a process group of its own, with a server of its own."""
+        """Start `maxview compare` as from a shell: in its own process group, with its own server."""
         log = self.folder / f"command-{time.time_ns()}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -197,7 +197,7 @@ class Place:
         return Command(process, log)
 
     def fork(self, target: str) -> Forked:
-        """`maxview compare` from where it is loaded, with the server here: a session of its own."""
+        """Fork `maxview compare` from the loaded process, on this place's server, in its own session."""
         log = self.folder / f"forked-{time.time_ns()}.log"
         wanted = {"words": self._words(target), "log": str(log), "environment": {}}
         nursery = self._nursery
@@ -227,7 +227,7 @@ class Place:
         wanted = {
             "parameters": parameters,
             "state": {"type": "SCHEDULED"},
-            "idempotency_key": uuid4().hex,  # asked twice, it is still one run
+            "idempotency_key": uuid4().hex,  # makes a repeated request idempotent
             "job_variables": {"env": {"MAXVIEW_REPLAY_SPEED": speed}},
         }
         created: str = self.ask(f"/deployments/{deployment}/create_flow_run", json=wanted)["id"]
@@ -243,7 +243,7 @@ class Place:
         return Kept.model_validate_json((self.state / f"{name}.json").read_text())
 
     def supervisors(self) -> list[psutil.Process]:
-        """Those of the runs that go at the moment."""
+        """Return the supervisors of the running runs."""
         found = []
         for process, words in self._processes():
             with suppress(psutil.NoSuchProcess):
@@ -252,7 +252,7 @@ class Place:
         return found
 
     def trainers(self) -> list[psutil.Process]:
-        """The commands that supervisors run at the moment."""
+        """Return the commands under these supervisors."""
         found = []
         for process in self.supervisors():
             with suppress(psutil.NoSuchProcess):
@@ -270,13 +270,13 @@ class Place:
         return [process for process, words in self._processes() if "tasks.services.embedded" in words]
 
     def copies(self) -> list[psutil.Process]:
-        """The commands that the spare process does, in copies of itself."""
+        """Return the commands that run as copies of the spare process."""
         spares = [process for process, words in self._processes() if "flows.cli.spare" in words]
         numbers = {process.pid for process in spares}
         return [process for process in spares if process.ppid() in numbers]
 
     def at_work(self) -> list[psutil.Process]:
-        """Every process of a run, of a command or of a flow run: all but what waits for the next of them."""
+        """Return every process of a run, a command or a flow run, without idle services."""
         waiting = {process.pid for process in [*session_of(self.kept("server")), *self.embedded()]}
         waiting |= {self.kept("worker").pid, self._nursery.pid}
         copies = {process.pid for process in self.copies()}
@@ -292,12 +292,12 @@ class Place:
                 if process.status() == psutil.STATUS_ZOMBIE:
                     continue
                 words = process.cmdline()
-                ours = any(str(self.out) in word for word in words)  # a job: it has an environment of its own
+                ours = any(str(self.out) in word for word in words)  # a job, whose environment lacks the place
                 if ours or process.environ().get("PYTHONPATH") == str(self.tree):
                     yield process, words
 
     def kill(self, kind: str, number: int = signal.SIGKILL) -> float | None:
-        """Send the signal to all of a kind; the moment, or None if there is none. `flow`: commands that were forked."""
+        """Signal all processes of a kind; return the time, or None if there are none. `flow`: forked commands."""
         find: dict[str, Callable[[], list[psutil.Process]]] = {
             "server": lambda: session_of(self.kept("server")),
             "worker": lambda: [psutil.Process(self.kept("worker").pid)],
@@ -315,7 +315,7 @@ class Place:
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, pause: float = 0.1) -> Any:
-    """What the condition gave once it is true; None if it was not in that time."""
+    """Return the condition's first true value; None if it stays false for `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := condition():

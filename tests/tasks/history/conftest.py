@@ -1,4 +1,4 @@
-"""Nights: comparisons whose runs stand in a store, built by hand."""
+"""Nights: hand-built comparisons with their runs in a store."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from tasks.store import Store, open_store
 
 
 def build_run(store: Store, name: str, *, arm: str, repeat: int, day: int, seconds: float, commit: str) -> RunRecord:
-    """A run of six steps that began at 03:00 on a day in November, in its folder."""
+    """Write a run of six steps that began at 03:00 on a day in November."""
     directory = store.run(name).create()
     plan: dict[str, Any] = {
         "comparison": "linen-vs-nnx", "case": "01_base", "arm": arm, "repeat": repeat, "trainer": "maxview",
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def night(store: Store) -> Callable[..., ComparisonRecord]:
-    """night(day, …): both arms trained, and compared; a later call for the same day gives a later comparison."""
+    """night(day, …): both arms trained and compared; a later call for the same day returns a later comparison."""
     made: list[None] = []
 
     def compare(

@@ -1,4 +1,4 @@
-"""Blessed runs: kept in a file, compared with, renewed with a reason."""
+"""Blessed runs are stored in a file, used as a baseline, and renewed with a reason."""
 
 import json
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_renewing_keeps_old_values_reason_and_commit(night: Night, store: Store,
     ]  # fmt: skip
 
 
-def test_what_cannot_be_blessed_is_refused(night: Night, store: Store, folder: str) -> None:
+def test_failed_or_missing_runs_are_not_blessed(night: Night, store: Store, folder: str) -> None:
     record = night(1)
     dead = record.model_copy(update={"candidate": record.candidate.model_copy(update={"exit_code": 1})})
     with pytest.raises(ConfigError, match="did not end well: a failed run is no baseline"):
@@ -105,7 +105,7 @@ def test_a_missing_and_a_damaged_file_say_what_to_type(night: Night, store: Stor
         check_baselines([plan], folder)
 
 
-def test_a_ref_is_no_place_of_baselines() -> None:
+def test_a_ref_is_not_taken_for_a_baseline_folder() -> None:
     assert [word for word in ("blessed", "b/", "x.json", "main", "feat/x", None) if is_baseline_place(word)] == [
         "blessed", "b/", "x.json",
     ]  # fmt: skip

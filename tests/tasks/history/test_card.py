@@ -1,4 +1,4 @@
-"""The card: what it counts as verified, how it is signed, and how it is drawn."""
+"""The card: its verified items, its signature and its drawing."""
 
 import json
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def states(row: CardRow) -> dict[str, str]:
     return {item.name: item.state for item in row.items}
 
 
-def test_a_case_that_was_never_compared_is_said_to_be_unverified(night: Night, store: Store) -> None:
+def test_a_case_that_was_never_compared_is_not_verified(night: Night, store: Store) -> None:
     keep(night(1), store)
     row = row_of(make_card(store), "06_moe")
     assert (row.verdict, row.target) == ("not compared", "")
@@ -70,16 +70,16 @@ def test_an_edited_card_and_a_changed_record_are_found(night: Night, store: Stor
     assert check_card(Card.model_validate_json(card.model_dump_json()), store) == []
     rows = tuple(row.model_copy(update={"verdict": "same"}) for row in card.rows)
     assert check_card(card.model_copy(update={"rows": rows}), store) == [
-        "the signature is not that of the content: it was edited"
+        "the signature does not match the content: it was edited"
     ]
     keep(record, store, headline="another one")
     (problem,) = check_card(card, store)
-    assert problem.endswith("comparison.json is another record than the card's")
+    assert problem.endswith("comparison.json differs from the card's record")
     store.run_of_log(record.candidate.logs[0]).record.unlink()
     assert any("record.json is not in" in line for line in check_card(card, store))
 
 
-def test_the_card_is_drawn_with_what_is_missing(night: Night, store: Store) -> None:
+def test_the_card_is_drawn_with_missing_items(night: Night, store: Store) -> None:
     keep(night(1), store)
     card = make_card(store)
     assert "equal losses in 1 of 18" in summarise(card)

@@ -1,4 +1,4 @@
-"""Changes of level: found where they were put, not found where there are none, and told from slopes and outliers."""
+"""Planted changes of level are found, equal levels give none, and drifts and outliers are told apart from changes."""
 
 from itertools import combinations, pairwise
 
@@ -10,7 +10,7 @@ from tasks.history.energy import best_split, pair_sums
 
 
 def noise(nights: int, seed: int, memory: float = 0.0) -> np.ndarray:
-    """Normal noise of unit variance in which a night resembles the one before by `memory`."""
+    """Draw normal noise of unit variance with autocorrelation `memory` at lag 1."""
     draws = np.random.default_rng(seed).normal(0, 1, nights)
     series = draws.copy()
     for i in range(1, nights):
@@ -44,7 +44,7 @@ def test_the_split_is_the_one_of_its_definition(seed: int) -> None:
     assert found == (split, pytest.approx(q))
 
 
-def test_a_part_is_split_as_if_it_were_alone() -> None:
+def test_a_section_is_split_independently_of_its_surroundings() -> None:
     series = noise(30, 3)
     inner, alone = best_split(pair_sums(series), 8, 25, least=3), best_split(pair_sums(series[8:25]), 0, 17, least=3)
     assert inner is not None
@@ -52,7 +52,7 @@ def test_a_part_is_split_as_if_it_were_alone() -> None:
     assert inner == (alone[0] + 8, pytest.approx(alone[1]))
 
 
-def test_what_is_too_short_has_no_split() -> None:
+def test_a_short_section_has_no_split() -> None:
     assert best_split(pair_sums(noise(5, 0)), 0, 5, least=3) is None
 
 
@@ -70,7 +70,7 @@ def test_a_step_is_found_where_it_is_with_its_size(place: int, size: float) -> N
         assert change.p < 0.001
 
 
-def test_the_interval_holds_the_true_size_about_as_often_as_it_says() -> None:
+def test_the_interval_has_its_nominal_coverage() -> None:
     held = 0
     for seed in range(100):
         series = 100 + noise(40, seed)
@@ -96,12 +96,12 @@ def test_changes_far_apart_in_a_long_series_are_all_found() -> None:
     assert len(found) <= 4  # one more would be bad luck, two are a fault
 
 
-def test_where_nothing_changed_little_is_found() -> None:
+def test_equal_levels_give_few_false_alarms() -> None:
     false = sum(bool(find_trend((100 + noise(60, seed)).tolist()).changes) for seed in range(60))
     assert false <= 5  # 2 expected
 
 
-def test_nights_that_resemble_each_other_are_not_taken_for_changes() -> None:
+def test_autocorrelated_nights_are_no_changes() -> None:
     false = sum(bool(find_trend((100 + noise(60, seed, memory=0.6)).tolist()).changes) for seed in range(60))
     assert false <= 10  # without the correction more than half of them
 
@@ -117,7 +117,7 @@ def test_memory_is_estimated_within_the_levels() -> None:
 
 
 @pytest.mark.parametrize("spike", [1, 2])
-def test_nights_that_stand_alone_are_outliers_and_no_change(spike: int) -> None:
+def test_isolated_nights_are_outliers_and_no_change(spike: int) -> None:
     for seed in range(10):
         series = 100 + noise(40, seed)
         series[17 : 17 + spike] += 40
@@ -126,7 +126,7 @@ def test_nights_that_stand_alone_are_outliers_and_no_change(spike: int) -> None:
         assert not any(16 <= change.index <= 19 for change in trend.changes)
 
 
-def test_the_last_night_may_begin_something_and_is_no_outlier() -> None:
+def test_the_last_night_may_start_a_level_and_is_no_outlier() -> None:
     series = 100 + noise(30, 4)
     series[-1] += 40
     trend = find_trend(series.tolist())
@@ -143,7 +143,7 @@ def test_an_outlier_before_a_step_does_not_hide_it() -> None:
     assert [change.index for change in trend.changes] == pytest.approx([25], abs=1)
 
 
-def test_a_slope_is_no_staircase() -> None:
+def test_a_drift_is_not_reported_as_steps() -> None:
     for seed in range(10):
         series = 100 + noise(60, seed) + 0.3 * np.arange(60)
         trend = find_trend(series.tolist())
@@ -152,7 +152,7 @@ def test_a_slope_is_no_staircase() -> None:
         assert trend.drift.low < 0.3 < trend.drift.high or abs(trend.drift.slope - 0.3) < 0.02
 
 
-def test_a_step_is_no_slope() -> None:
+def test_a_step_is_not_reported_as_a_drift() -> None:
     for seed in range(10):
         series = 100 + noise(60, seed)
         series[30:] += 6
@@ -169,7 +169,7 @@ def test_few_nights_give_no_answer_and_say_so() -> None:
     assert change.index == 3
 
 
-def test_a_series_that_does_not_vary_shows_every_other_value() -> None:
+def test_in_a_series_without_noise_every_different_value_is_a_change() -> None:
     values = [1.5] * 12 + [1.75] * 12 + [1.5]
     trend = find_trend(values)
     assert trend.exact
@@ -180,7 +180,7 @@ def test_a_series_that_does_not_vary_shows_every_other_value() -> None:
     assert (trend.changes[0].low, trend.changes[0].high) == (0.25, 0.25)
 
 
-def test_changes_that_matter_to_nobody_are_not_told() -> None:
+def test_irrelevant_changes_are_not_reported() -> None:
     series = 100 + 0.01 * noise(40, 1)
     series[20:] += 0.1
     assert find_trend(series.tolist()).changes
@@ -193,7 +193,7 @@ def test_levels_around_zero_have_no_relative_size() -> None:
     assert change.relative is None
 
 
-def test_no_number_is_refused() -> None:
+def test_values_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ValueError, match="leave those nights out"):
         find_trend([1.0, float("nan")])
 

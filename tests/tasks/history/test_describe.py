@@ -1,4 +1,4 @@
-"""The history as people see it: the command's table, its JSON, its exit status, its page."""
+"""The surfaces of the history: the command's table, JSON, exit status and page."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def run(store: Store, *words: str) -> int:
     return call(["history", "--out", str(store.path), *words])
 
 
-def test_what_the_candidate_did_is_told_with_its_commits(
+def test_a_change_of_the_candidate_is_shown_with_its_commits(
     store: Store, night: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_nights(store, night, slower="nnx")
@@ -55,13 +55,13 @@ def test_what_the_candidate_did_is_told_with_its_commits(
     assert f"page: {store.path / 'history.html'}" in shown
 
 
-def test_what_the_machine_did_is_no_failure(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_of_the_machine_is_no_failure(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     write_nights(store, night, slower="both")
     assert run(store, "--metric", "step_time_s") == 0
     assert "drifted, not your branch: the ratio of the two is stable" in capsys.readouterr().out
 
 
-def test_a_program_reads_the_same(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_agrees_with_the_table(store: Store, night: Night, capsys: pytest.CaptureFixture[str]) -> None:
     write_nights(store, night, slower="nnx")
     assert run(store, "--metric", "step_time_s", "--json") == 1
     (series,) = json.loads(capsys.readouterr().out)
@@ -87,7 +87,7 @@ def test_few_nights_are_unknown(store: Store, night: Night, capsys: pytest.Captu
         (("--since", "yesterday"), "give 2026-11-01, 12h, 30d or 8w"),
     ],
 )
-def test_wrong_questions_say_what_there_is(
+def test_unknown_names_are_answered_with_the_known_ones(
     store: Store, night: Night, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
 ) -> None:
     append_comparison(night(1), store)

@@ -1,4 +1,4 @@
-"""What changes of two arms mean together: the machine's doing, the baseline's, the candidate's."""
+"""Changes of two arms are attributed to the machine, the baseline or the candidate."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -57,7 +57,7 @@ def make(
     )  # fmt: skip
 
 
-def test_what_moves_both_arms_is_the_machine_or_main_and_not_the_branch() -> None:
+def test_a_change_of_both_arms_is_the_machines_or_mains_not_the_branchs() -> None:
     judged = judge(make(from_20, from_20))
     assert [(event.line, event.cause) for event in judged.events] == [("baseline", "shared"), ("candidate", "shared")]
     event = judged.events[0]
@@ -67,7 +67,7 @@ def test_what_moves_both_arms_is_the_machine_or_main_and_not_the_branch() -> Non
     assert event.change.relative == pytest.approx(0.2, abs=0.01)
 
 
-def test_what_changed_with_the_baseline_is_named() -> None:
+def test_suspects_that_changed_with_the_baseline_are_named() -> None:
     judged = judge(make(from_20, from_20, jax=from_20, commit=from_20))
     assert judged.events[0].meaning == (
         "the machine or what both arms share or JAX (0.1.0 became 0.1.2) drifted, "
@@ -75,14 +75,14 @@ def test_what_changed_with_the_baseline_is_named() -> None:
     )
 
 
-def test_what_moves_the_candidate_alone_is_the_candidates() -> None:
+def test_a_change_of_the_candidate_alone_is_the_candidates() -> None:
     judged = judge(make(flat, from_20))
     causes = {event.line: (event.cause, event.worse) for event in judged.events}
     assert causes == {"candidate": ("candidate", True), "ratio": ("candidate", True)}
     assert "the change is in branch" in next(e.meaning for e in judged.events if e.line == "ratio")
 
 
-def test_what_moves_the_baseline_alone_is_the_baselines() -> None:
+def test_a_change_of_the_baseline_alone_is_the_baselines() -> None:
     judged = judge(make(from_20, flat))
     causes = {event.line: event.cause for event in judged.events}
     assert causes == {"baseline": "baseline", "ratio": "baseline"}
@@ -90,7 +90,7 @@ def test_what_moves_the_baseline_alone_is_the_baselines() -> None:
     assert ratio.meaning == "main moved and branch did not: the change is in main"
 
 
-def test_a_higher_rate_is_no_loss() -> None:
+def test_a_higher_rate_is_an_improvement() -> None:
     judged = judge(make(flat, from_20, better="higher"))
     assert {event.worse for event in judged.events} == {False}
     assert {event.worse for event in judge(make(flat, from_20, better="equal")).events} == {None}

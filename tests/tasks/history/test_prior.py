@@ -1,4 +1,4 @@
-"""What the history knows of the noise of a target: which runs count as equal, and which are left out."""
+"""The noise of a target from its history: the runs that count as equal, and the runs left out."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ def test_neighbouring_runs_of_one_commit_are_equal() -> None:
     assert differences(rows) == pytest.approx([-np.log(2), np.log(2)])
 
 
-def test_another_commit_arm_case_target_or_metric_is_not() -> None:
+def test_runs_of_another_commit_arm_case_target_or_metric_are_not_equal() -> None:
     for other in ({"commit": "b" * 40}, {"arm": "nnx"}, {"case": "03_dropout"}, {"target": "cpu-8"}, {"metric": "x"}):
         assert differences([row(0, 1.0), row(1, 2.0, **other)]) == []
     assert differences([row(0, 1.0), row(1, 2.0, commit=None), row(2, 2.0, commit=None)]) == []
@@ -63,24 +63,24 @@ def test_the_arms_of_a_proved_pair_are_equal_and_count_once() -> None:
     assert differences(rows) == pytest.approx([0.0, np.log(2)])
 
 
-def test_what_the_steps_of_two_runs_leave_open_goes_along() -> None:
+def test_the_standard_errors_of_two_runs_are_combined() -> None:
     rows = [row(0, 1.0, error=0.03), row(1, 1.0, error=0.04), row(2, 1.0)]  # the last as an older version wrote it
     found = equal_differences(table(rows), target="cpu", metric=QUICK, case="01_base")
     assert [error for _, error in found] == pytest.approx([0.05, 0.04])
 
 
-def test_the_runs_that_are_judged_do_not_judge_themselves() -> None:
+def test_judged_runs_are_left_out_of_the_noise() -> None:
     rows = [row(0, 1.0), row(1, 2.0), row(2, 4.0)]
     assert differences(rows, but=["run-2"]) == pytest.approx([np.log(2)])
     assert differences(rows, but=["run-0", "run-2"]) == []
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), 0.0, -1.0])
-def test_what_is_no_time_tells_nothing(value: float | None) -> None:
+def test_invalid_times_are_left_out(value: float | None) -> None:
     assert differences([row(0, 1.0), row(1, value), row(2, 1.0)]) == pytest.approx([0.0])
 
 
-def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
+def test_a_case_with_little_history_uses_the_targets() -> None:
     rng = np.random.default_rng(1)
     rows = [row(i, float(np.exp(rng.normal(0, 0.01))), case="03_dropout") for i in range(60)]
     rows += [row(100 + i, 1.0) for i in range(3)]
@@ -94,11 +94,11 @@ def test_a_case_with_little_history_borrows_that_of_the_target() -> None:
     assert past_noise(table(nine[:8]), target="cpu", case="03_dropout") == {}
 
 
-def test_no_history_knows_nothing() -> None:
+def test_an_empty_history_has_no_noise() -> None:
     assert past_noise(table([]), target="cpu", case="01_base") == {}
 
 
-def test_what_was_compared_before_judges_the_next_comparison(store: Store, night: Night) -> None:
+def test_earlier_comparisons_give_the_noise_of_the_next(store: Store, night: Night) -> None:
     for day in range(1, 7):  # six nights of equal runs of one commit, which differ by up to 2 %
         append_comparison(night(day, seconds=0.1 + 0.001 * (day % 3), repeats=2), store)
     later = night(9, seconds=0.1, candidate_s=0.12, repeats=1)
@@ -119,7 +119,7 @@ def test_what_was_compared_before_judges_the_next_comparison(store: Store, night
     assert read_past(case, store) == past  # the runs that are judged do not count
 
 
-def test_neighbours_are_those_of_one_group() -> None:
+def test_neighbours_belong_to_one_group() -> None:
     runs = [[(1.0, 0.03), (2.0, 0.04), (4.0, None)], [(100.0, 0.0), (0.0, 0.0), (50.0, 0.0)], [(3.0, 0.0)]]
     sizes, errors = zip(*neighbour_differences(runs), strict=True)
     assert sizes == pytest.approx([log(2), log(2), -log(2)])

@@ -1,4 +1,4 @@
-"""The history of a store that may only be read: shown as ever, and nothing is asked for, made or changed there."""
+"""The history of a read-only store is shown as usual, and nothing is requested, created or changed there."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ type Night = Callable[..., ComparisonRecord]
 def viewer(
     store: Store, night: Night, tmp_path: Path, gcs_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """A bucket that holds a night's history and a page, and lets nobody write."""
+    """A read-only bucket with a night's history and a page."""
     record = night(1)
     append_comparison(record, store)
     page = store.comparison(record.comparison, record.case, record.id).page
@@ -59,7 +59,9 @@ def test_a_bucket_without_the_right_to_write(viewer: str, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("option", ["--rebuild", "--compact"])
-def test_what_writes_asks_for_the_right_to(option: str, viewer: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_write_need_the_right_to_write(
+    option: str, viewer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert call(["history", option, "--out", viewer]) == 2
     told = " ".join(capsys.readouterr().err.split())
     assert "storage.objects.create, storage.objects.delete" in told
@@ -73,7 +75,7 @@ def test_a_bucket_that_may_not_even_be_read(gcs_url: str) -> None:
     assert not open_store("gs://viewer", reading=True).writable
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for out in (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "out"):
         (tmp_path / "file").write_text("not a folder")
         assert call(["history", "--out", str(out)]) == 2

@@ -1,4 +1,4 @@
-"""The history as files: written once per comparison, read as one table, compacted and rebuilt beside other writers."""
+"""The history's files: one per comparison, read as one table, compacted and rebuilt with concurrent writers."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -73,9 +73,7 @@ def test_compaction_keeps_every_row_and_leaves_one_file(store: Store, night: Nig
     assert only(load_history(store.files)).filter(pl.col("role") == "baseline").equals(after)
 
 
-def test_what_is_written_during_a_compaction_survives_it(
-    store: Store, night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_written_during_a_compaction_survive(store: Store, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     append_comparison(night(1), store)
     append_comparison(night(2), store)
     files = store.files
@@ -118,7 +116,7 @@ def test_two_compactions_at_once_lose_nothing(store: Store, night: Night, monkey
     assert only(after).height == 8
 
 
-def test_a_reader_outlasts_a_crowd_of_compactions(store: Store, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_retries_during_many_compactions(store: Store, night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in range(1, 4):
         append_comparison(night(day), store)
     files = store.files
@@ -164,14 +162,14 @@ def test_the_history_is_rebuilt_from_the_folders_alone(store: Store, night: Nigh
     assert not load_history(store.files)["comparison_id"].str.starts_with("run-").any()  # now they are held by one
 
 
-def test_a_file_that_is_no_table_is_named(store: Store, night: Night) -> None:
+def test_a_damaged_file_is_named(store: Store, night: Night) -> None:
     append_comparison(night(1), store)
     store.files.write("history/2026-11-09/broken.parquet", b"PAR1 no more")
-    with pytest.raises(StoreError, match=r"broken\.parquet: is no table of the history .*--rebuild"):
+    with pytest.raises(StoreError, match=r"broken\.parquet: is no history table .*--rebuild"):
         load_history(store.files)
 
 
-def test_columns_of_other_versions_are_no_trouble(store: Store, night: Night) -> None:
+def test_columns_of_other_versions_are_accepted(store: Store, night: Night) -> None:
     name = append_comparison(night(1), store)
     assert name is not None
     path = store.path / name
@@ -181,7 +179,7 @@ def test_columns_of_other_versions_are_no_trouble(store: Store, night: Night) ->
     assert set(history["jax"]) == {None}
 
 
-def test_nothing_was_compared_yet(store: Store) -> None:
+def test_a_store_without_comparisons_has_an_empty_history(store: Store) -> None:
     history = load_history(store.files)
     assert dict(history.schema) == HISTORY_SCHEMA
     assert history.is_empty()
@@ -205,7 +203,7 @@ def test_noise_is_taken_from_equal_runs_only(store: Store, night: Night) -> None
     assert left.commit == "bbbbbbb"  # of the other commit one run is left, which tells nothing
 
 
-def test_branches_have_series_of_their_own_and_the_dead_have_none(store: Store, night: Night) -> None:
+def test_each_branch_has_its_own_series_and_dead_runs_have_none(store: Store, night: Night) -> None:
     def of_branch(record: ComparisonRecord, branch: str) -> ComparisonRecord:
         label = f"{branch} · c0ffee1"
         return record.model_copy(update={"candidate": record.candidate.model_copy(update={"label": label})})

@@ -1,4 +1,4 @@
-"""Several machines write, compact and read one history at once, in a folder and in a bucket: no comparison is lost."""
+"""Several machines write, compact and read one history at once, in a folder and in a bucket, without losses."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ EACH = 12
 
 @pytest.fixture(params=["local", "gs"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """machine(): the same files as one more machine sees them, with a client of its own."""
+    """machine(): the same files through another machine's client."""
     if request.param == "local":
         return lambda: LocalFiles(tmp_path / "files")
     url = request.getfixturevalue("gcs_url")

@@ -1,4 +1,4 @@
-"""Runs on this machine, and no process left behind by any test."""
+"""Runs on this machine; every test must end its processes."""
 
 import os
 import time
@@ -33,7 +33,7 @@ def start(make_plan: Callable[..., RunPlan], directory: RunDirectory) -> Iterato
 def _no_descriptor_stays_open() -> Iterator[None]:
     before = len(os.listdir("/proc/self/fd"))
     yield
-    deadline = time.monotonic() + 60.0  # a thread that reads a log lets go of its connection when it is its turn
+    deadline = time.monotonic() + 60.0  # a log-reading thread closes its connection with a delay
     while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert len(os.listdir("/proc/self/fd")) <= before

@@ -1,4 +1,4 @@
-"""What stands in the way of runs on a target."""
+"""Obstacles to runs on a target."""
 
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,16 @@ PLACE = {
 }  # fmt: skip
 
 
-def test_nothing_stands_in_the_way_of_this_machine() -> None:
+def test_this_machine_has_no_obstacles() -> None:
     assert list(find_obstacles(load_target("cpu"), {})) == []
 
 
-def test_variables_that_are_not_set_are_told() -> None:
+def test_unset_variables_are_reported() -> None:
     (found,) = find_obstacles(load_target("v6e-32"), {})
     assert f"v6e-32.yml: not set: {', '.join(f'${name}' for name in PLACE)}; `export MAXVIEW_CLUSTER=… " in found
 
 
-def test_tools_and_clusters_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_and_clusters_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("kubernetes", reason="runs on clusters need it: uv sync --extra k8s")
     config: dict[str, Any] = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
     (tmp_path / "kubeconfig").write_text(str(config).replace("'", '"'))

@@ -1,4 +1,4 @@
-"""A trainer writes in its own folder, and nothing that it does to others counts: real processes, real namespaces."""
+"""A confined trainer can write only in its own folder: real processes, real namespaces."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ type MakePlan = Callable[..., RunPlan]
 
 OFFERED = confine.can_confine([])
 needs_namespaces = pytest.mark.skipif(not OFFERED, reason="this system offers no namespace of mounts")
-# what a branch may try: the other arm's record, a new file beside it, the seals, the whole disk made writable again
+# a branch's attacks: the other arm's record, a new file beside it, the seals, remounting the disk writable
 ATTACK = """
 import os, pathlib, subprocess, sys
 other, state, own = map(pathlib.Path, sys.argv[1:])
@@ -97,7 +97,7 @@ def test_signals_and_exit_codes_stay(store: Store, make_plan: MakePlan) -> None:
 
 
 def test_where_no_namespace_is_offered_the_command_starts(tmp_path: Path) -> None:
-    """As under a container whose filter refuses unshare(2)."""
+    """Simulates a container whose filter refuses unshare(2)."""
     program = f"""
 import runpy, sys
 sys.argv = ["confine.py", "--", {sys.executable!r}, "-c", "print('started')"]
@@ -138,7 +138,7 @@ def test_a_finished_run_that_was_changed_is_run_again(name: str, store: Store, m
         make_plan("pass"), directory, ("f",), life_of=lambda _: "unknown", wait=pytest.fail, tell=told.append
     ) as finished:
         assert finished is None
-        assert not directory.log.exists()  # nothing of it goes into the next one
+        assert not directory.log.exists()  # none of its files remain for the next run
     assert name in told[0]
     assert (directory.path / "changed-1" / name).exists()
 

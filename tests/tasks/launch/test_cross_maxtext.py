@@ -1,4 +1,4 @@
-"""Whether MaxText trained on from the other arm's checkpoint, and what of NNX's tree Linen restores."""
+"""MaxText trains on from the other arm's checkpoint, and Linen restores the matching part of NNX's tree."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ type MakePlan = Callable[..., RunPlan]
 
 @pytest.fixture(autouse=True, scope="module")
 def _polars_has_its_threads() -> None:
-    """They hold descriptors from their first use on, which would count as left open."""
+    """Start the libraries' threads before a fixture counts open descriptors: they keep some open."""
     pl.DataFrame({"step": [0]}).filter(pl.col("step") > 0)
 
 
@@ -29,7 +29,7 @@ def write_losses(folder: Path, losses: Mapping[int, float]) -> None:
     ("after", "holds"),
     [
         ({1: 2.5, 2: 2.25}, True),
-        ({1: 2.5, 2: 2.2500001}, False),  # as float32 the next number but one
+        ({1: 2.5, 2: 2.2500001}, False),  # differs by two float32 units in the last place
         ({1: 2.5}, None),  # it did not train to the end
         ({}, None),
     ],

@@ -1,4 +1,4 @@
-"""Which run's checkpoint a run restores as a proof, also where a run is made up for that had died."""
+"""The run whose checkpoint another run restores as a proof, also when a dead run is repeated."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ NOT_TRIED = {"holds": None, "evidence": "its metrics have no step 8"}
 
 
 class Runs:
-    """A store of which only what the second arm left is looked at."""
+    """A store with the second arm's results only."""
 
     def __init__(self, program: Any = None, *, exit_code: int | None = 0) -> None:
         self._program, self._exit_code = program, exit_code
@@ -38,14 +38,14 @@ def test_a_run_restores_from_the_one_before_it() -> None:
     ("crossing", "partner"),
     [(NOT_TRIED, Path("y-r0")), (HELD, None), ({"holds": False}, None), (None, None)],
 )
-def test_a_first_run_that_is_made_up_for_restores_from_the_one_that_could_not(crossing: Any, partner: Any) -> None:
+def test_a_repeated_first_run_restores_from_the_run_that_could_not(crossing: Any, partner: Any) -> None:
     store: Any = Runs({"cross_restore": crossing})
     assert find_partner(PLANS[0], PLANS, store) == partner
     assert find_partner(PLANS[2], PLANS, store) == Path("y-r0")
     assert find_partner(PLANS[0], PLANS[:1], store) is None
 
 
-def test_whether_the_run_behind_is_over_is_what_counts() -> None:
+def test_only_a_finished_second_run_is_restored() -> None:
     not_recorded: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=None)  # its flow was killed
     assert find_partner(PLANS[0], PLANS, not_recorded) == Path("y-r0")
     stopped: Any = Runs({"cross_restore": NOT_TRIED}, exit_code=143)  # it is run again, and tries again

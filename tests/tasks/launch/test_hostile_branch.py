@@ -1,4 +1,4 @@
-"""A branch whose trainer writes where it should not: the next run starts from what its commit holds, or not at all."""
+"""A branch's trainer writes into a checkout: the next run starts from its commit's files, or not at all."""
 
 import socket
 import subprocess
@@ -14,7 +14,7 @@ from tasks.resolve.checkout import CheckoutError, check_checkout, make_checkout
 from tasks.store import RunDirectory, Store
 
 type MakePlan = Callable[..., RunPlan]
-# a compiled file that Python takes for the source beside it, as long as it names its time and size
+# bytecode that Python runs instead of the source if its recorded time and size match
 HOSTILE = """
 import importlib.util, marshal, pathlib, struct, sys
 source = pathlib.Path(sys.argv[1]) / "model" / "train.py"
@@ -48,10 +48,10 @@ def test_a_branch_cannot_change_what_the_next_one_runs(
     honest = make_plan("", argv=TRAINER, checkout=str(main), commit=shas[0])
     store = Store(tmp_path / "out")
     assert run(honest, store.run("first")).splitlines()[1:2] == ["one"]
-    check_checkout(str(main), shas[0])  # what Python compiles stays out of it
+    check_checkout(str(main), shas[0])  # Python writes no bytecode into it
     assert "EXIT_CODE=0" in run(hostile, store.run("hostile"))
 
-    # without a look at the files the branch's code runs as that of main
+    # without the check of its files, the branch's code would run as main's
     environment = local.build_environment(honest, {})
     fooled = subprocess.run(TRAINER, cwd=main, env=environment, capture_output=True, text=True, check=True)
     assert fooled.stdout == "owned\n"

@@ -1,4 +1,4 @@
-"""An image per arm, from a comparison's file to the words of `xpk workload create`."""
+"""An image per arm, from a comparison's file to the arguments of `xpk workload create`."""
 
 import shutil
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_each_arm_runs_its_own_image(root: Path, tmp_path: Path) -> None:
         words = create_argv(plan, plan.xpk, "name", "true")
         images += [word for word in words if word.startswith("--docker-image=")]
     assert images == ["--docker-image=gcr.io/p/trainer:1", f"--docker-image=gcr.io/p/trainer@sha256:{'0' * 64}"]
-    assert len({plan.identity for plan in plans}) == 2  # one is never taken for the other
+    assert len({plan.identity for plan in plans}) == 2  # so that no arm reuses the other's runs
     assert [plan.software for plan in plans] == [(image.replace("--docker-image=", "image "),) for image in images]
 
 

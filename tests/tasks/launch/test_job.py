@@ -1,4 +1,4 @@
-"""Launching, attaching from another process, and starting again where a run was cut off."""
+"""Launching, attaching from another process, and restarting interrupted runs."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def end(handle: LocalHandle) -> None:
 
 
 def another_flow(what: str, plan: RunPlan) -> list[dict[str, int]]:
-    """What a fresh process, as a new flow is one, finds for the same plan."""
+    """Return the result of a new process, such as a new flow, for the same plan."""
     argv = [sys.executable, "-c", FLOW, what, plan.model_dump_json()]
     result = subprocess.run(argv, cwd=CONFIG_ROOT.parent, capture_output=True, text=True, timeout=300)
     assert result.returncode == (-signal.SIGKILL if what == "die" else 0), result.stderr
@@ -165,7 +165,7 @@ def test_after_kill_9_of_the_supervisor_the_run_starts_again(
     local.stop(again)
 
 
-def test_what_a_killed_supervisor_left_is_ended_with_it(
+def test_processes_of_a_killed_supervisor_are_ended(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     mark = tmp_path / "pid"
@@ -177,7 +177,7 @@ def test_what_a_killed_supervisor_left_is_ended_with_it(
     wait_for(lambda: any(is_guard(child) for child in psutil.Process(first.pid).children()))  # the command was quicker
     os.kill(first.pid, signal.SIGKILL)
     end(first)
-    # ended at once, and not only by whoever launches the run again
+    # ended at once, not only at the next launch
     wait_for(lambda: is_gone(grandchild))
     wait_for(lambda: not list(local.members(first)))  # nor does the guard stay
     second = launch_or_attach(plan, directory).handle
@@ -199,7 +199,7 @@ def test_two_flows_at_once_start_one_run(plan: RunPlan, directory: RunDirectory,
     assert count.read_text() == "x"
 
 
-def test_a_log_that_a_stranger_writes_is_left_alone(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
+def test_a_log_that_another_process_writes_is_left_alone(plan: RunPlan, directory: RunDirectory, count: Path) -> None:
     directory.log.write_text("precious\n")
     descriptor = local.open_locked(directory.log)
     try:
@@ -219,7 +219,7 @@ def test_the_other_arms_run_is_passed_on(make_plan: MakePlan, directory: RunDire
     assert f"['--continue-from', '{tmp_path / 'other run'}']" in directory.log.read_text()
 
 
-def test_nothing_that_is_written_holds_the_callers_environment(
+def test_no_file_contains_the_callers_environment(
     plan: RunPlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_TOKEN", "hunter2-do-not-write-me-down")
@@ -232,7 +232,7 @@ def test_nothing_that_is_written_holds_the_callers_environment(
 # ---------------------------------------------------------------- the config that the trainer reads
 
 
-def test_the_config_file_is_what_was_resolved_with_its_origins(tmp_path: Path) -> None:
+def test_the_config_file_holds_the_resolved_values_with_their_origins(tmp_path: Path) -> None:
     for plan in resolve(Request(comparison="linen-vs-nnx", cases=("all",)), tmp_path):
         path = tmp_path / "config.yml"
         path.write_text(config_text(plan))

@@ -1,4 +1,4 @@
-"""What a cluster says of a job, put together by hand from the API's reference, and what it means."""
+"""API objects of a job, hand-built from the API's reference, and the state and cause read from them."""
 
 from typing import Any
 
@@ -54,9 +54,9 @@ def test_a_job_that_waits() -> None:
     assert (view.over, view.started, view.cause, view.message) == (False, None, None, "no quota")
 
 
-def test_a_job_has_not_ended_well_where_only_others_are_left() -> None:
+def test_a_job_without_its_first_pod_has_not_succeeded() -> None:
     assert view_job(jobset(), [pod(0, state=ended(0)), pod(1, state=ended(0))], []).exit_code == 0
-    view = view_job(jobset(), [pod(1, state=ended(0))], [])  # Kueue takes the pods away, one by one
+    view = view_job(jobset(), [pod(1, state=ended(0))], [])  # Kueue deletes the pods one by one
     assert (view.over, view.exit_code) == (False, None)
 
 
@@ -118,7 +118,7 @@ def test_causes(status: dict[str, Any], state: dict[str, Any], cause: str | None
     assert cause is None or cause in CAUSE_KINDS
 
 
-def test_a_pod_that_was_taken_away_goes_before_those_that_fell_with_it() -> None:
+def test_a_preempted_pod_is_the_cause_before_pods_that_failed_after_it() -> None:
     pods = [pod(0, state=ended(1, 20)), pod(1, state=ended(143, 30), reason="Preempted")]
     view = view_job(jobset(Failed="x"), pods, [])
     assert view.cause is not None

@@ -1,4 +1,4 @@
-"""Real processes: how they end, what stays of them (nothing), what they see of the caller."""
+"""Real processes: their exit codes, their clean end, and their environment."""
 
 import json
 import os
@@ -56,13 +56,13 @@ def is_up(handle: LocalHandle) -> bool:
 
 
 def trainer_of(handle: LocalHandle) -> int:
-    """The pid of the command under the supervisor: it leads a group, which the guard, if it is there yet, does not."""
+    """Return the pid of the command under the supervisor; unlike the guard, it leads a process group."""
     (pid,) = [child.pid for child in psutil.Process(handle.pid).children() if os.getpgid(child.pid) == child.pid]
     return pid
 
 
 def guards_of(handle: LocalHandle) -> list[psutil.Process]:
-    """The guard, once it is one: the command may be quicker."""
+    """Wait for the guard and return it: the command may start first."""
     children = psutil.Process(handle.pid).children()
     return [child for child in children if child.name() == supervise.GUARD.decode()]
 
@@ -130,7 +130,7 @@ def test_kill_9_of_the_trainer_is_137(start: Start) -> None:
     assert end_of(handle).endswith("\nEXIT_CODE=137\n")
 
 
-def test_stop_lets_the_trainer_finish_what_it_does(start: Start) -> None:
+def test_stop_gives_the_trainer_its_grace_period(start: Start) -> None:
     code = (
         "import signal, sys, time\n"
         "def end(*_): time.sleep(0.3); print('saved', flush=True); sys.exit(143)\n"
@@ -144,7 +144,7 @@ def test_stop_lets_the_trainer_finish_what_it_does(start: Start) -> None:
     assert not any(local.members(handle))
 
 
-def test_stop_kills_what_ignores_it(start: Start) -> None:
+def test_stop_kills_a_trainer_that_ignores_sigterm(start: Start) -> None:
     handle = start(STUBBORN, grace_s=0.3)
     wait_for(lambda: is_up(handle))
     local.stop(handle)
@@ -184,8 +184,8 @@ def test_the_time_limit_ends_the_run(start: Start) -> None:
     assert log.endswith("\nEXIT_CODE=124\n")
 
 
-def test_the_time_limit_kills_what_ignores_it(start: Start) -> None:
-    # from its first moment on: the limit may come before a Python has begun to ignore anything
+def test_the_time_limit_kills_a_trainer_that_ignores_sigterm(start: Start) -> None:
+    # ignored from the start: the limit may come before Python sets its handler
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         handle = start(SLEEP, time_limit_s=1, grace_s=0.3)
@@ -224,7 +224,7 @@ def test_kill_9_of_the_supervisor_kills_the_trainer(start: Start) -> None:
     assert "EXIT_CODE" not in text_of(handle)
 
 
-def test_stop_finds_what_a_killed_supervisor_left(start: Start, tmp_path: Path) -> None:
+def test_stop_finds_the_processes_of_a_killed_supervisor(start: Start, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     handle = start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])")
@@ -235,7 +235,7 @@ def test_stop_finds_what_a_killed_supervisor_left(start: Start, tmp_path: Path) 
         guard.kill()  # it would end the rest at once
     os.kill(handle.pid, signal.SIGKILL)
     wait_for(lambda: not local.is_alive(handle))
-    assert psutil.pid_exists(grandchild)  # by itself only the supervisor's own child dies with it
+    assert psutil.pid_exists(grandchild)  # without the guard, only the supervisor's own child dies with it
     assert grandchild in set(local.members(handle))
     local.stop(handle)
     wait_for(lambda: is_gone(grandchild))
@@ -286,16 +286,16 @@ def test_no_argument_is_ever_interpreted(start: Start, tmp_path: Path) -> None:
     planned=st.dictionaries(st.sampled_from(["JAX_PLATFORMS", "XLA_FLAGS", "HOME"]), st.text(max_size=5)),
     named=st.lists(st.sampled_from(SECRETS)),
 )
-def test_the_environment_is_what_the_plan_lets_through_and_sets(
+def test_the_environment_has_only_variables_that_the_plan_passes_on_or_sets(
     caller: dict[str, str], planned: dict[str, str], named: list[str]
 ) -> None:
     plan = RunPlan.model_construct(environment=planned, passed_on=(*PASSED_ON, *named), checkout=None, commit=None)
     built = local.build_environment(plan, caller)
     for key, value in planned.items():
         assert built[key] == value
-    assert built["PYTHONUNBUFFERED"] == "1"  # whatever the caller has
+    assert built["PYTHONUNBUFFERED"] == "1"  # overrides the caller's
     passed = {"HOME", "LC_ALL", "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_X"}
-    passed |= {name for name in named if name in CREDENTIALS}  # maxview's own are nobody's to name
+    passed |= {name for name in named if name in CREDENTIALS}  # maxview's own variables are never passed on
     assert built.keys() - planned.keys() == (caller.keys() & passed | {"PYTHONUNBUFFERED"}) - planned.keys()
     assert all(built[key] == caller[key] for key in built.keys() & passed - planned.keys())
 
@@ -332,7 +332,7 @@ def test_a_second_launch_into_one_log_is_refused(start: Start) -> None:
     assert local.is_alive(first)
 
 
-def test_a_run_that_nobody_could_find_again_never_begins(
+def test_a_run_without_a_stored_handle_never_begins(
     make_plan: MakePlan, directory: RunDirectory, tmp_path: Path
 ) -> None:
     handles: list[LocalHandle] = []
@@ -347,7 +347,7 @@ def test_a_run_that_nobody_could_find_again_never_begins(
     assert not local.is_alive(handles[0])
     assert not (tmp_path / "began").exists()
     assert directory.log.read_bytes() == b""
-    os.close(local.open_locked(directory.log))  # and nobody holds the log
+    os.close(local.open_locked(directory.log))  # the log's lock is free
 
 
 def test_a_launcher_killed_before_it_noted_the_handle_starts_nothing(
@@ -389,7 +389,7 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
     wait_for(lambda: is_up(handle))
     other = handle.model_copy(update={"created": handle.created - 60.0})
     assert not local.is_alive(other)
-    local.stop(other)  # kills nobody
+    local.stop(other)  # must kill nothing
     assert local.is_alive(handle)
     assert list(local.members(other)) == []
 
@@ -398,7 +398,7 @@ def test_a_reused_pid_is_not_the_run(start: Start) -> None:
 def test_a_clock_that_is_set_changes_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, by_s: float) -> None:
     handle = start(SLEEP)
     wait_for(lambda: is_up(handle))
-    booted = psutil.boot_time() + by_s  # how Linux tells of it
+    booted = psutil.boot_time() + by_s  # Linux shows a set clock as a moved boot time
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted)
     assert local.is_alive(handle)
     assert handle.pid in local.members(handle)
@@ -412,7 +412,7 @@ def test_a_process_of_an_earlier_boot_is_not_the_run(start: Start) -> None:
     assert not local.is_alive(handle.model_copy(update={"boot": "another"}))
 
 
-def test_a_pid_that_nobody_has_is_not_alive(start: Start) -> None:
+def test_an_unused_pid_is_not_alive(start: Start) -> None:
     handle = start("pass")
     end_of(handle)
     assert not local.is_alive(handle.model_copy(update={"pid": 2**22 - 1}))

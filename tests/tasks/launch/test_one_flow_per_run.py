@@ -1,4 +1,4 @@
-"""One flow at a time works on a run: on one machine by a lock, in a bucket by a claim that its flow run lets go."""
+"""One flow at a time works on a run: by a lock on one machine, by a claim of its flow run in a bucket."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_second_flow_waits_and_finds_what_the_first_has_made(make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_the_second_flow_waits_and_reuses_the_firsts_run(make_plan: MakePlan, directory: RunDirectory) -> None:
     plan, waited, found = make_plan("pass"), threading.Event(), []
 
     def second() -> None:
@@ -71,14 +71,14 @@ def test_the_second_flow_waits_and_finds_what_the_first_has_made(make_plan: Make
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_death_is_no_end_for_the_second_flow(make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_the_second_flow_repeats_a_run_that_died(make_plan: MakePlan, directory: RunDirectory) -> None:
     directory.create().write_record(record_of(directory, exit_code=1))
     with turn_of(make_plan("pass"), directory, ("one",), life_of=unknown, wait=never) as finished:
         assert finished is None
 
 
 @pytest.mark.usefixtures("quick")
-def test_waiting_says_for_whom_and_ends_with_the_flow_or_with_a_killed_holder(
+def test_waiting_names_the_holder_and_ends_with_the_flow_or_a_killed_holder(
     make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     class Ended(Exception):
@@ -120,7 +120,7 @@ def test_in_a_bucket_a_run_is_taken_over_once_its_flow_run_is_over(
 ) -> None:
     first, second, plan = machine("one"), machine("two"), make_plan("pass")
     with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
-        pass  # and is lost: what it holds here the kernel gives back, but nobody its claim
+        pass  # a lost machine: the kernel releases its lock here, but its claim stays
     stranger = turn_of(plan, second, ("two",), life_of=unknown, wait=never)
     with pytest.raises(StoreError, match=r"is being written on .* since"), stranger:
         pytest.fail("it is claimed")
@@ -141,12 +141,12 @@ def test_in_a_bucket_a_run_is_taken_over_once_its_flow_run_is_over(
 
 
 @pytest.mark.usefixtures("quick")
-def test_in_a_bucket_who_knows_that_a_machine_is_gone_takes_its_run_over(
+def test_in_a_bucket_take_over_takes_the_run_of_a_lost_machine(
     make_plan: MakePlan, machine: Callable[[str], RunDirectory]
 ) -> None:
     first, second, plan = machine("one"), machine("two"), make_plan("pass")
     with turn_of(plan, first, ("one", "night"), life_of=unknown, wait=never):
-        pass  # on a machine that is gone, as are its Prefect server and what that knew
+        pass  # a lost machine, with its Prefect server
     with turn_of(plan, second, ("two",), life_of=unknown, wait=never, take_over=True) as finished:
         assert finished is None
         second.check_claim()
@@ -155,7 +155,7 @@ def test_in_a_bucket_who_knows_that_a_machine_is_gone_takes_its_run_over(
 
 
 @pytest.mark.usefixtures("quick")
-def test_in_a_bucket_nobody_takes_a_run_over_whose_flow_is_known_to_go(
+def test_in_a_bucket_a_run_of_a_running_flow_is_not_taken_over(
     make_plan: MakePlan, machine: Callable[[str], RunDirectory]
 ) -> None:
     class Waits(Exception):

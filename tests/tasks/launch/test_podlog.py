@@ -1,4 +1,4 @@
-"""Logs that break off and are opened again: each line once, in order, none lost."""
+"""Broken and reopened log streams give each line once, in order, without losses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +39,11 @@ def test_every_line_is_taken_once_however_often_the_stream_breaks(
     assert taken == [line.partition(b" ")[2] for line in lines]
 
 
-def test_a_line_that_came_by_half_is_told() -> None:
+def test_a_truncated_line_is_marked() -> None:
     assert list(read_lines([b"a\nb", b"b\n", b"c"])) == [(b"a\n", True), (b"bb\n", True), (b"c", False)]
 
 
-def test_cloud_logging_goes_on_where_the_pod_ended() -> None:
+def test_cloud_logging_continues_after_the_pods_last_line() -> None:
     cursor = LogCursor()
     for line in stamped([(0, "a"), (12, "b"), (13, "c")]):
         cursor.take(line)
@@ -57,7 +57,7 @@ def test_cloud_logging_goes_on_where_the_pod_ended() -> None:
 
 
 def opened_again(before: list[bytes], after: list[bytes]) -> tuple[list[bytes], list[Gap]]:
-    """What is taken of a log that is opened again, and the gaps that are found in it."""
+    """Return the lines taken from a reopened log, and its gaps."""
     cursor, taken, gaps = LogCursor(), list[bytes](), list[Gap]()
     for part in (before, after):
         cursor.open_again()
@@ -76,7 +76,7 @@ def test_a_log_that_goes_on_has_no_gap() -> None:
 
 
 @pytest.mark.parametrize("first", [3, 4])  # in the second of the last line, and after it
-def test_a_log_that_was_rotated_has_one_between_the_last_line_and_the_next(first: int) -> None:
+def test_a_rotated_log_has_a_gap_between_the_last_line_and_the_next(first: int) -> None:
     taken, gaps = opened_again(LINES[:2], LINES[first:])
     assert taken == [line.partition(b" ")[2] for line in (*LINES[:2], *LINES[first:])]
     assert [(gap.after, gap.before) for gap in gaps] == [
@@ -84,7 +84,7 @@ def test_a_log_that_was_rotated_has_one_between_the_last_line_and_the_next(first
     ]
 
 
-def test_a_log_whose_start_was_rotated_away_has_one_there() -> None:
+def test_a_log_with_a_rotated_start_has_a_gap_there() -> None:
     _, gaps = opened_again([], LINES[2:])
     assert [(gap.after, gap.before) for gap in gaps] == [(None, "2026-11-21T05:00:01.300000000Z")]
 

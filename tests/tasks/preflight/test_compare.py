@@ -1,4 +1,4 @@
-"""Faults planted into a small training step, really compiled: each is the first of what differs."""
+"""Faults planted into a small, really compiled training step: each is the first listed difference."""
 
 import gzip
 import subprocess
@@ -57,12 +57,12 @@ def test_a_difference_leads_to_its_line(whole: Side) -> None:
     assert text.split(b"\n")[first.candidate_source.line - 1] == line
 
 
-def test_a_program_differs_in_nothing_from_itself(whole: Side) -> None:
+def test_a_program_equals_itself(whole: Side) -> None:
     same = compare_programs(whole, whole)
     assert (same.differences, same.left_out) == ((), 0)
 
 
-def test_inputs_that_nobody_named_are_no_difference(whole: Side) -> None:
+def test_unnamed_inputs_are_no_difference(whole: Side) -> None:
     faulty = read(SAMPLES / "wrong-sharding")
     unnamed = faulty._replace(program=faulty.program.model_copy(update={"arrays": ()}))
     found = compare_programs(whole, unnamed).differences
@@ -70,9 +70,9 @@ def test_inputs_that_nobody_named_are_no_difference(whole: Side) -> None:
     assert not [one for one in found if one.what.startswith("inputs")]
 
 
-def test_work_is_what_the_step_says(whole: Side) -> None:
-    """Of a device: 2 of 8 sequences, 256 tokens each; three products a layer, forward, twice backward, and again two of
-    them; the head's product three times and once more."""
+def test_the_counted_work_is_the_steps(whole: Side) -> None:
+    """Per device: 2 of 8 sequences of 256 tokens; three products per layer, once forward, twice backward, and two of
+    them recomputed; the head's product three times and once recomputed."""
     assert whole.analysis is not None
     tokens, width, hidden, vocabulary, layers = 2 * 256, 256, 1024, 2048, 4
     products = 3 * (width * hidden + hidden * hidden + hidden * width) + width * hidden + hidden * hidden

@@ -52,7 +52,7 @@ ENTRY %main (x.1: bf16[8,16], half.1: bf16[8,32]) -> (s32[], bf16[8,16], bf16[8,
     ("start", "direction", "limit", "step", "trips"),
     [(0, "LT", 7, 1, 7), (3, "LT", 7, 1, 4), (0, "LE", 7, 1, 8), (7, "GT", 0, -1, 7), (0, "LT", 7, 2, 4)],
 )
-def test_a_loop_counts_as_often_as_it_goes_round(start: int, direction: str, limit: int, step: int, trips: int) -> None:
+def test_a_loops_trip_count_is_found(start: int, direction: str, limit: int, step: int, trips: int) -> None:
     text = LOOP.format(start=start, direction=direction, limit=limit, step=step)
     found = analyse_program(text.splitlines(keepends=True)).work
     assert found.unknown_loops == 0
@@ -63,7 +63,7 @@ def test_a_loop_counts_as_often_as_it_goes_round(start: int, direction: str, lim
     assert found.aliases == 1
 
 
-def test_a_loop_that_nobody_can_count_is_told() -> None:
+def test_a_loop_with_an_unknown_trip_count_is_reported() -> None:
     text = LOOP.format(start=0, direction="LT", limit=7, step=1).replace("constant(0)", "parameter(2)")
     assert analyse_program(text.splitlines(keepends=True)).work.unknown_loops == 1
 
@@ -85,7 +85,7 @@ def test_an_instruction_knows_its_line_and_place() -> None:
         ("0bf_0io->0bf", "size=4 stride=3 pad=0_0 lhs_dilate=4", "4,8,16", "4,16,32", "4,8,32", 4 * 8 * 16 * 32),
     ],
 )
-def test_what_meets_padding_or_a_hole_is_no_product(
+def test_products_with_padding_or_holes_do_not_count(
     labels: str, window: str, left: str, right: str, out: str, products: int
 ) -> None:
     text = f"""HloModule m
@@ -98,7 +98,7 @@ ENTRY %main (a: f32[{left}], b: f32[{right}]) -> f32[{out}] {{
     assert analyse_program(text.splitlines(keepends=True)).work.work.flops == 2 * products
 
 
-def test_what_a_permute_keeps_for_the_runtime_is_not_sent() -> None:
+def test_a_permutes_runtime_counters_are_not_sent() -> None:
     text = """HloModule m
 ENTRY %main (a: bf16[8,32]) -> bf16[8,32] {
   %a = bf16[8,32] parameter(0)
@@ -109,7 +109,7 @@ ENTRY %main (a: bf16[8,32]) -> bf16[8,32] {
     assert analyse_program(text.splitlines(keepends=True)).work.work.collective_bytes == 8 * 32 * 2
 
 
-def test_a_text_that_is_no_program_is_refused() -> None:
+def test_a_text_without_a_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no ENTRY"):
         read_program(["module @jit_step {\n", "}\n"])
 
@@ -126,12 +126,12 @@ def test_a_text_that_is_no_program_is_refused() -> None:
         ("", ("update", "")),
     ],
 )  # fmt: skip
-def test_a_name_tells_the_pass_and_the_part(op_name: str, place: tuple[str, str]) -> None:
+def test_a_name_gives_the_pass_and_the_scope(op_name: str, place: tuple[str, str]) -> None:
     assert locate(op_name) == place
 
 
-def test_a_kernel_whose_words_go_over_lines_ends_no_computation() -> None:
-    """As Splash's attributes do in what libtpu 0.0.50 writes."""
+def test_line_breaks_in_a_kernel_do_not_end_a_computation() -> None:
+    """Splash's attributes contain line breaks in the output of libtpu 0.0.50."""
     text = """HloModule m
 ENTRY %main (a: bf16[4,8], b: bf16[8,2]) -> bf16[4,2] {
   %a = bf16[4,8] parameter(0)
@@ -148,7 +148,7 @@ ENTRY %main (a: bf16[4,8], b: bf16[8,2]) -> bf16[4,2] {
     assert locate(kernel.instruction.op_name) == ("forward", "layers/splash")
 
 
-def test_runs_of_what_is_called_twice_add_up() -> None:
+def test_runs_of_a_computation_that_is_called_twice_add_up() -> None:
     text = """HloModule m
 %twice (a: f32[4]) -> f32[4] {
   %a = f32[4] parameter(0)

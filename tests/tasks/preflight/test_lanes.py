@@ -1,4 +1,4 @@
-"""In which order compiles begin."""
+"""The order in which compiles begin."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from tasks.preflight.lanes import order_compiles
 from tasks.records import RunPlan
 
 
-def test_of_cases_that_begin_together_the_second_arms_come_last(make_plan: Callable[..., RunPlan]) -> None:
+def test_the_second_arms_of_a_group_of_cases_come_last(make_plan: Callable[..., RunPlan]) -> None:
     plans = [make_plan("", arm=arm, case=case) for case in ("01", "02", "03") for arm in ("linen", "nnx")]
     order = [[(plan.case, plan.arm) for plan in group] for group in order_compiles(plans, 2)]
     assert order == [

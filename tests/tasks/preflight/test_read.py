@@ -1,4 +1,4 @@
-"""What a compile left, and what compiles lack: a crash of the compiler is a result, and a lack is told once."""
+"""Results of compiles and missing compilers: a compiler's crash is a result, a missing package is reported once."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_crash_of_the_compiler_is_the_cause(
     assert cause in found.program.error.message
 
 
-def test_what_is_missing_is_told_once_for_all_that_share_it(make_plan: Callable[..., RunPlan]) -> None:
+def test_a_missing_compiler_is_reported_once_for_all_arms_that_share_it(make_plan: Callable[..., RunPlan]) -> None:
     plans = [
         *(make_plan("", arm=arm, case=case) for case in ("01_base", "04_int8") for arm in ("linen", "nnx")),
         make_plan("", arm="newer", software=("jax==0.12.0.1",)),

@@ -70,7 +70,7 @@ def test_terminal_and_artifact_name_the_first_difference(record: ComparisonRecor
     assert "all-gather in a loop" in summary_markdown(record)
 
 
-def test_the_history_has_what_is_judged(record: ComparisonRecord, compiles: list[Compiled]) -> None:
+def test_the_history_contains_the_judged_values(record: ComparisonRecord, compiles: list[Compiled]) -> None:
     rows = history_rows(record, [one.run for one in compiles])
     found = {(row["arm"], row["metric"]): row["value"] for row in rows.iter_rows(named=True)}
     assert {metric for _, metric in found} == {"program_memory_gb", "estimated_cycles", "collective_bytes", "kernels"}

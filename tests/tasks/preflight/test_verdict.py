@@ -1,4 +1,4 @@
-"""The verdict on two compiles, from what they left."""
+"""The verdict on two compiles, from their results."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def keyed(arm: str, key: str | None, taken_from: str | None) -> Compiled:
         ((None, None), (None, None), "one compile of each"),
     ],
 )
-def test_what_was_compiled_is_told(
+def test_the_compiled_arms_are_named(
     linen: tuple[str | None, str | None], nnx: tuple[str | None, str | None], told: str
 ) -> None:
     record = judge(keyed("linen", *linen), keyed("nnx", *nnx))
@@ -82,7 +82,7 @@ def test_more_is_regressed_and_less_is_improved(sample: str, row: str) -> None:
 
 
 @pytest.mark.parametrize(("failed", "verdict"), [("nnx", "regressed"), ("linen", "unknown"), ("both", "unknown")])
-def test_what_does_not_fit_is_a_result_with_its_cause(failed: str, verdict: str) -> None:
+def test_a_program_that_does_not_fit_is_a_result_with_its_cause(failed: str, verdict: str) -> None:
     record = judge(
         *(compiled(arm, "none", error=OVERFLOW if failed in (arm, "both") else "") for arm in ("linen", "nnx"))
     )

@@ -1,4 +1,4 @@
-"""The arms of main-vs-branch: each its own commit, its own software, and never a commit against itself by mistake."""
+"""The arms of main-vs-branch run their own commits and software; comparing a commit with itself needs --aa."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from configs.comparison import load_comparison
 from configs.errors import ConfigError
 from tasks.records import RunPlan
-from tasks.resolve.arm_trainers import ArmWishes, apply_wishes, place_arms
+from tasks.resolve.arm_trainers import ArmOptions, apply_options, place_arms
 from tasks.resolve.checkout import CheckoutError
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.software import SoftwareError, check_packages, make_environment, unmet_requirements
@@ -24,18 +24,18 @@ SPEC = load_comparison("main-vs-branch")
 
 @pytest.fixture
 def place(repository: Path, tmp_path: Path) -> Callable[..., dict[str, TrainerSource]]:
-    def run(**wishes: Any) -> dict[str, TrainerSource]:
-        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | wishes
-        return place_arms(SPEC, ArmWishes(**asked), tmp_path / "cache")
+    def run(**options: Any) -> dict[str, TrainerSource]:
+        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
+        return place_arms(SPEC, ArmOptions(**asked), tmp_path / "cache")
 
     return run
 
 
 @pytest.fixture
 def plans_of(repository: Path, tmp_path: Path) -> Callable[..., list[RunPlan]]:
-    def run(*, overrides: tuple[str, ...] = (), **wishes: Any) -> list[RunPlan]:
-        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | wishes
-        request = Request(comparison="main-vs-branch", repeats=1, overrides=overrides, arms=ArmWishes(**asked))
+    def run(*, overrides: tuple[str, ...] = (), **options: Any) -> list[RunPlan]:
+        asked = {"baseline": "main", "branch": "feat/x", "repository": str(repository)} | options
+        request = Request(comparison="main-vs-branch", repeats=1, overrides=overrides, arms=ArmOptions(**asked))
         return resolve(request, tmp_path / "out", cache=tmp_path / "cache")
 
     return run
@@ -67,7 +67,7 @@ def test_each_arm_knows_its_commits_that_the_other_lacks(plans_of: Callable[...,
     assert [commit.sha for commit in plans["branch"].commits] == run_git("rev-list", "main..feat/x").split()
     assert plans["branch"].commits[0].subject == "scale: <b>twice</b>"
     for remote in plans_of(repository=run_git("rev-parse", "--show-toplevel").join(("file://", ""))):
-        assert remote.commits == ()  # without a clone nobody knows
+        assert remote.commits == ()  # a remote address has no clone to list them
 
 
 def test_a_branch_that_moved_is_another_run(plans_of: Callable[..., list[RunPlan]], run_git: Git) -> None:
@@ -100,7 +100,7 @@ def test_a_control_is_declared_and_needs_one_commit(
         place(branch="main", aa=True, software=(f"branch:{sys.executable}",))
 
 
-def test_every_problem_is_told_at_once(place: Callable[..., dict[str, TrainerSource]]) -> None:
+def test_every_problem_is_reported_at_once(place: Callable[..., dict[str, TrainerSource]]) -> None:
     with pytest.raises(ConfigError) as caught:
         place(baseline="mian", branch="no/such", software=("brnch:jax==1", "branch:not a requirement", "branch"))
     assert len(caught.value.problems) == 5
@@ -114,9 +114,9 @@ def test_hostile_packages(word: str) -> None:
 
 
 def test_options_of_refs_are_for_refs(tmp_path: Path) -> None:
-    wishes = ArmWishes(branch="feat/x", aa=True)
+    options = ArmOptions(branch="feat/x", aa=True)
     with pytest.raises(ConfigError) as caught:
-        place_arms(load_comparison("linen-vs-nnx"), wishes, tmp_path)
+        place_arms(load_comparison("linen-vs-nnx"), options, tmp_path)
     assert [line.split()[0] for line in caught.value.problems] == ["--branch", "--aa"]
 
 
@@ -154,11 +154,11 @@ def test_a_commit_that_moved_its_pins_asks_for_its_own_packages(
     (repository / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["jax>=99", "numpy>=1", "zzz"]\n')
     run_git("add", "-A")
     run_git("commit", "-q", "-m", "pins")
-    with pytest.raises(SoftwareError, match=r"'feat/x' asks for jax>=99 \(installed: .*--with branch:project"):
+    with pytest.raises(SoftwareError, match=r"'feat/x' requires jax>=99 \(installed: .*--with branch:project"):
         place()
 
 
-def test_requirements_are_met_or_told(tmp_path: Path) -> None:
+def test_unmet_requirements_are_listed(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["jax>=0.12,<0.13", "flax<0.12"]\n')
     assert unmet_requirements(tmp_path, {"jax": "0.12.0.1", "flax": "0.12.12"}) == ["flax<0.12 (installed: 0.12.12)"]
     assert unmet_requirements(tmp_path / "none", {"jax": "0.12"}) == []
@@ -187,9 +187,9 @@ def test_keys_that_a_trainer_lacks_are_left_out_only_as_defaults(
         plans_of(overrides=("dropout_rate=0.2",))
 
 
-def test_wishes_win_over_the_file() -> None:
-    wishes = ArmWishes(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
-    baseline, branch = apply_wishes(SPEC, wishes)
+def test_options_win_over_the_file() -> None:
+    options = ArmOptions(baseline="v1", software=("branch:jax==0.11.0", "branch:flax==0.12.0"))
+    baseline, branch = apply_options(SPEC, options)
     assert (baseline.ref, branch.ref) == ("v1", SPEC.arms[1].ref)
     assert branch.packages == ("jax==0.11.0", "flax==0.12.0")
 
@@ -205,7 +205,7 @@ def test_packages_of_an_arm_win_over_what_the_project_pins(tmp_path: Path) -> No
     assert make_environment(("project",), tmp_path, cache) != python
     with pytest.raises(SoftwareError, match="cannot be installed"):
         make_environment(("idna==0.0.1",), tmp_path, cache)
-    # what another package asks for is no pin of the project's: with it, that package would die at its first use
+    # markdown-it-py requires another mdurl, and would fail at its first use
     with pytest.raises(SoftwareError, match=r"(?s)versions that go together.*markdown-it-py"):
         make_environment(("markdown-it-py==3.0.0", "mdurl==0.0.1"), tmp_path, cache)
     assert len(list((cache / "environments").iterdir())) == 2  # nothing half-made

@@ -1,4 +1,4 @@
-"""A commit's files in a folder of their own: exactly they, once, and without a trace in the user's clone."""
+"""A checkout holds exactly a commit's files, is made once, and leaves the user's clone unchanged."""
 
 import os
 import threading
@@ -46,9 +46,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a new source": lambda folder: (folder / "model" / "new.py").write_text("x = 1\n"),
     "no source": lambda folder: (folder / "model" / "train.py").unlink(),
     "a program": lambda folder: (folder / "model" / "train.py").chmod(0o755),
-    # Python runs it for the source whose time and size it names
+    # Python runs bytecode whose recorded source time and size match
     "compiled": lambda folder: write(folder / "model" / "__pycache__" / "train.cpython-312.pyc"),
-    # the next git in there would run what its settings name
+    # the next git in there would run the program in its settings
     "settings of git": lambda folder: write(folder / ".git" / "config"),
     "another commit": lambda folder: (folder / COMMIT).write_text('{"commit": "tree 0", "submodules": {}}'),
     "a pipe": lambda folder: os.mkfifo(folder / "model" / "pipe"),
@@ -61,14 +61,14 @@ def write(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_run_writes_into_its_checkout_does_not_reach_the_next(
+def test_a_checkout_that_a_run_has_changed_is_replaced(
     change: str, repository: Path, run_git: Git, cache: Path
 ) -> None:
     sha = run_git("rev-parse", "main")
     folder = make_checkout(str(repository), sha, cache)
     check_checkout(str(folder / "model"), sha)
     CHANGES[change](folder)
-    with pytest.raises(CheckoutError, match=f"{sha}: is no longer commit .* makes it anew"):
+    with pytest.raises(CheckoutError, match=f"{sha}: is no longer commit .* makes a new checkout"):
         check_checkout(str(folder / "model"), sha)  # before the next run starts in it
     assert make_checkout(str(repository), sha, cache) == folder
     check_checkout(str(folder), sha)
@@ -115,7 +115,7 @@ def test_two_at_once_get_the_same_folder(repository: Path, run_git: Git, cache: 
     assert os.listdir(cache / FOLDER) == [sha]
 
 
-def test_what_nobody_uses_any_more_is_removed(repository: Path, run_git: Git, cache: Path) -> None:
+def test_unused_checkouts_are_removed(repository: Path, run_git: Git, cache: Path) -> None:
     old, used = (make_checkout(str(repository), run_git("rev-parse", name), cache) for name in ("main", "feat/x"))
     unfinished = cache / FOLDER / ".0123-x"
     unfinished.mkdir()

@@ -1,4 +1,4 @@
-"""What a run is refused for before it is launched."""
+"""Reasons to refuse a run before its launch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A night: pinned to commits, gone on with after a kill, compared with the night before, and only told once."""
+"""A night is pinned to commits, resumes after a kill, and reports only changes since the previous night."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -65,18 +65,16 @@ def test_a_night_is_every_case_of_every_comparison(plan: Callable[..., NightPlan
     assert {cell.case for cell in night.cells if cell.quarantine} == {"03_dropout"}
 
 
-def test_a_night_that_was_not_finished_goes_on_with_the_same_commits(
-    plan: Callable[..., NightPlan], run_git: Git
-) -> None:
+def test_an_unfinished_night_resumes_with_the_same_commits(plan: Callable[..., NightPlan], run_git: Git) -> None:
     night = plan()
     run_git("commit", "-q", "--allow-empty", "-m", "merged at four in the morning")
     assert plan() == night
     assert plan(fresh=True).id == "2026-11-21.2"
-    assert plan(cases=("01_base",)).id == "2026-11-21.3"  # another wish
+    assert plan(cases=("01_base",)).id == "2026-11-21.3"  # another request
     assert plan(date(2026, 11, 22)).commits != night.commits  # the next night has the new commit
 
 
-def test_the_rules_are_those_of_the_files_when_the_night_began(store: Store, tmp_path: Path) -> None:
+def test_a_night_keeps_the_rules_that_it_began_with(store: Store, tmp_path: Path) -> None:
     root = tmp_path / "configs"
     shutil.copytree(CONFIG_ROOT, root)
     wanted = NightRequest(comparisons=("linen-vs-nnx",), cases=("01_base",))
@@ -110,7 +108,7 @@ def test_the_rules_are_those_of_the_files_when_the_night_began(store: Store, tmp
     assert all(plan.rules == before for plan in plans)
 
 
-def test_a_night_that_is_over_is_not_gone_on_with(plan: Callable[..., NightPlan], store: Store) -> None:
+def test_a_finished_night_is_not_resumed(plan: Callable[..., NightPlan], store: Store) -> None:
     night = plan()
     finish(night, store)
     assert plan().id == "2026-11-21.2"
@@ -134,14 +132,14 @@ def test_the_next_night_starts_from_the_commit_of_the_last(
     assert str(arms.branch).endswith(run_git("rev-parse", "main"))
 
 
-def test_problems_are_told_before_anything_is_written(plan: Callable[..., NightPlan], store: Store) -> None:
+def test_problems_are_reported_before_anything_is_written(plan: Callable[..., NightPlan], store: Store) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(branch="no/such", cases=("dropout",), target="cpus")
     assert len(caught.value.problems) == 3
     assert not list(store.files.entries())
 
 
-def test_a_name_that_is_none_says_what_names_look_like(plan: Callable[..., NightPlan]) -> None:
+def test_an_invalid_name_is_refused_with_an_example(plan: Callable[..., NightPlan]) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(comparisons=("a b/../c", "linen-vs-nn"))
     first, second = caught.value.problems
@@ -150,7 +148,7 @@ def test_a_name_that_is_none_says_what_names_look_like(plan: Callable[..., Night
     assert second.startswith("unknown comparison 'linen-vs-nn' (did you mean 'linen-vs-nnx'?); there are: ")
 
 
-def test_a_damaged_record_says_which(plan: Callable[..., NightPlan], store: Store) -> None:
+def test_a_damaged_record_is_named(plan: Callable[..., NightPlan], store: Store) -> None:
     store.files.write("nightly/2026-11-20/record.json", b"{")
     with pytest.raises(StoreError, match=r"2026-11-20/record\.json.*remove it"):
         plan()
@@ -160,13 +158,13 @@ def result(case: str, outcome: str, **cell: Any) -> CellResult:
     return CellResult(cell=NightCell(comparison="c", case=case, **cell), outcome=outcome, headline="why")  # type: ignore[arg-type]
 
 
-def test_only_what_has_changed_is_news() -> None:
+def test_only_changed_outcomes_are_reported() -> None:
     before = [result("a", "regressed"), result("b", "same"), result("c", "failed"), result("d", "same")]
     now = [
         result("a", "regressed"),  # known
         result("b", "regressed", owner="bob"),
         result("c", "same"),
-        result("d", "unknown"),  # no news: nobody has to act
+        result("d", "unknown"),  # not reported: it needs no action
         result("e", "failed"),
         result("f", "regressed", quarantine="known"),
         result("g", "same"),
@@ -181,7 +179,7 @@ def test_only_what_has_changed_is_news() -> None:
     assert list(find_changes(now, now)) == []
 
 
-def test_only_new_regressions_between_two_commits_have_a_commit_to_be_found(
+def test_only_new_regressions_between_two_commits_are_bisected(
     plan: Callable[..., NightPlan], store: Store, run_git: Git
 ) -> None:
     finish(plan(), store)

@@ -49,7 +49,7 @@ def test_repeats_are_interleaved_case_by_case() -> None:
     ]
 
 
-def test_without_wishes_a_comparison_is_what_its_file_says() -> None:
+def test_without_options_the_plans_follow_the_comparisons_file() -> None:
     spec = load_comparison("linen-vs-nnx")
     plans = plans_of()
     assert {plan.case for plan in plans} == set(spec.cases)
@@ -98,7 +98,7 @@ def test_the_trainer_reads_back_the_config_that_was_resolved() -> None:
         assert set(plan.origins) == set(plan.config)
 
 
-def test_what_a_target_lets_a_trainer_have_is_in_the_plan(tree: Path) -> None:
+def test_the_plan_lists_the_variables_that_the_target_passes_on(tree: Path) -> None:
     target = tree / "targets" / "cpu.yml"
     target.write_text(f"{target.read_text()}pass_on: [HF_TOKEN]\nwrap: [unshare, --net, --]\n")
     plan, _ = resolve(Request(comparison="linen-vs-nnx", target="cpu", cases=("01_base",)), OUT, root=tree)
@@ -197,7 +197,7 @@ def test_identity_does_not_depend_on_where_a_run_writes(key: str) -> None:
     assert identity_of(config.model_copy(update={key: other})) == identity_of(config)
 
 
-def test_what_else_decides_the_identity_and_what_does_not() -> None:
+def test_other_facts_that_decide_the_identity() -> None:
     target = load_target("cpu")
     base = identity_of()
     different = [
@@ -268,18 +268,18 @@ def test_a_name_says_case_arm_and_repeat() -> None:
         ({"overrides": ("metrics_file=/x",)}, "command line: 'metrics_file' is decided by the run's folder"),
     ],
 )
-def test_a_wrong_wish_is_refused(changes: dict[str, Any], expected: str) -> None:
+def test_an_invalid_option_is_refused(changes: dict[str, Any], expected: str) -> None:
     (problem,) = problems_of(**changes)
     assert problem.startswith(expected)
 
 
-def test_all_wrong_wishes_are_told_at_once() -> None:
+def test_all_invalid_options_are_reported_at_once() -> None:
     problems = problems_of(cases=("x", "01_base"), target="y", model="z", repeats=0, overrides=("steps",))
     assert len(problems) == 5
     assert len(problems_of(cases=("x",), overrides=("stepz=3",))) == 2
 
 
-def test_problems_of_both_arms_are_told_once() -> None:
+def test_problems_of_both_arms_are_reported_once() -> None:
     assert len(problems_of(cases=("all",), overrides=("stepz=3", "dtype=int8"))) == 2
 
 
@@ -290,7 +290,7 @@ def test_a_comparison_that_sets_what_its_arms_differ_in_is_refused(tree: Path) -
         resolve(Request(comparison="linen-vs-nnx"), OUT, root=tree)
 
 
-def test_mistakes_in_several_files_are_told_at_once(tree: Path) -> None:
+def test_mistakes_in_several_files_are_reported_at_once(tree: Path) -> None:
     (tree / "cases" / "01_base.yml").write_text("# Base.\ndtyp: bfloat16\n")
     (tree / "models" / "tiny.yml").write_text("# Tiny.\nhead_dim: 7.5\n")
     with pytest.raises(ConfigError) as caught:
@@ -345,7 +345,7 @@ def test_a_changed_trainer_is_dirty(name: str, dirty: bool, checkout: Path) -> N
 
 def test_no_checkout_no_commit(tmp_path: Path, checkout: Path) -> None:
     assert trainer_commit(tmp_path) == (None, False)
-    assert trainer_commit(checkout / "model") == (None, False)  # a folder inside somebody else's checkout
+    assert trainer_commit(checkout / "model") == (None, False)  # a subfolder of another checkout
 
 
 def test_no_git_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_a_commit_by_its_hash(where: str, repository: Path, run_git: Git) -> Non
     assert resolve_ref(str(repository), sha[:9]).sha == sha
 
 
-def test_a_shallow_clone_says_how_to_have_the_rest(repository: Path, run_git: Git, tmp_path: Path) -> None:
+def test_a_shallow_clone_names_the_command_that_completes_it(repository: Path, run_git: Git, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", "--branch=feat/x", f"file://{repository}", shallow], check=True)
     assert resolve_ref(str(shallow), "HEAD").sha == run_git("rev-parse", "feat/x")
@@ -53,8 +53,8 @@ def test_a_shallow_clone_says_how_to_have_the_rest(repository: Path, run_git: Gi
     assert resolve_ref(str(shallow), "main").sha == run_git("rev-parse", "main")
 
 
-def test_a_short_hash_at_an_address_says_that_it_has_to_be_whole(repository: Path, run_git: Git) -> None:
-    with pytest.raises(ConfigError, match="only whole hashes"):
+def test_a_short_hash_at_an_address_is_refused(repository: Path, run_git: Git) -> None:
+    with pytest.raises(ConfigError, match="only full hashes"):
         resolve_ref(f"file://{repository}", run_git("rev-parse", "main")[:9])
 
 
@@ -63,7 +63,7 @@ def test_a_short_hash_at_an_address_says_that_it_has_to_be_whole(repository: Pat
     ["", "-x", "--upload-pack=touch owned", "a b", "a..b", "a~1", "a^", "a:b", "x.lock", "a\nb", "a\0b", "a\x1b[2Jb",
      "@", "@{-1}", "/x", "x/", "a//b", "a\\b", "x" * 300, "*", "\u202emain"],
 )  # fmt: skip
-def test_hostile_names_are_refused_before_git_is_asked(where: str, name: str) -> None:
+def test_hostile_names_are_refused_before_git_runs(where: str, name: str) -> None:
     with pytest.raises(ConfigError, match="give a branch, a tag or a commit") as caught:
         resolve_ref(where, name)
     assert str(caught.value).isprintable()
@@ -104,7 +104,7 @@ def test_a_pinned_ref_is_not_looked_up_again(where: str, run_git: Git) -> None:
         "file://\nx",
     ],
 )
-def test_repositories_that_are_none(address: str) -> None:
+def test_invalid_repositories_are_refused(address: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_repository(address)
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""A folder's identity, against git's own of the same files."""
+"""A folder's tree hash equals git's hash of the same files."""
 
 import os
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from tasks.resolve.tree_hash import hash_folder
 type Git = Callable[..., str]
 
 
-def test_it_is_gits(repository: Path, run_git: Git) -> None:
+def test_a_folders_hash_equals_gits(repository: Path, run_git: Git) -> None:
     (repository / "empty").touch()
     (repository / "über").write_text("ü\n")
     (repository / "run").write_text("#!/bin/sh\n")
     (repository / "run").chmod(0o755)
     os.symlink("../elsewhere", repository / "link")
-    os.symlink("model", repository / "linked")  # of a folder: git follows none
+    os.symlink("model", repository / "linked")  # git stores a link to a folder as a link
     # between these git sorts `a/` after `a.b` and before `a0`
     for name in ("a/b", "a.b", "a0", "a/c/d"):
         (repository / name).parent.mkdir(exist_ok=True)
@@ -43,6 +43,6 @@ def test_submodules_leave_empty_folders(repository: Path, run_git: Git) -> None:
 
 
 def test_the_newer_algorithm(tmp_path: Path) -> None:
-    # of git's own tests (t/oid-info/hash-info): the empty tree
+    # the empty tree, from git's own tests (t/oid-info/hash-info)
     assert hash_folder(tmp_path, "sha1").hex() == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
     assert hash_folder(tmp_path, "sha256").hex() == "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"

@@ -22,7 +22,7 @@ def test_results_come_in_the_order_of_the_calls() -> None:
     assert list(in_lanes([first, second], 2, Jobs())) == ["first", "second"]
 
 
-def test_where_the_flow_is_ended_so_are_the_jobs_and_no_further_call_begins() -> None:
+def test_ending_the_flow_ends_its_jobs_and_starts_no_further_call() -> None:
     jobs, began, ended = Jobs(), threading.Event(), threading.Event()
 
     def work() -> None:

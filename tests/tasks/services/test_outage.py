@@ -1,4 +1,4 @@
-"""A server that is away is waited for; one that answers, with whatever, is not."""
+"""Requests are retried while the server is unreachable, and not after an error response."""
 
 import httpx
 import pytest
@@ -21,7 +21,7 @@ def test_a_server_that_comes_back_is_waited_for() -> None:
     assert outlast(ask, pause_s=0.0) == "answer"
 
 
-def test_patience_ends() -> None:
+def test_the_error_is_raised_after_the_longest_outage() -> None:
     asked = []
 
     def ask() -> None:
@@ -33,7 +33,7 @@ def test_patience_ends() -> None:
     assert len(asked) == 1
 
 
-def test_an_error_that_is_an_answer_is_raised_at_once() -> None:
+def test_an_error_response_is_raised_at_once() -> None:
     asked = []
 
     def ask() -> None:
@@ -47,7 +47,7 @@ def test_an_error_that_is_an_answer_is_raised_at_once() -> None:
         ask()
 
 
-def test_an_outage_is_known_by_what_led_to_an_error() -> None:
+def test_an_outage_is_recognised_by_an_errors_cause() -> None:
     error = RuntimeError("no slot")
     error.__cause__ = httpx.ReadError("reset")
     assert is_outage(error)

@@ -1,4 +1,4 @@
-"""Whose a server is: by the socket that it holds, its home and its database; real processes and sockets."""
+"""A server's owner is found from its socket, its home and its database, with real processes and sockets."""
 
 import json
 import os
@@ -30,7 +30,7 @@ with socket.socket() as one:
 
 @pytest.fixture
 def server(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Kept, up.Place]]:
-    """A program that listens, as `maxview up` of the home `one` would have started it."""
+    """A listening program, recorded as if `maxview up` with the home `one` had started it."""
     port = free_port()
     argv = [sys.executable, "-c", LISTEN, str(port)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -63,7 +63,7 @@ def test_a_port_belongs_to_the_server_whose_socket_it_is(server: tuple[Kept, up.
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        ({"PREFECT_HOME": "two"}, "this command on .*two"),
+        ({"PREFECT_HOME": "two"}, "this command .*two"),
         ({"PREFECT_HOME": "one", up.DATABASE: "postgresql://me:secret@db/x"}, "or on another database"),
     ],
 )
@@ -83,8 +83,8 @@ def test_down_leaves_the_server_of_another_home_or_database(
     os.kill(server[0].pid, 0)  # it still runs
 
 
-def test_nobody_else_can_listen_at_the_port_of_an_embedded_server() -> None:
-    """It was chosen, given back and taken again: another user's server could answer there meanwhile."""
+def test_no_other_program_can_take_the_port_of_an_embedded_server() -> None:
+    """A port that is chosen, released and bound again could belong to another user's server in between."""
     with _listen_at(0) as mine, socket.socket() as other:
         port = mine.getsockname()[1]
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,7 +94,7 @@ def test_nobody_else_can_listen_at_the_port_of_an_embedded_server() -> None:
 
 
 def test_runs_of_other_machines_and_users_are_not_ended() -> None:
-    """A database may be shared; a worker notes `host:pid` of each run's process."""
+    """A database may be shared; a worker records `host:pid` of each run's process."""
     here = socket.gethostname()
     runs = {
         f"{here}:{os.getpid()}": True,
@@ -104,7 +104,7 @@ def test_runs_of_other_machines_and_users_are_not_ended() -> None:
     assert {pid: is_ours(SimpleNamespace(infrastructure_pid=pid)) for pid in runs} == runs  # type: ignore[arg-type]
 
 
-def test_the_owner_is_written_down(tmp_path: Path) -> None:
+def test_the_owner_is_stored(tmp_path: Path) -> None:
     owner = up.owner_of({"PREFECT_HOME": str(tmp_path), up.DATABASE: "sqlite:///x"})
     assert json.loads(up.Place(state=tmp_path, out="x", **owner).model_dump_json())["home"] == str(tmp_path)
     assert owner["database"] is not None

@@ -1,4 +1,4 @@
-"""The pages over HTTP: packed, in ranges, and nothing of the folder but pages."""
+"""The pages over HTTP: gzip, ranges, and no other files of the folder."""
 
 import gzip
 import http.client
@@ -44,7 +44,7 @@ def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
     return answer.status, dict(answer.getheaders()), body
 
 
-def test_a_file_is_packed_for_those_who_take_it(port: int) -> None:
+def test_a_file_is_gzipped_if_the_client_accepts_it(port: int) -> None:
     path = f"/{PAGE}/logs/baseline.txt"
     status, headers, body = ask(port, path, Accept_Encoding="gzip, br")
     assert (status, headers["Content-Encoding"]) == (200, "gzip")
@@ -59,7 +59,7 @@ def test_a_file_is_packed_for_those_who_take_it(port: int) -> None:
 @pytest.mark.parametrize(
     ("asked", "begin", "end"), [("bytes=10-19", 10, 20), ("bytes=-7", -7, None), ("bytes=100-", 100, None)]
 )
-def test_a_part_is_what_was_asked_for(port: int, asked: str, begin: int, end: int | None) -> None:
+def test_a_requested_range_is_returned(port: int, asked: str, begin: int, end: int | None) -> None:
     status, headers, body = ask(port, f"/{PAGE}/logs/baseline.txt", Range=asked, Accept_Encoding="gzip")
     assert (status, body.decode()) == (206, TEXT[begin:end])
     first = begin % len(TEXT)
@@ -71,12 +71,12 @@ def test_the_page_of_a_bisection_is_served_and_its_record_is_not(port: int) -> N
     assert ask(port, f"/{BISECTION}/bisection.json")[0] == 404
 
 
-def test_a_part_that_is_not_there_is_refused(port: int) -> None:
+def test_an_unsatisfiable_range_is_refused(port: int) -> None:
     status, headers, body = ask(port, f"/{PAGE}/logs/baseline.txt", Range="bytes=9999999-")
     assert (status, headers["Content-Range"], body) == (416, f"bytes */{len(TEXT)}", b"")
 
 
-def test_the_front_has_the_shortest_address_and_a_head_has_no_body(port: int) -> None:
+def test_the_root_serves_the_index_and_head_has_no_body(port: int) -> None:
     assert ask(port, "/")[2] == b"<h1>front</h1>"
     status, headers, body = ask(port, "/", method="HEAD")
     assert (status, headers["Content-Length"], body) == (200, "14", b"")

@@ -1,4 +1,4 @@
-"""A cluster on loopback, plans for it, and nothing left running in it."""
+"""A cluster on loopback and plans for it; leaves nothing running."""
 
 import json
 import os
@@ -37,7 +37,7 @@ kube = pytest.importorskip("tasks.launch.kube")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With a real API server, the tests of faults are by hand, and meet that one."""
+    """With a real API server, tests of faults are marked by_hand and use it."""
     for item in items:
         if all(REAL) and item.path.parent == HERE and item.path.name in ("test_cluster.py", "test_api_server.py"):
             item.add_marker(pytest.mark.by_hand)
@@ -60,7 +60,7 @@ class StandIn:
         write_kubeconfig(path, {"server": self.url}, user or {"token": self.token(RUNNER)})
 
     def order(self, *faults: dict[str, Any]) -> None:
-        """What shall go wrong from now on."""
+        """Set the faults from now on."""
         httpx.post(f"{self.url}/_faults", json=list(faults), timeout=60).raise_for_status()
 
     def request(self, method: str, path: str, **more: Any) -> httpx.Response:
@@ -107,7 +107,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 class RealStandIn(StandIn):
-    """A real API server, which has the faults of the stand-in that it can be given."""
+    """A real API server, with those of the stand-in's faults that it supports."""
 
     is_real = True
 
@@ -199,7 +199,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     folder = tmp_path_factory.mktemp("cluster")
     log = folder / "log.txt"
     log.write_text("completed step: 0, seconds: 0.5, TFLOP/s/device: 1.0, loss: 3.0\n")
-    scrape_run(log)  # its threads keep descriptors open, which the fixture that counts them is not about
+    scrape_run(log)  # starts its threads, which keep descriptors open, before a fixture counts them
     if all(REAL):
         yield from start_real_server(folder)
         return
@@ -211,7 +211,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 @pytest.fixture
 def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """The cluster as the tools find it, quick to look at, and empty again after the test."""
+    """The cluster as the tools find it, with short poll times; empty again after the test."""
     server.write_kubeconfig(tmp_path / "kubeconfig")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     monkeypatch.setenv("GCLOUD_STANDIN_LOGS", str(server.folder))
@@ -251,20 +251,20 @@ def standin(server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def ordered_errors(server: StandIn) -> None:
-    """For tests in which the server's answers are faults: a real one gives those that it gives."""
+    """For tests with faulty answers of the server, which a real one does not give on request."""
     if server.is_real:
         pytest.skip("a real server cannot be told to fail so")
 
 
 @pytest.fixture
 def soon_settled(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For jobs of which the cluster never says that they are over: nothing more has to come of them."""
+    """For jobs that the cluster never reports as ended: do not wait for more."""
     monkeypatch.setattr("tasks.launch.attempt.SETTLE_S", 2.0)
 
 
 @pytest.fixture
 def slowly_settled(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, where the last thing that the cluster has to say comes half a second after the end of the pods."""
+    """The same, with the cluster's last update half a second after the end of the pods."""
     monkeypatch.setattr("tasks.launch.attempt.SETTLE_S", 8.0)
 
 

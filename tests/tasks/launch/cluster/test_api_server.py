@@ -1,4 +1,4 @@
-"""What a real API server does to its clients: expired tokens, roles, restarts, overload, deletion, rotated logs."""
+"""Behaviour of real API servers: expired tokens, roles, restarts, overload, deletion, rotated logs."""
 
 import json
 import sys
@@ -115,7 +115,7 @@ def test_a_token_that_expires_is_read_again(
     launched = job.launch_or_attach(make_plan(SLOW), directory)
     assert exit_codes(finish(launched, "completed step: 2", expire)) == [0]
     assert steps_in(directory.log) == list(range(24))
-    if kind == "plugin":  # its token has no time: it is asked again when it is rejected, and not at each request
+    if kind == "plugin":  # its token has no expiry: the plugin runs again after a rejection, not at each request
         assert len((tmp_path / "plugin.calls").read_text()) < 10
 
 
@@ -152,7 +152,7 @@ def test_without_a_right_to_nodes_a_lost_node_is_a_lost_pod(
     assert (error_of(directory).type, error_of(directory).kind) == ("PodGone", "preempted")
 
 
-def test_a_queue_that_may_not_be_seen_is_said_to_be_unknown(
+def test_a_queue_without_the_right_to_read_it_is_unknown(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     rules = [rule for rule in rules_without("", "") if rule["resources"] != ["workloads"]]
@@ -226,7 +226,7 @@ def test_a_job_that_ends_well_in_an_outage_past_its_limit_has_ended_well(
 
 
 @pytest.mark.usefixtures("ordered_errors")
-def test_an_overloaded_server_is_asked_again_when_it_says(
+def test_an_overloaded_servers_retry_after_is_respected(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     launched = job.launch_or_attach(make_plan(SLOW), directory)
@@ -264,7 +264,7 @@ def test_xpk_runs_again_after_an_outage(
 # ---------------------------------------------------------------- deletion
 
 
-def test_a_job_that_is_being_deleted_is_waited_for_and_made_anew(
+def test_a_job_that_is_being_deleted_is_awaited_and_created_again(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     # it takes its time to save: when the next flow comes, it still runs
@@ -317,7 +317,7 @@ def test_rotated_lines_come_from_cloud_logging(
     assert reading_of(make_plan(""), directory).coverage.lost == ()
 
 
-def test_rotated_lines_that_nothing_has_are_missed(
+def test_rotated_lines_without_another_source_are_reported_missing(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GCLOUD_STANDIN_FAILS", "1")
@@ -368,7 +368,7 @@ def test_the_longest_names_are_accepted(standin: Any, make_plan: MakePlan, direc
 
 
 @pytest.mark.usefixtures("ordered_errors")
-def test_what_the_server_does_not_know_is_refused(standin: Any) -> None:
+def test_unknown_fields_are_refused_by_the_server(standin: Any) -> None:
     spec = {"replicatedJobs": [{"name": "j", "template": {"spec": {"template": {"spec": {"container": []}}}}}]}
     answer = standin.request("POST", JOBSETS, json={"metadata": {"name": "x"}, "spec": spec})
     assert (answer.status_code, answer.json()["message"]) == (
@@ -377,7 +377,7 @@ def test_what_the_server_does_not_know_is_refused(standin: Any) -> None:
 
 
 def test_a_name_that_is_taken_is_not_used(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
-    """A 409: another machine has created the workload a moment before."""
+    """A 409: another machine has just created the workload."""
     plan = make_plan(HANGS)
     first = job.launch_or_attach(plan, directory)
     taken = standin.request("GET", f"{JOBSETS}/{first.handle.job_name}").json()

@@ -1,5 +1,5 @@
-"""Workloads from their creation to their end, with everything that can go wrong on the way: the state is right, so is
-the cause in the record, no line is lost or doubled, and nothing is left running."""
+"""Workloads from creation to end, with all known faults: state and cause are right, no line is lost or doubled, and
+nothing is left running."""
 
 import os
 import re
@@ -52,7 +52,7 @@ while not os.path.exists(said):
 """
 )
 ALONE = "import os, sys\nif os.environ['JOB_COMPLETION_INDEX'] != '0': sys.exit()\n"  # the other hosts end well at once
-# saves where it stands at SIGTERM and goes on from there, as the trainer does
+# saves its step at SIGTERM and resumes from it, like the trainer
 RESUMES = (
     ALONE
     + SAY
@@ -70,7 +70,7 @@ TAKEN = RESUMES.replace("sleep(0.3)", "sleep(0.3 if first or n < 2 else 600)")  
 
 
 def run(plan: RunPlan, directory: RunDirectory) -> list[JobEvent]:
-    """Everything that a flow sees of a run."""
+    """Return all events that a flow sees of a run."""
     launched = job.launch_or_attach(plan, directory)
     return list(watch(job.follow(launched, poll_s=0.05), launched.handle.job_name))
 
@@ -89,7 +89,7 @@ def error_of(directory: RunDirectory) -> LogError:
     return error
 
 
-def test_a_run_to_its_good_end(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_run_succeeds(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     code = THREE + "print(repr(os.environ['GREETING'])); print(open('/tmp/maxview/config.yml').read())"
     plan = make_plan(code)
     events = run(plan, directory)
@@ -108,10 +108,10 @@ def test_a_run_to_its_good_end(standin: Any, make_plan: MakePlan, directory: Run
     assert with_cause(scrape_run(directory.log), directory.log, supervised=True).error is None
 
 
-def test_nothing_of_the_callers_travels_into_a_pod(
+def test_no_variable_of_the_caller_reaches_a_pod(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stand-in has started before: a pod of its has what the workload says, and nothing of this process."""
+    """The stand-in was started before: its pods have the workload's variables, and none of this process."""
     for name in ("GITHUB_TOKEN", "MAXVIEW_GITHUB_TOKEN", "MAXVIEW_WEBHOOK_URL", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"):
         monkeypatch.setenv(name, "a-secret")
     dump = "import os; print(*(f'{name}={value}' for name, value in os.environ.items()), sep='\\n')"
@@ -136,7 +136,7 @@ def test_an_exit_code_of_its_own(standin: Any, make_plan: MakePlan, directory: R
 
 
 @pytest.mark.usefixtures("soon_settled")
-def test_the_pod_that_failed_says_why_where_the_first_did_not(
+def test_the_failed_pods_log_gives_the_cause_if_the_first_pods_does_not(
     standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     glued = "print('completed step: 3, seconds: 0.500, TFLOP/s/device: 1.000, loss: 3.003', end='', flush=True)\n"
@@ -178,7 +178,7 @@ time.sleep(600)
         pytest.param("kueue_evicted", "Evicted (Preempted)", marks=pytest.mark.long),
     ],
 )
-def test_a_machine_that_is_taken_away_is_made_good(
+def test_a_preempted_run_is_resumed(
     kind: str, cause: str, standin: Any, make_plan: MakePlan, directory: RunDirectory
 ) -> None:
     standin.order({"kind": kind, "when": "completed step: 2"})
@@ -199,9 +199,9 @@ def test_a_machine_that_is_taken_away_is_made_good(
 
 
 @pytest.mark.usefixtures("soon_settled")
-def test_a_node_that_goes_takes_pod_and_log_along(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_lost_node_loses_its_pod_and_log(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "node_gone", "when": "completed step: 2"})
-    read = directory.path / "read"  # what nobody has seen of a pod and its node, nobody can miss
+    read = directory.path / "read"  # wait until the pod and its node were seen
     wait = f"say(0); say(1)\nwhile not os.path.exists({str(read)!r}): time.sleep(0.05)\nsay(2); time.sleep(600)"
     plan = make_plan(SAY + wait, attempts=1)
     launched = job.launch_or_attach(plan, directory)
@@ -220,14 +220,16 @@ def test_a_node_that_goes_takes_pod_and_log_along(standin: Any, make_plan: MakeP
     assert any(isinstance(event, ProcessGone) for event in events)
 
 
-def test_a_run_is_not_begun_more_often_than_wanted(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_run_is_not_restarted_more_often_than_allowed(
+    standin: Any, make_plan: MakePlan, directory: RunDirectory
+) -> None:
     standin.order({"kind": "preempted", "when": "completed step: 2"}, {"kind": "evicted", "when": "completed step: 2"})
     events = run(make_plan(THREE + "time.sleep(600)", attempts=2), directory)
     assert [event.cause.type for event in events if isinstance(event, Restarted)] == ["Preempted"]
     assert error_of(directory).type == "Evicted"
 
 
-def test_out_of_memory_is_the_users_to_mend(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_out_of_memory_is_not_retried(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     standin.order({"kind": "oom_killed", "when": "completed step: 2"})
     events = run(make_plan(HANGS), directory)
     assert exit_codes(events) == [137]
@@ -267,7 +269,7 @@ def test_the_time_limit_lets_the_trainer_save(
 ) -> None:
     plan = make_plan(RESUMES.replace("range(first, 6)", "range(first, 6000)"), time_limit_s=3600, grace_s=60)
     launched = job.launch_or_attach(plan, directory)
-    # an hour has passed; that somebody has set the clock back says nothing
+    # an hour has passed, although the clock was set back
     later = SimpleNamespace(
         time=lambda: time.time() - 3600, monotonic=lambda: time.monotonic() + 3600, sleep=time.sleep
     )
@@ -368,7 +370,7 @@ def test_cancellation_while_xpk_creates_the_job_leaves_none(
 
 
 @pytest.mark.usefixtures("slowly_settled")
-def test_a_job_that_somebody_deletes(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
+def test_a_job_that_is_deleted_by_hand(standin: Any, make_plan: MakePlan, directory: RunDirectory) -> None:
     plan = make_plan(HANGS)
     launched = job.launch_or_attach(plan, directory)
     for piece in job.follow(launched, poll_s=0.05):
@@ -402,7 +404,7 @@ def test_after_kill_9_of_the_flow_the_next_one_attaches(
     assert exit_codes(run(plan, directory)) == [0]
     assert steps_in(directory.log) == list(range(9))
     assert standin.names("jobsets") == [f"{read_handle(directory).family}"]  # one job, begun once
-    assert exit_codes(run(plan, directory)) == [0]  # it ended well: whoever comes later reads its log again
+    assert exit_codes(run(plan, directory)) == [0]  # it succeeded: a later flow reads its log again
     assert standin.names("jobsets") == [f"{read_handle(directory).family}"]
 
 
@@ -427,7 +429,7 @@ def test_a_pod_that_is_gone_has_its_log_in_cloud_logging(
     assert steps_in(directory.log) == [0, 1, 2]
 
 
-def test_what_is_missing_is_told(
+def test_missing_lines_are_reported(
     standin: Any, make_plan: MakePlan, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plan = make_plan(THREE, argv=("no-such-xpk",))

@@ -1,4 +1,4 @@
-"""Which context of a kubeconfig is a target's: never the one that happens to be current, and what to type for none."""
+"""The context of a target in a kubeconfig: never just the current one; without one, a message with the command."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A flow that is lost together with its machine's disk: what is in the bucket is enough to go on, or to clean up."""
+"""A flow that is lost with its machine's disk: the bucket suffices to continue or to clean up."""
 
 import os
 import re
@@ -101,7 +101,7 @@ def lose_a_flow(gcs_url: str, make_plan: MakePlan, tmp_path: Path) -> Callable[[
 
 @pytest.fixture
 def store(gcs_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """The bucket as a machine opens it that has nothing of it yet."""
+    """The bucket's store on a new machine without a working copy."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     return open_store(gcs_url)
 
@@ -147,7 +147,7 @@ def test_another_machine_goes_on_with_its_job(
     assert steps_in(store.run(plan.run_name).log) == list(range(9))  # from the first line on
     assert is_owned(plan.run_name, ("next",), store)
     assert not is_owned(plan.run_name, ("lost",), store)
-    assert stop_jobs("lost", store) == []  # whoever cleans up after the lost one leaves it alone
+    assert stop_jobs("lost", store) == []  # cleaning up after the lost flow leaves the job alone
 
 
 def test_the_log_of_the_attempt_before_comes_too(

@@ -33,7 +33,7 @@ def test_the_documented_roles_grant_what_is_needed() -> None:
 
 
 def obstacles(standin: Any) -> list[str]:
-    """Those to runs on a target in the stand-in."""
+    """Return the obstacles to runs on a target in the stand-in."""
     names = ("CLUSTER", "PROJECT", "ZONE", "IMAGE")
     environ = dict(zip((f"MAXVIEW_{name}" for name in names), ("c", "p", "us-east5-b", "i:1"), strict=True))
     target = load_target("v6e-32")

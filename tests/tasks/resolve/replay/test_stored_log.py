@@ -1,4 +1,4 @@
-"""Stored logs played as jobs: in their own time, with their checkpoints, to their own end."""
+"""Stored logs are played as jobs at their original pace, with their checkpoints and exit codes."""
 
 import json
 import signal
@@ -44,7 +44,7 @@ def stored_log(*, commit: bool = True, home: str = "/old/runs/a", exit_code: int
 
 @pytest.fixture(autouse=True, scope="module")
 def _polars_has_its_threads(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """They keep descriptors open, which the fixture that counts them is not about."""
+    """Start polars' threads before a fixture counts open descriptors: they keep some open."""
     log = tmp_path_factory.mktemp("warm") / "log.txt"
     log.write_text(stored_log())
     scrape_run(log)
@@ -116,7 +116,7 @@ def test_a_log_alone_brings_no_checkpoints(
     assert not directory.checkpoints.exists()
 
 
-def test_lines_appear_in_their_own_time() -> None:
+def test_lines_appear_at_their_original_pace() -> None:
     data = stored_log().encode()
     places = list(play.pauses(data, 0, len(data)))
     assert [seconds for seconds, _ in places] == [0.0, 1.0, 40.0, 60.0]
@@ -141,11 +141,11 @@ def test_lines_appear_in_their_own_time() -> None:
         ("no time at all\n", []),
     ],
 )
-def test_what_says_how_time_passed(text: str, expected: list[float]) -> None:
+def test_dates_and_durations_that_set_the_pace(text: str, expected: list[float]) -> None:
     assert [seconds for seconds, _ in play.pauses(text.encode(), 0, len(text))] == expected
 
 
-def test_the_speed_is_that_of_the_log_times_a_factor(stored: Path, directory: RunDirectory) -> None:
+def test_the_pace_is_the_logs_times_a_factor(stored: Path, directory: RunDirectory) -> None:
     found = read_log(str(stored / "log.txt"), "a", 0)
     started = time.monotonic()
     argv = found.argv(sys.executable, directory.path, 30.0)  # 60 s of log
@@ -173,7 +173,7 @@ def test_the_first_pattern_that_fits_is_taken(tmp_path: Path) -> None:
         assert Path(find_log(patterns, case="c", arm="a", repeat=repeat, where="t").path).name == name
     with pytest.raises(ConfigError, match=r"t: there is no log to play for c b: none of .*/c/b-r0\.txt, .*/c/b\.txt"):
         find_log(patterns, case="c", arm="b", repeat=0, where="t")
-    with pytest.raises(ConfigError, match="fits 2 files"):
+    with pytest.raises(ConfigError, match="matches 2 files"):
         find_log(settings(tmp_path / "c" / "*.txt"), case="c", arm="a", repeat=0, where="t")
 
 

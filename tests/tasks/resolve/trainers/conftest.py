@@ -1,4 +1,4 @@
-"""Environments with a MaxText that can be planned for, and trains in no time: it prints and writes as the real one."""
+"""Environments with a stand-in MaxText, which prints and writes like the real one but trains at once."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ STANDIN = Path(__file__).parents[3] / "standins" / "maxtext" / "train.py"
 
 
 def write_package(folder: Path, *, keys: frozenset[str], linen: bool = True, nnx: bool = True) -> Path:
-    """A package of MaxText's, as far as we look at one."""
+    """Write a minimal MaxText package: the files that we read."""
     package = folder / "maxtext"
     for name in ("__init__.py", "trainers/__init__.py", "trainers/pre_train/__init__.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def python_024(make_python: Callable[..., Path]) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_maxtext_of_the_caller(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """What the caller's environment names is for the tests that say so."""
+    """Unset the caller's MaxText, except in tests with a real one."""
     if "real_python" not in request.fixturenames:
         monkeypatch.delenv("MAXVIEW_MAXTEXT_PYTHON", raising=False)
 

@@ -1,4 +1,4 @@
-"""Arms with a custom trainer: that of docs/custom-trainer.md, from its comparison to its verdict."""
+"""Arms with a custom trainer: the one in docs/custom-trainer.md, from its comparison to its verdict."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from tasks.launch import job
 from tasks.launch.local import build_environment
 from tasks.launch.watch import watch
 from tasks.records import RunPlan, RunRecord
-from tasks.resolve.arm_trainers import ArmWishes
+from tasks.resolve.arm_trainers import ArmOptions
 from tasks.resolve.night import NightPlan, NightRequest, plan_night
 from tasks.resolve.plans import Request, resolve
 from tasks.resolve.trainers.source import SOURCE
@@ -84,7 +84,7 @@ def plans_of(tmp_path: Path, comparison: Path) -> Plans:
 
 @pytest.fixture
 def in_a_folder(comparison: Path, mine: Path) -> None:
-    """The comparison without refs: two learning rates of what is in the folder."""
+    """The comparison without refs: two learning rates of the program in the folder."""
     text = comparison.read_text().split("repository:")[0].replace("  argv", f"  folder: {mine}\n  argv", 1)
     arms = "arms:\n  - {name: a, set: {learning_rate: 0.1}}\n  - {name: b, set: {learning_rate: 0.05}}\n"
     comparison.write_text(f"{text}target: cpu\ncases: [01_base]\nrepeats: 1\ntolerances: default\n{arms}")
@@ -143,7 +143,7 @@ def test_a_night_has_the_cases_that_its_comparison_names(tmp_path: Path, mine: P
     cells = [cell for cell in night.cells if cell.comparison == "mine"]
     assert [cell.case for cell in cells] == ["01_base"]
     assert len(night.cells) > 10  # of linen-vs-nnx every case
-    assert cells[0].arms == ArmWishes(
+    assert cells[0].arms == ArmOptions(
         baseline=f"main:{commit_of(mine, 'main')}", branch=f"feat/x:{commit_of(mine, 'feat/x')}"
     )
     assert {cell.case for cell in night_of(tmp_path, cases=("03_dropout",)).cells} == {"03_dropout"}
@@ -172,7 +172,7 @@ def test_one_commit_under_two_commands_is_no_control(tmp_path: Path, comparison:
 
 
 @pytest.mark.usefixtures("in_a_folder")
-def test_a_folder_is_told_by_its_source(plans_of: Plans, mine: Path) -> None:
+def test_a_folders_runs_depend_on_its_source(plans_of: Plans, mine: Path) -> None:
     before = plans_of(branch=None)
     assert [plan.config["learning_rate"] for plan in before] == [0.1, 0.05]
     assert [plan.start_folder for plan in before] == [str(mine)] * 2
@@ -186,9 +186,7 @@ def test_a_folder_is_told_by_its_source(plans_of: Plans, mine: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_a_folder")
-def test_a_run_that_has_a_checkpoint_is_told_to_go_on(
-    plans_of: Plans, comparison: Path, tmp_path: Path, mine: Path
-) -> None:
+def test_a_run_with_a_checkpoint_is_resumed(plans_of: Plans, comparison: Path, tmp_path: Path, mine: Path) -> None:
     (mine / "train.py").write_text("import sys; print(sys.argv[1:])")
     comparison.write_text(comparison.read_text().replace("  argv", '  resume: ["--from={out}/checkpoints"]\n  argv', 1))
     plan, _ = plans_of(branch=None)
@@ -204,7 +202,7 @@ def test_a_run_that_has_a_checkpoint_is_told_to_go_on(
     assert f"--from={plan.directory}/checkpoints" in directory.log.read_text()
 
 
-def test_a_case_that_the_command_cannot_be_told_is_refused(plans_of: Plans) -> None:
+def test_a_case_without_a_placeholder_in_the_command_is_refused(plans_of: Plans) -> None:
     with pytest.raises(ConfigError) as caught:
         plans_of(cases=("03_dropout",))
     assert "03_dropout.yml:3: 'dropout_rate' has no place in the command of branch" in str(caught.value)

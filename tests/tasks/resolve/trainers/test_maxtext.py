@@ -1,4 +1,4 @@
-"""Our configs in MaxText's words, in those of each version; and really trained, where an environment is named."""
+"""Our configs in the keys of each MaxText version; with an environment variable also a real training."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def installed(keys: frozenset[str], *dialects: bool, version: str = "0.2.4") -> 
     )
 
 
-# what a block is told beside our keys
+# keys of a block beside ours
 BLOCK = {"decoder_block", "max_position_embeddings", "original_max_position_embeddings", "routed_score_func"}
 RELEASES = {
     "0.2.4": installed(OURS | BOTH | BLOCK | {"skip_jax_distributed_system"}, False, True),
@@ -51,7 +51,7 @@ RELEASES = {
 
 
 def words_of(argv: tuple[str, ...]) -> dict[str, str]:
-    """As MaxText reads them: by OmegaConf, to which `key=` is None, and `key=""` an empty text."""
+    """Parse arguments like MaxText: OmegaConf reads `key=` as None and `key=""` as an empty text."""
     words = [word.split("=", 1) for word in argv[4:]]
     assert all(value for _, value in words)
     return {key: "" if value == '""' else value for key, value in words}
@@ -96,9 +96,9 @@ def test_layers_are_made_of_the_block_that_has_their_parts(
     assert (words["decoder_block"], words["base_mlp_dim"], words["first_num_dense_layers"]) == (block, mlp, dense)
 
 
-def test_latent_attention_is_told_that_no_position_is_scaled(config: Callable[..., TrainConfig]) -> None:
-    """Beyond `original_max_position_embeddings` MaxText's MLA multiplies the logits by YaRN's factor, and its defaults
-    (163840 and 4096) always are; without `routed_score_func` its experts are weighted by bare logits."""
+def test_latent_attention_scales_no_position(config: Callable[..., TrainConfig]) -> None:
+    """MaxText's MLA applies YaRN's factor if there are more positions than `original_max_position_embeddings`, which
+    its defaults (163840 and 4096) always are. Without `routed_score_func`, expert weights are raw logits."""
     words = words_of(plan_maxtext(config("nnx", case="07_mla"), RELEASES["0.2.4"], Path("/out/r")).argv)
     assert words["max_position_embeddings"] == words["original_max_position_embeddings"] == words["max_target_length"]
     assert words["routed_score_func"] == "softmax"
@@ -134,7 +134,7 @@ def test_a_key_that_had_another_name(config: Callable[..., TrainConfig]) -> None
     assert words["cosine_learning_rate_final_fraction"] == "0.1"
 
 
-def test_everything_that_a_version_lacks_is_told_at_once(config: Callable[..., TrainConfig]) -> None:
+def test_every_key_that_a_version_lacks_is_reported_at_once(config: Callable[..., TrainConfig]) -> None:
     keys = OURS - {"adam_eps_root", "rope_max_timescale"} | {"rope_max_timescales"}
     with pytest.raises(ConfigError) as caught:
         plan_maxtext(config("nnx"), installed(keys, False), Path("/out/r"))
@@ -144,7 +144,7 @@ def test_everything_that_a_version_lacks_is_told_at_once(config: Callable[..., T
     assert "has Linen only, no NNX" in text
 
 
-def test_what_its_reader_would_misread_is_refused(config: Callable[..., TrainConfig]) -> None:
+def test_values_that_omegaconf_would_misread_are_refused(config: Callable[..., TrainConfig]) -> None:
     with pytest.raises(ConfigError, match="MaxText cannot read"):
         plan_maxtext(config("nnx"), RELEASES["0.2.4"], Path("/out/${oc.env:HOME}/r"))
 
@@ -178,7 +178,7 @@ def test_a_checkout_of_any_age(
     assert found.title == f"MaxText at {package.parent}"
 
 
-def test_what_is_no_maxtext(tmp_path: Path) -> None:
+def test_environments_without_maxtext_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be run"):
         find_maxtext(tmp_path / "python")
     with pytest.raises(ConfigError, match="is no checkout of MaxText"):
@@ -210,7 +210,7 @@ def test_metrics_become_our_columns(tmp_path: Path) -> None:
     assert frame["total_weights"].to_list() == [128, 128]
 
 
-def test_metrics_that_are_none(tmp_path: Path) -> None:
+def test_files_without_metrics(tmp_path: Path) -> None:
     assert read_maxtext_metrics(tmp_path / "none") is None
     path = tmp_path / "m.jsonl"
     path.write_text("nonsense\n")

@@ -1,4 +1,4 @@
-"""TensorBoard files as MaxText writes them, with the library that it writes them with; and damaged ones."""
+"""TensorBoard files, intact and damaged, written with the library that MaxText uses."""
 
 import os
 from collections.abc import Callable
@@ -17,7 +17,7 @@ type Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """write(steps, start, plus): the file of a trainer that was started in that second."""
+    """write(steps, start, plus): the file of a trainer that started at that second."""
 
     def make(steps: range, start: int = 1, plus: float = 0.0) -> Path:
         folder = tmp_path / "tensorboard" / "a run"
@@ -52,9 +52,9 @@ def test_every_step_in_float32_under_our_names(write: Write, tmp_path: Path) -> 
     assert str(frame["total_weights"].dtype) == str(frame["step"].dtype) == "Int64"
 
 
-def test_steps_that_were_done_again_are_those_of_the_later_start(write: Write, tmp_path: Path) -> None:
+def test_repeated_steps_are_read_from_the_later_start(write: Write, tmp_path: Path) -> None:
     write(range(6), start=9)
-    write(range(4, 8), start=10, plus=1.0)  # as a number later, as a word before
+    write(range(4, 8), start=10, plus=1.0)  # later as a number, earlier as text
     frame = read_maxtext_events(tmp_path / "tensorboard")
     assert frame is not None
     assert frame["step"].to_list() == list(range(8))
@@ -65,7 +65,7 @@ def test_steps_that_were_done_again_are_those_of_the_later_start(write: Write, t
     assert begun_anew["loss"].to_list() == [loss(0, 2.0), loss(1, 2.0)]
 
 
-def test_a_file_that_was_cut_off_has_what_came_before(write: Write, tmp_path: Path) -> None:
+def test_a_truncated_file_keeps_its_complete_records(write: Write, tmp_path: Path) -> None:
     path = write(range(50))
     whole = path.read_bytes()
     counts = []
@@ -84,10 +84,10 @@ def test_a_damaged_file_is_named(write: Write, tmp_path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(ValueError, match=r"tfevents\.0000000001\.host: is no file of TensorBoard's, or a damaged one"):
+    with pytest.raises(ValueError, match=r"tfevents\.0000000001\.host: is no TensorBoard file, or is damaged"):
         read_maxtext_events(tmp_path / "tensorboard")
     path.write_bytes(os.urandom(300))
-    with pytest.raises(ValueError, match="is no file of TensorBoard's"):
+    with pytest.raises(ValueError, match="is no TensorBoard file"):
         read_maxtext_events(tmp_path / "tensorboard")
 
 

@@ -24,7 +24,7 @@ from tasks.publish.next_command import arm_wishes
 from tasks.records import RunPlan, RunRecord
 from tasks.resolve.checkout import check_checkout
 from tasks.resolve.plans import Request, resolve
-from tasks.resolve.trainers.place import place_maxtext
+from tasks.resolve.trainers.place_trainer import place_maxtext
 from tasks.resolve.trainers.source import SOURCE
 from tasks.scrape import scrape_run
 from tasks.store import Store
@@ -116,7 +116,7 @@ def test_a_changed_source_is_another_run(plans_of: Callable[..., list[RunPlan]],
 def test_the_variable_names_it_where_nothing_else_does(
     plans_of: Callable[..., list[RunPlan]], python_024: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"maxtext: which MaxText\? Say `--with maxtext:maxtext==") as caught:
+    with pytest.raises(ConfigError, match=r"maxtext: which MaxText\? .* `--with maxtext:maxtext==") as caught:
         plans_of("maxview-vs-maxtext")
     assert "export MAXVIEW_MAXTEXT_PYTHON=" in str(caught.value)
     monkeypatch.setenv("MAXVIEW_MAXTEXT_PYTHON", str(python_024))
@@ -158,7 +158,7 @@ def test_a_value_that_maxtext_cannot_do_is_told_for_the_arm(
 
 @pytest.fixture
 def maxtext_repository(tmp_path: Path, write_maxtext: Callable[..., Path], git: Callable[..., str]) -> Path:
-    """A clone of MaxText, as far as we look at one: main, and a branch with another file."""
+    """A minimal clone of MaxText: main, and a branch with another file."""
     folder = tmp_path / "maxtext-clone"
     write_maxtext(folder / "src")
     git(folder, "init", "-q", "-b", "main")
@@ -194,7 +194,7 @@ def test_each_arm_runs_its_own_commit_of_maxtext(
             check=True,
         )  # fmt: skip
         assert f"started in {plan.checkout}" in done.stdout
-        check_checkout(plan.checkout, str(plan.commit))  # which would refuse it the next time
+        check_checkout(plan.checkout, str(plan.commit))  # a changed checkout could not be reused
 
 
 def test_one_commit_in_both_implementations_is_a_comparison(
@@ -230,7 +230,7 @@ def test_a_ref_needs_a_place_to_look_it_up(plans_of: Callable[..., list[RunPlan]
         plans_of("mine")
 
 
-def test_what_arms_may_say(tree: Path, plans_of: Callable[..., list[RunPlan]]) -> None:
+def test_fields_of_an_arm_that_exclude_each_other(tree: Path, plans_of: Callable[..., list[RunPlan]]) -> None:
     write_comparison(tree, "{name: a, image: 'i:1', packages: [jax]}", "{name: b}", trainer="maxview")
     with pytest.raises(ConfigError, match="a: set at most one of packages, python and image"):
         plans_of("mine")
@@ -269,7 +269,7 @@ def test_a_pod_runs_maxtext(
     assert "DECOUPLE_GCLOUD" not in plan.environment
     assert plan.xpk is not None
     assert plan.xpk.image == "gcr.io/p/maxtext:1"
-    assert plan.versions == {}  # what the image holds only the run can say
+    assert plan.versions == {}  # the image's versions are unknown before the run
 
 
 @pytest.mark.usefixtures("on_a_cluster")

@@ -1,4 +1,4 @@
-"""Turns what an arm asks for into the trainer that it runs, if that is not ours: a MaxText, or a custom program."""
+"""Finds the trainer of an arm that does not run ours: a MaxText, or a custom program."""
 
 import os
 import sys
@@ -20,9 +20,9 @@ PYTHON_VARIABLE = "MAXVIEW_MAXTEXT_PYTHON"
 def place_maxtext(
     arm: Arm, cache: Path, checkout: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> TrainerSource:
-    """The MaxText of an arm, in the environment that it names or that is built for it in the folder `cache`.
+    """Return the MaxText of an arm, from the environment that the arm names or that is built in the folder `cache`.
 
-    checkout: the clean checkout of its ref, whose source then runs in that environment. Raises ConfigError and
+    checkout: the clean checkout of its ref; its source then runs in that environment. Raises ConfigError and
     SoftwareError, which say what to type.
     """
     software: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ def place_maxtext(
         python, software = arm.python, (f"python {arm.python}",)
     else:
         python = _python_of(arm, environ)
-    # never resolved: that of a virtual environment is a link
+    # A virtual environment's interpreter is a symbolic link: resolving it would leave the environment.
     maxtext = find_maxtext(Path(python).expanduser().absolute(), checkout)
     if arm.image:
         software = (f"image {arm.image}",)
@@ -48,7 +48,7 @@ def place_maxtext(
 
 
 def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Path | None = None) -> TrainerSource:
-    """Return the custom program of an arm, with the Python that stands for `{python}`: by default maxview's own.
+    """Return the custom program of an arm, with the Python that replaces `{python}`: by default maxview's own.
 
     checkout: the clean checkout of its ref. Raises ConfigError and SoftwareError, which say what to type.
     """
@@ -58,15 +58,15 @@ def place_command(arm: Arm, template: CommandTemplate, cache: Path, checkout: Pa
     if arm.packages:
         python, software = make_environment(arm.packages, folder, cache), arm.packages
     elif arm.python:
-        python = str(Path(arm.python).expanduser().absolute())  # never resolved: a venv's is a link
+        python = str(Path(arm.python).expanduser().absolute())  # not resolved: it may be a venv's symbolic link
         software = (f"python {arm.python}",)
     if arm.image:
         software = (f"image {arm.image}",)
-    if arm.command is not None:  # what is meant to differ from the other arm
+    if arm.command is not None:  # the arm's own command is a declared difference
         software = (*software, f"command {' '.join(template.argv)}")
-    # which Python a command finds by itself is not known here
+    # Without `{python}` the command finds its own interpreter, which is unknown here.
     versions = versions_of(python) if "python" in template.names else {}
-    # of a commit the checkout has no git to ask, and whoever looked it up knows it
+    # A checkout has no .git; its caller adds the commit.
     commit, dirty = trainer_commit(folder, ()) if checkout is None else (None, False)
     return TrainerSource(
         commit=commit,
@@ -84,9 +84,9 @@ def _python_of(arm: Arm, environ: Mapping[str, str]) -> str:
     if not named:
         raise ConfigError(
             [
-                f"{arm.name}: which MaxText? Say `--with {arm.name}:maxtext==0.2.5` and it is installed, "
-                f"`--with {arm.name}:/path/to/python` where it is, or `export {PYTHON_VARIABLE}=/path/to/python`; "
-                "for a night, packages or python of the arm in the comparison's file"
+                f"{arm.name}: which MaxText? Install one with `--with {arm.name}:maxtext==0.2.5`, name one with "
+                f"`--with {arm.name}:/path/to/python` or `export {PYTHON_VARIABLE}=/path/to/python`; "
+                "for a night, set the arm's packages or python in the comparison's file"
             ]
         )
     return named
