@@ -90,7 +90,7 @@ class LogFollower:
     def _forget(self, end: int) -> None:
         """Drop what was reported, but for what stands before the next line and for a traceback under way."""
         self._done, keep = end, end - CONTEXT
-        if self._builder is not None and (pending := self._builder.other_lines.death.pending):
+        if self._builder is not None and (pending := self._builder.collector.death.pending):
             keep = min(keep, pending[0] - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tasks.records import LogReading, RunReading
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
-from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, text_of, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
 from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split_excerpts
@@ -197,7 +197,7 @@ def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
     return sorted(start for start in found if window.start <= start < window.limit)
 
 
-def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> list[RunReading]:
+def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) -> list[RunReading]:
     """The runs of a log: a new one begins where its trainer starts again after the one before ended well."""
     builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
     for window in text:
@@ -207,7 +207,7 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
                 continue
             deque(builder.take(replace(window, start=first, limit=cut, data=window.data[:cut], last=False)), maxlen=0)
             first = cut
-            if builder.other_lines.ended_well:
+            if builder.collector.ended_well:
                 runs.append(builder.finish(f"{run_name} (run {len(runs) + 1})", (begin, window.base + cut)))
                 builder, begin = RunBuilder(dialect), window.base + cut
         deque(builder.take(replace(window, start=first) if first > window.start else window), maxlen=0)
@@ -215,7 +215,7 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
     return [*runs, last]
 
 
-def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
+def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
     """The dialect of a log: that of its first rows; without any, the first of which it shows a mark."""
     shown, lines = None, 1
     for chunk in chunks:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, weakness
-from tasks.scrape.death.signs import NOTED, signal_name
+from tasks.scrape.death.patterns import NOTED, signal_name
 from tasks.scrape.window import OVERLAP, Window, text_of
 
 MOST, FIRST = 4000, 2000  # how many are kept, and how many of them are the first

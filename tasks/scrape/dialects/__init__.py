@@ -2,13 +2,13 @@
 stand in an XPK frame."""
 
 from tasks.scrape.dialects import maxtext, megatron, nemo, torchtitan
-from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.window import may_match
 
-DIALECTS: tuple[Dialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
+DIALECTS: tuple[LogDialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
 
 
-def recognise(text: bytes) -> Dialect | None:
+def recognise(text: bytes) -> LogDialect | None:
     """The dialect of a piece of text; None if it shows no marks of any."""
     for dialect in DIALECTS:
         if may_match(dialect.marks, text) and dialect.marks.search(text):

@@ -9,10 +9,10 @@ import polars as pl
 
 from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
 from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.signs import DEATHS, RANK_DEATHS
+from tasks.scrape.death.patterns import DEATHS, RANK_DEATHS
 from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import PREFIX, iso_dates
-from tasks.scrape.table.rows import Row
+from tasks.scrape.table.rows import RowGrammar
 from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
@@ -20,7 +20,7 @@ from tasks.scrape.window import Window
 type Match = re.Match[bytes]
 
 
-class OtherLines:
+class EventCollector:
     """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records.
 
     This is all that a trainer needs whose log has rows, an end and deaths: "finished" is the trainer's word that it is
@@ -106,24 +106,14 @@ def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
     return {name: re.compile(pattern) for name, pattern in {**own, **end, **DEATHS, **RANK_DEATHS}.items()}
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How a trainer writes its log."""
+@dataclass(frozen=True, kw_only=True)
+class LogDialect(RowGrammar):
+    """Describe how a trainer writes its log: its rows, and the other lines that are read."""
 
     name: str
-    example: str  # of its rows, for people
-    marks: re.Pattern[bytes]  # what only its logs contain
-    row: bytes  # stands in each row: where it is in a text, what another trainer printed before counts less
-    head: re.Pattern[bytes]  # whatever looks like a row begins so: what is counted as seen
-    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, one like it, is it the log's end)
-    patterns: Mapping[str, re.Pattern[bytes]]  # what else its logs say
-    other_lines: Callable[[], OtherLines]
-    time: re.Pattern[bytes]  # a time, its group 1, in what stands before a row; the last counts
-    known: frozenset[str] = frozenset()  # the columns that some version prints
-    unfinished: frozenset[str] = frozenset()  # the columns behind which every version prints more
-    body: re.Pattern[bytes] | None = None  # stands in every row behind its head: alone, it is a row that lost it
-    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row that has the body of a step's row
-    record: re.Pattern[bytes] | None = None  # begins a record, wherever on a line it stands
-    rank: re.Pattern[bytes] | None = None  # whose row it is, in what stands before it
-    glued: Callable[[bytes], bool] | None = None  # whether a row behind this text shares its line with another record
-    afresh: tuple[bytes, ...] = ()  # where one of these stands, another run begins, if the one before has ended well
+    example: str  # a row, shown in messages
+    marks: re.Pattern[bytes]  # occurs only in this trainer's logs
+    row: bytes  # occurs in every row; text of another trainer before the first row is ignored
+    patterns: Mapping[str, re.Pattern[bytes]]  # lines other than rows, by name
+    collector: Callable[[], EventCollector]
+    afresh: tuple[bytes, ...] = ()  # starts another run if the run before it ended well

@@ -2,7 +2,7 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import Dialect, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, patterns
 from tasks.scrape.prefixes import TIME, is_glued
 from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
 
@@ -41,7 +41,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     return row if is_whole and not (is_end and end == len(line)) else None
 
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="nemo",
     example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
     marks=_HEAD,
@@ -49,7 +49,7 @@ DIALECT = Dialect(
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,
     patterns=patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
-    other_lines=OtherLines,
+    collector=EventCollector,
     time=TIME,
     known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},
     body=re.compile(rb"\| reduced_train_loss: "),

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import CheckpointEvent, Parameters
-from tasks.scrape.dialects.dialect import Dialect, Match, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.rows import Field, Row, shape_of
 from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
@@ -111,7 +111,7 @@ ANCHORS = patterns(
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
 
-class TorchtitanOtherLines(OtherLines):
+class TorchtitanEventCollector(EventCollector):
     """What was found so far."""
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
@@ -203,12 +203,12 @@ def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ..
     return tuple(sorted(gaps))
 
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="torchtitan",
     example="'step:  1  loss:  8.1309  grad_norm: …'",
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
-    head=HEAD, parse=parse, patterns=ANCHORS, other_lines=TorchtitanOtherLines, time=TIME, known=KNOWN,
+    head=HEAD, parse=parse, patterns=ANCHORS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
     unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
     afresh=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

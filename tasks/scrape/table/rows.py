@@ -90,6 +90,22 @@ class Layout:
     plain: bool  # nothing else is to be looked for in what stands before it
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowGrammar:
+    """Describe how a trainer prints its rows."""
+
+    head: re.Pattern[bytes]  # begins every row; each match is counted as seen
+    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, a similar row, is it the log's end)
+    time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match counts
+    known: frozenset[str] = frozenset()  # columns that some version prints
+    unfinished: frozenset[str] = frozenset()  # columns that are never the last in a row
+    body: re.Pattern[bytes] | None = None  # occurs in every row; without a head before it, the row lost its head
+    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row, which has the body of a step's row
+    record: re.Pattern[bytes] | None = None  # begins a record, anywhere on a line
+    rank: re.Pattern[bytes] | None = None  # the rank, in the text before a row
+    glued: Callable[[bytes], bool] | None = None  # whether a row after this text shares its line with another record
+
+
 def shape_of(text: bytes, width: int = 0) -> Shape:
     """How a number is printed; `width`: with the blanks before it, where it may stand in a column."""
     plain = text.lstrip(b"+-")

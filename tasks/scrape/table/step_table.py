@@ -13,11 +13,10 @@ import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain
-from tasks.scrape.table.forms import Forms
-from tasks.scrape.table.rows import SEPARATOR, Layout, Row, layout_of, read_layout
+from tasks.scrape.table.row_forms import RowForms
+from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 
 if TYPE_CHECKING:
-    from tasks.scrape.dialects.dialect import Dialect
     from tasks.scrape.window import Window
 
 LAYOUTS, LEARNT_FROM = 16, 3  # how many are known, and from how many rows of one form on
@@ -32,7 +31,7 @@ type Alike = tuple[list[bytes], list[int], list[int]]  # the values of rows, whe
 class StepTable:
     """The rows read so far. `live`: each is asked for when it comes."""
 
-    def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
+    def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
         self.seen = self.parsed = 0
         self.unread: list[UnreadLine] = []
@@ -42,7 +41,7 @@ class StepTable:
         self.last_step: int | None = None
         self.first_offset = self.last_offset = -1  # where the first and the last row begin
         self.single: list[dict[str, Any]] = []  # the rows of the current window that the grammar read
-        self.forms = Forms(dialect.known, dialect.unfinished)
+        self.forms = RowForms(dialect.known, dialect.unfinished)
         self._until = -1  # where the last row ends
         self._usual: Row | None = None
         self._layouts: list[Layout] = []

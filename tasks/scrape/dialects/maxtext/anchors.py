@@ -5,7 +5,7 @@ No pattern relies on line breaks, because some logs have lost them: a value ends
 
 import re
 
-from tasks.scrape.death.signs import DEATHS, JAX_DEATHS
+from tasks.scrape.death.patterns import DEATHS, JAX_DEATHS
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import NEXT
 

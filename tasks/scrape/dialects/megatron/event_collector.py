@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.dialects.dialect import Match, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, Match, patterns
 from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import iso_of, time_before
@@ -74,7 +74,7 @@ _FACTS = {
 }  # fmt: skip
 
 
-class MegatronOtherLines(OtherLines):
+class MegatronEventCollector(EventCollector):
     """What was found so far."""
 
     def __init__(self) -> None:

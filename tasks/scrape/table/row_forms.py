@@ -23,7 +23,7 @@ LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that say nothin
 type Way = tuple[str, Shape]  # the key before a number, and how the number is printed
 
 
-class Forms:
+class RowForms:
     """The forms of the rows that were read so far, each with its number and one of its rows. `known`: the columns that
     some version of the trainer prints; `unfinished`: those behind which every version prints more."""
 

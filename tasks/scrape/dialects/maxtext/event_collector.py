@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import LogError, RunFate
-from tasks.scrape.dialects.dialect import Match, OtherLines
+from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
@@ -20,7 +20,7 @@ PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the n
 DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
 
 
-class MaxTextOtherLines(OtherLines):
+class MaxTextEventCollector(EventCollector):
     """What was found so far."""
 
     ranks = False
