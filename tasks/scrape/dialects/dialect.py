@@ -1,4 +1,4 @@
-"""What a dialect is: a row of the table in `dialects/__init__.py`. A new one is one module with one of these."""
+"""Defines a log dialect. A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,19 +21,19 @@ type Match = re.Match[bytes]
 
 
 class EventCollector:
-    """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records.
+    """Collects the lines of a log other than its rows, in order, and builds the run's records at the end.
 
-    This is all that a trainer needs whose log has rows, an end and deaths: "finished" is the trainer's word that it is
-    done, "exit_code" that of a frame around it. Others add what they find to `take` and `records`.
+    This class handles the end and deaths: "finished" is the trainer's final message, "exit_code" that of a frame around
+    it. Subclasses extend `take` and `records`.
     """
 
-    ranks = True  # many ranks under one launcher may write it
+    ranks = True  # several ranks under one launcher may write the log
 
     def __init__(self) -> None:
         self.death = DeathLog(self.ranks)
         self.schedule = ScheduleLog()
-        self.finished_at: int | None = None  # the offset of the trainer's word that it is done
-        self.is_cut = False  # the text ends in the middle of a line
+        self.finished_at: int | None = None  # offset of the trainer's final message
+        self.is_cut = False  # the text ends within a line
         self.started: str | None = None
         self.environment, self.parameters = Environment(), Parameters()
         self.facts: dict[str, Any] = {}
@@ -43,11 +43,11 @@ class EventCollector:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the log showed a good end, behind which another run may begin."""
+        """Whether the run ended well, so that another run may follow in the log."""
         return self.death.exit_code == 0 or (self.death.exit_code is None and self.finished_at is not None)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note what was found, under its name in the dialect's patterns."""
+        """Note a match of the dialect's pattern `name`."""
         self.death.take(name, match, window)
         if name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
@@ -57,27 +57,27 @@ class EventCollector:
                 self.refuse(match, window)
 
     def refuse(self, match: Match, window: Window) -> None:
-        """Note a record that cannot be believed."""
+        """Report a damaged record in the receipt."""
         self.unread.append(window.unread(match.start()))
 
     def note_fact(self, key: str, value: Any, source: Source) -> None:
-        """Keep what a log says once, with its place."""
+        """Keep the first value of a fact, with its place."""
         self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Everything of a window was taken."""
+        """Finish a window; all its matches were taken."""
         del table
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
-        """What ended the run, as far as is known; `last_step`: the offset of the last row that counts."""
+        """Return the cause of death so far, if any; `last_step`: offset of the last row that counts."""
         last_step = table.last_offset if last_step is None else last_step
-        # a logger and its program's errors come through one stream
+        # with a logger, steps and errors share one stream
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
-        """The steps that took far longer than their neighbours, and why."""
+        """Return the steps that took far longer than their neighbours, with the reason."""
         saves = [event.offset for event in self.checkpoints]
         return find_stalls(
             steps, saving=lambda begin, end: any(begin <= offset < end for offset in saves),
@@ -85,8 +85,8 @@ class EventCollector:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
-        "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
+        """Return the fields of the `RunReading` for its steps; "is_ended": the log shows the run's end; "is_cut": the
+        text ends within a line; and the dialect's own part of the receipt."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
         over = self.death.exit_code is not None or self.finished_at is not None or error is not None
@@ -101,7 +101,7 @@ class EventCollector:
 
 
 def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
-    """What a dialect of many ranks looks for: its own patterns, and those of deaths."""
+    """Return the patterns of a dialect with several ranks: its own, and those of deaths."""
     end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
     return {name: re.compile(pattern) for name, pattern in {**own, **end, **DEATHS, **RANK_DEATHS}.items()}
 

@@ -17,7 +17,7 @@ DIALECT = LogDialect(
     ),
     row=b"completed step: ",
     head=HEAD, parse=parse, patterns=ANCHORS, collector=MaxTextEventCollector,
-    # between the prefix and a step may stand `[Rampup Batch Size Phase], `
+    # `[Rampup Batch Size Phase], ` may stand between prefix and step
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
     known=KNOWN, unfinished=UNFINISHED, body=BODY,
