@@ -118,7 +118,7 @@ def _open_tree(found: FoundStep) -> _Tree:
     if not proof.ok:
         path, message = next(((one.path, one.message) for one in proof.problems), (".", "was removed meanwhile"))
         raise CheckpointError(
-            f"{folder}: {message if path == '.' else f'is not a complete checkpoint: {path} {message}'}"
+            f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}"
         )
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")

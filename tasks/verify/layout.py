@@ -64,7 +64,7 @@ def open_path(path: str | os.PathLike[str]) -> epath.Path:
         return epath.Path(text)
     except KeyError as error:
         raise CheckpointError(
-            f"{text}: {error} addresses are not supported; give a folder or a gs:// address"
+            f"{text}: {error} is not supported; give a folder or a gs:// address"
         ) from error
 
 
