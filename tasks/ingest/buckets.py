@@ -26,7 +26,7 @@ def list_logs(address: str) -> list[str]:
     Only the beginning of other objects, such as arrays of a checkpoint, is read. Raises LogFormatError.
     """
     folder, name = _split(address)
-    with _told(address):
+    with _log_errors(address):
         if name and _open_bucket(folder).stat(name) is not None:
             return [address]
         below = _open_bucket(folder + (f"/{name}" if name else ""))
@@ -60,7 +60,7 @@ def _bring(address: str, folder: Path) -> Path:
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _told(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
+    with _log_errors(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
     return target
 
@@ -79,7 +79,7 @@ def _open_bucket(place: str) -> "GcsFiles":
 
 
 @contextmanager
-def _told(address: str) -> Iterator[None]:
+def _log_errors(address: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:

@@ -22,7 +22,7 @@ def write_atomically(path: str | Path, text: str) -> Path:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise StoreError(f"{path}: cannot hold {text[error.start : error.end]!r}, which is not valid Unicode") from error
+        raise StoreError(f"{path}: cannot hold {text[error.start : error.end]!r}, invalid Unicode") from error
     return write_bytes_atomically(Path(path), data)
 
 
@@ -40,9 +40,7 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
         with open(descriptor, "wb") as file:
-            os.fchmod(
-                file.fileno(), 0o666 & ~_umask()
-            )  # mkstemp's 0600 would hide records from other users
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide records from other users
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())

@@ -131,7 +131,7 @@ def check_place(out: str | Path) -> tuple[str, Path]:
     near = _nearest(path)
     try:
         with suppress(FileNotFoundError):
-            path.stat()  # says if it can be no name
+            path.stat()  # raises for an invalid name
         _try_to_write(near)
     except OSError as error:
         raise _not_writable(path, error) from error
@@ -164,7 +164,7 @@ def _not_writable(path: Path, error: OSError) -> StoreError:
 
 def _look_into(path: Path) -> Store:
     if not os.path.isdir(path):  # never raises, however long the name
-        raise StoreError(f"output folder {path}: there is no such folder; name one that maxview has written with --out")
+        raise StoreError(f"output folder {path}: does not exist; name a folder written by maxview with --out")
     if not os.access(path, os.R_OK | os.X_OK):
         raise StoreError(
             f"output folder {path}: you may not read it; let its owner type: chmod a+rX {shlex.quote(str(path))}"
@@ -173,7 +173,7 @@ def _look_into(path: Path) -> Store:
 
 
 def _open_bucket(url: str, *, reading: bool) -> Store:
-    from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which local stores need not wait for
+    from tasks.store.gcs import GcsFiles  # takes a second to import; local stores do not need it
 
     files = GcsFiles(url)
     writable = files.check_access(reading=reading)
@@ -183,6 +183,6 @@ def _open_bucket(url: str, *, reading: bool) -> Store:
         write_atomically(folder / ORIGIN, files.root)
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be made ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
+            f"{folder}: cannot be created ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
         ) from error
     return Store(folder, Mirror(folder, files), writable)
