@@ -117,9 +117,7 @@ def _open_tree(found: FoundStep) -> _Tree:
     proof = verification.run()
     if not proof.ok:
         path, message = next(((one.path, one.message) for one in proof.problems), (".", "was removed meanwhile"))
-        raise CheckpointError(
-            f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}"
-        )
+        raise CheckpointError(f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
     # the other items are small, such as the position in the data

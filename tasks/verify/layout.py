@@ -63,9 +63,7 @@ def open_path(path: str | os.PathLike[str]) -> epath.Path:
     try:
         return epath.Path(text)
     except KeyError as error:
-        raise CheckpointError(
-            f"{text}: {error} is not supported; give a folder or a gs:// address"
-        ) from error
+        raise CheckpointError(f"{text}: {error} is not supported; give a folder or a gs:// address") from error
 
 
 def step_number(name: str) -> int | None:

@@ -166,7 +166,7 @@ def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of
     first.mirror.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
     second.mirror.files.write("runs/run-1/writer.json", late, create=True)
-    with pytest.raises(StoreError, match="somebody else has recorded this run meanwhile"):
+    with pytest.raises(StoreError, match="another machine has recorded this run meanwhile"):
         other.write_record(record_of(second, "late"))
     assert other.read_record().label == "again"  # nothing of the late one is left, here or there
 
