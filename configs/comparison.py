@@ -96,9 +96,7 @@ class Comparison(Frozen):
     allow: dict[Metric, Annotated[str, Field(min_length=1)]] = {}  # rows that may change, and why
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = (
-        None  # of the refs; for maxview's trainer, its checkout by default
-    )
+    repository: Annotated[str, Field(min_length=1)] | None = None  # of the refs; maxview's default: its checkout
     command: CommandTemplate | None = None  # of both arms, if their trainer is custom
     explain: Literal["auto", "off"] = "auto"  # explain the difference of the arms once, if they differ
     # shared: the second arm starts with the first one's weights, moments and batches. By default only MaxText's two

@@ -18,9 +18,7 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
-ELSEWHERE = {
-    "model_name": " (--model names a file in configs/models)"
-}  # keys of MaxText that are command-line options here
+ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # keys of MaxText, options here
 
 
 class Value(Frozen):

@@ -17,7 +17,7 @@ KEPT = (
     "init_weights_seed", "quantization", "normalization_layer_epsilon", "rope_max_timescale", "num_experts_per_tok",
     "capacity_factor", "dataset_type", "data_shuffle_seed", "max_target_length",
 )  # fmt: skip
-LOOKED_AT = 1 << 16  # bytes at each file's begin and end that identify it
+LOOKED_AT = 1 << 16  # bytes of each file that enter its checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class ComparisonRecord(Frozen):
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times, or that died
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
-    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks, the last first
+    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks, the newest first
     checkpoints: CheckpointDifference | None = None  # of the last common step, if any
     aa: bool = False  # a control: both arms should be equal
     programs: ProgramComparison | None = None  # of two compiled steps, if nothing was trained

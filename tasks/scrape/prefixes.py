@@ -1,5 +1,4 @@
-"""Reads the prefixes of loggers and launchers, and their dates: absl's `I0418 00:55:39.221671 1351… logger.py:196] `,
-and rank prefixes such as `[default3]:`, `[node:3]:`, `1:`, `[time][rank-3/8]…`."""
+"""Reads prefixes of loggers and launchers, and their dates: absl's `I0418 00:55:39.221671 1351… x.py:196] `, `1:`, …"""
 
 import re
 from datetime import UTC, datetime
@@ -23,15 +22,13 @@ LOOK_BACK = 200
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
-    """Return the time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the nearest logger prefix before
-    `position` on its line."""
+    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the logger prefix before `position`."""
     found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
 
 def parse_date(text: str) -> datetime | None:
-    """Parse the output of `date` in an XPK pod (`Sat Apr 18 00:54:24 UTC 2026` or `… 12:54:24 AM UTC 2026`); None for
-    other forms."""
+    """Parse the output of `date`: `Sat Apr 18 00:54:24 UTC 2026` or `… 12:54:24 AM UTC 2026`; None for other forms."""
     *words, zone, year = text.split()
     clock = "%I:%M:%S %p" if words[-1:] in (["AM"], ["PM"]) else "%H:%M:%S"
     try:

@@ -76,9 +76,7 @@ def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
 
 
 def lines_below(data: bytes, position: int, limit: int, mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (offset, line without mark and line break) of the same writer's lines below `position`.
-
-    Lines of other ranks between them are skipped. `limit` may cut the last line."""
+    """Yield (offset, line without mark and line break) of the writer's lines below `position`; skips other ranks'."""
     for line in re.compile(rb"\n%s([^\n]*)" % mark).finditer(data, position, limit):
         yield line.start(1), line[1].rstrip(b"\r")
 

@@ -85,8 +85,7 @@ class EventCollector:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """Return the fields of the `RunReading` for its steps; "is_ended": the log shows the run's end; "is_cut": the
-        text ends within a line; and the dialect's own part of the receipt."""
+        """Return the fields of the `RunReading`, and "is_ended" (the log shows the end), "is_cut" (within a line)."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
         over = self.death.exit_code is not None or self.finished_at is not None or error is not None

@@ -1,5 +1,4 @@
-"""torchtitan's dialect: `step: 12  loss:  3.24405  grad_norm:  0.8319  memory: …`. If
-several ranks print rows, one rank is chosen."""
+"""torchtitan's dialect: `step: 12  loss:  3.24405  grad_norm:  0.8319  memory: …`."""
 
 import math
 import re
@@ -171,10 +170,8 @@ class TorchtitanEventCollector(EventCollector):
 
 
 def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
-    """Return the rows of one rank, and a summary of each rank.
-
-    Pipeline stages without a loss print −1 and are chosen last. Repeated rows of unnamed ranks count once. Rows that
-    lost their rank fill gaps of the chosen one."""
+    """Return the rows of one rank, and a summary of each rank. Pipeline stages without a loss print −1: chosen last.
+    Repeated rows of unnamed ranks count once; rows that lost their rank fill gaps."""
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()
     none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()

@@ -24,8 +24,7 @@ type Way = tuple[str, Shape]  # the key before a number, and the number's shape
 
 
 class RowForms:
-    """The forms of the rows read so far, each with a number and an example row. `known`: columns that some version of
-    the trainer prints; `unfinished`: columns that are never the last in a row."""
+    """The forms of the rows read so far, each with a number and an example; arguments as in `RowGrammar`."""
 
     def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
         self._known, self._unfinished = known, unfinished
@@ -64,8 +63,7 @@ class RowForms:
         return number
 
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Return the rows that lost text, and forget their forms: rows of a form that occurs at one step only and does
-        not fit the others, and rows that a terminal may have cut, because they end at the largest line width."""
+        """Return the rows that lost text or that a terminal may have cut, and forget their forms."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -81,8 +79,7 @@ class RowForms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
     def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """Return the accepted ways of printing each column: the ways seen at two steps, or all ways if there is none
-        and they do not contradict each other. `rows`: an example of each form with its first and last step."""
+        """Return each column's accepted ways: seen at two steps, or else all, if they do not contradict each other."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:

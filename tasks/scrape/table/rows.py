@@ -39,8 +39,7 @@ class Field:
     """One value of a row, its text at [begin, end), and its `shape`: how it is printed.
 
     Shapes: ("whole", column width or 0); ("fixed", "exponent" or "thousands", decimals); ("padded", decimals): fixed,
-    with a blank for a second digit; ("general", 0): four digits at most; ("free", 0); ("open", 0): not finite; ("word",
-    0)."""
+    with a blank for a second digit; ("general", 0): at most four digits; "free"; "open": not finite; "word"."""
 
     column: str
     value: Value

@@ -116,8 +116,7 @@ def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
     """Return (text, byte range) of every run in a guide; the text is `data` with everything else blanked out.
 
-    Excerpts are consecutive parts of one log. An excerpt with only repeated step lines is dropped; an excerpt with
-    lower steps begins another run.
+    Excerpts are consecutive parts of a log. One with only repeated step lines is dropped; lower steps begin a run.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1

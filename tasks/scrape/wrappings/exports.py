@@ -111,9 +111,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 class Entries:
-    """The entries of an export, sorted like Cloud Logging: by time, insertId, then position in the file.
-
-    SQLite spills entries that do not fit into memory to an anonymous file."""
+    """The entries of an export, sorted like Cloud Logging by time, insertId, position. SQLite bounds the memory."""
 
     def __init__(self, values: Objects, lose: Lose) -> None:
         self._found = sqlite3.connect("")
@@ -139,8 +137,7 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of `Entries`; objects without text are omitted, and reported if they contain a step line.
-    `goes_on`: the part that continues the line, "" for the next entry, None for none."""
+    """Yield rows of `Entries`. `goes_on`: the part that continues the line, "" for the next entry, None for none."""
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
         fields = payload if isinstance(payload, dict) else value

@@ -1,5 +1,4 @@
-"""Removes additions to the lines of a log: pod names, severities, times, a container runtime's tags, HTML, Markdown,
-columns of a console."""
+"""Removes additions to the lines of a log: pod names, severities, times, a container runtime's tags, HTML, Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

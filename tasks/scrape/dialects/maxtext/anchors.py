@@ -1,7 +1,4 @@
-"""Patterns of MaxText's lines other than step lines.
-
-No pattern relies on line breaks, because some logs have lost them: a value ends where the next record starts.
-"""
+"""Patterns of MaxText's lines other than step lines. None relies on line breaks, because some logs have lost them."""
 
 import re
 

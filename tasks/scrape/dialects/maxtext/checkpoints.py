@@ -21,8 +21,7 @@ _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 @dataclass
 class Save:
-    """One save, with the fields of `CheckpointEvent`. `done`: offset after which it no longer competes with
-    training."""
+    """One save, with the fields of `CheckpointEvent`. `done`: offset where it stops competing with training."""
 
     step: int
     line: int
