@@ -22,7 +22,7 @@ HEAD = 1 << 20  # bytes by which a wrapping is recognised
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """Return the archives and encoding around a text, and the text, which raises LogFormatError if damaged or a bomb."""
+    """Return archives and encoding around a text, and the text, which raises LogFormatError if damaged or a bomb."""
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
         (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),
