@@ -1,1 +1,1 @@
-"""WHAT to run: the config schema and the YAML files that fill it."""
+"""The config schema and the YAML files that fill it."""

@@ -1,6 +1,6 @@
-"""Turns a config and the devices that it is meant for into what stands in its way, before anything is launched.
+"""Checks before launch whether a config can be trained on given devices.
 
-The trainer asks the same of the devices that it finds, so that what is refused here is refused there in the same words.
+The trainer repeats the checks on its real devices, with the same messages.
 """
 
 import math
@@ -16,7 +16,7 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 
 class Devices(Frozen):
-    """What a config is to be trained on; None where that is not known."""
+    """The devices for a training; None for unknown values."""
 
     count: int
     platform: str | None = None  # as JAX calls it: cpu, tpu or gpu
@@ -24,14 +24,14 @@ class Devices(Frozen):
 
 
 def check(config: TrainConfig, devices: Devices) -> None:
-    """Raises ConfigError with everything for which the config cannot be trained on such devices."""
+    """Raise ConfigError with all reasons why the config cannot be trained on these devices."""
     problems = list(find_problems(config, devices))
     if problems:
         raise ConfigError(problems)
 
 
 def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
-    """What stands in the way, each as a sentence that begins with the keys to change."""
+    """Yield the problems, each as a sentence that begins with the keys to change."""
     if devices.platform is not None and devices.platform != config.hardware:
         yield (
             f"hardware={config.hardware}, but the devices are {devices.platform} "
@@ -44,7 +44,7 @@ def find_problems(config: TrainConfig, devices: Devices) -> Iterator[str]:
 
 
 def mlp_width(config: TrainConfig) -> int:
-    """Widths inside all MLPs and experts of the decoder, added up."""
+    """Return the sum of the inner widths of all MLPs and experts of the decoder."""
     if config.num_experts == 1:
         return config.base_num_decoder_layers * config.base_mlp_dim
     mixtures = config.base_num_decoder_layers - config.first_num_dense_layers
@@ -53,17 +53,17 @@ def mlp_width(config: TrainConfig) -> int:
 
 
 def find_excess(config: TrainConfig, shape: dict[str, int], memory_gib: float) -> Iterator[str]:
-    """What no step can do without, if it does not fit into a device's memory; compilers decide what more it needs."""
+    """Yield a problem if the minimum memory of a step exceeds a device's; compilers may need more."""
     tensor = shape["tensor"]
     batch = config.per_device_batch_size * tensor  # the devices along that axis share their sequences
     tokens, length, width = batch * config.max_target_length, config.max_target_length, BYTES[config.dtype]
     layers, emb = config.base_num_decoder_layers, config.base_emb_dim
-    # weights with two moments, as far apart as they can be split
+    # weights with two moments, split as far as possible
     weights = 3 * BYTES[config.weight_dtype] * emb * (config.vocab_size + 3 * mlp_width(config))
     saved = layers * tokens * emb * width  # the layers' inputs, which no remat recomputes
-    whole = choose_attention(config).kernel == "dot_product"  # it holds the logits of all pairs of positions
+    whole = choose_attention(config).kernel == "dot_product"  # it stores the logits of all pairs of positions
     scores = 4 * tokens * length * config.base_num_query_heads if whole else 0
-    if shape["stage"] > 1:  # a stage works at one part of the batch at a time
+    if shape["stage"] > 1:  # a stage processes one microbatch at a time
         scores //= pipeline_shape(config).microbatches
     needed = weights / math.prod(shape.values()) + saved + max(tokens * config.vocab_size * width, scores) / tensor
     if needed / GIB > memory_gib:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from configs.errors import suggest
 from configs.schema import PLACE_KEYS, Frozen, TrainConfig
 
-# the run's name and folder, the folder with the program, and the Python that the arm names
+# the run's name and folder, the program's folder, and the arm's Python
 OWN = ("run_name", "out", "checkout", "python")
 KEYS = tuple(key for key in TrainConfig.model_fields if key not in PLACE_KEYS)
 
@@ -35,13 +35,13 @@ def _check_inside(text: str) -> str:
 
 
 def names_in(template: str) -> list[str]:
-    """The names in braces. Raises ValueError if they are more than names."""
+    """Return the names in braces. Raises ValueError for anything but plain names."""
     names = []
     for _, name, form, conversion in Formatter().parse(template):
         if name is None:
             continue
         if form or conversion or not name.isidentifier():
-            raise ValueError(f"{{{name}}} is no plain name")
+            raise ValueError(f"{{{name}}} is not a plain name")
         names.append(name)
     return names
 
@@ -52,12 +52,12 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class CommandTemplate(Frozen):
-    """How a program is started that trains one run and prints a log that can be read.
+    """The command of a custom trainer, which trains one run and prints a readable log.
 
-    In every word and variable `{run_name}`, `{out}` (the run's folder), `{checkout}` (the folder with the program, in
-    which it starts), `{python}` and every key of the config stand for the run's own. `folder` is where the program is
-    that has no ref. `checkpoints` is the folder of Orbax checkpoints inside the run's, if it saves any; `metrics` its
-    file of JSON lines, ours or MaxText's; `resume` are the words that it gets besides once a checkpoint is there.
+    Every word and variable may contain `{run_name}`, `{out}` (the run's folder), `{checkout}` (the program's folder, in
+    which it starts), `{python}` and every key of the config. `folder`: the program's folder, if it has no ref.
+    `checkpoints`: the folder of Orbax checkpoints in the run's folder, if any. `metrics`: its file of JSON lines, in
+    our or MaxText's format. `resume`: further arguments once a checkpoint exists.
     """
 
     argv: Annotated[tuple[Template, ...], Field(min_length=1)]
@@ -77,12 +77,12 @@ class CommandTemplate(Frozen):
 
     @property
     def names(self) -> frozenset[str]:
-        """Everything that the template has a place for."""
+        """All names in braces."""
         texts = (*self.argv, *self.environment.values(), *self.resume)
         return frozenset(name for text in texts for name in names_in(text))
 
     def fill(self, values: Mapping[str, str]) -> "CommandTemplate":
-        """The template with its values."""
+        """Return the template with its names replaced by values."""
         return self.model_copy(
             update={
                 "argv": tuple(word.format_map(values) for word in self.argv),

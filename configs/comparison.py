@@ -1,4 +1,4 @@
-"""Reads what may be compared, where, and how closely: comparisons, cases, targets and tolerances by name."""
+"""Reads comparisons, cases, targets and tolerances by name."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ Metric = Literal[
     "step_values_of_varying_runs", "memory_percent", "parameters", "program_memory_gb", "estimated_cycles",
     "collective_bytes",
 ]  # fmt: skip
-BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # where a set says nothing of them, configs/noise.yml does
+BY_DEVICE = ("step_time_s", "step_cpu_time_s")  # if a set lacks them, configs/noise.yml applies
 
 SINGULAR: Mapping[Kind, str] = {
     "cases": "case",
@@ -49,18 +49,17 @@ def _check_name(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_check_name)]
 Slice = Annotated[str, AfterValidator(lambda name: find_topology(name).name)]
-Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number
+Count = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is not a number
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Size = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class Arm(Frozen):
-    """One side of a comparison: a name, and what it is meant to have apart from the other side.
+    """One side of a comparison: a name, and its declared differences from the other side.
 
-    `ref` is the branch, tag or commit whose trainer it runs. `packages` (such as `jax==0.11.0`) ask for an environment
-    of its own, `python` names one that exists, and `image` one for targets that run images. Whose trainer that is
-    `trainer` says, where it is not the comparison's, and where its refs are `repository`. `command` is how a trainer
-    that is custom is started, if not as the comparison says.
+    `ref`: the trainer's branch, tag or commit, from `repository`. `packages` (such as `jax==0.11.0`): install them in
+    an environment of its own; `python`: use an existing environment; `image`: for targets that run images. `trainer`
+    and `command` (of a custom trainer) override the comparison's.
     """
 
     name: Name
@@ -92,16 +91,16 @@ class Comparison(Frozen):
     cases: Annotated[tuple[Name, ...], Field(min_length=1)]
     repeats: Annotated[Count, Field(le=100)]
     tolerances: Name
-    comparability: Name = "default"  # what findings do to the verdict
-    findings: dict[str, Any] = {}  # single ones that do something else here; configs/findings.py reads them
-    allow: dict[Metric, Annotated[str, Field(min_length=1)]] = {}  # rows that may be changed, and why
+    comparability: Name = "default"  # the set of effects of findings on the verdict
+    findings: dict[str, Any] = {}  # exceptions from that set; configs/findings.py reads them
+    allow: dict[Metric, Annotated[str, Field(min_length=1)]] = {}  # rows that may change, and why
     arms: tuple[Arm, ...]
     set: dict[str, Any] = {}
-    repository: Annotated[str, Field(min_length=1)] | None = None  # where refs are; maxview's: its checkout if not set
-    command: CommandTemplate | None = None  # how both arms are started, if their trainer is custom
-    explain: Literal["auto", "off"] = "auto"  # look into why the arms differ, once, where they do
-    # shared: the second arm begins with the first one's weights, moments and batches. Not set: MaxText's two
-    # implementations, which draw other weights from one seed, share their start, and others do not
+    repository: Annotated[str, Field(min_length=1)] | None = None  # of the refs; maxview's default: its checkout
+    command: CommandTemplate | None = None  # of both arms, if their trainer is custom
+    explain: Literal["auto", "off"] = "auto"  # explain the difference of the arms once, if they differ
+    # shared: the second arm starts with the first one's weights, moments and batches. By default only MaxText's two
+    # implementations share their start, because they draw different weights from one seed
     start: Start | None = None
 
     @model_validator(mode="after")
@@ -110,13 +109,13 @@ class Comparison(Frozen):
         if len(names) != 2 or names[0] == names[1]:
             raise ValueError(f"arms must be two with different names, not {', '.join(names) or 'none'}")
         trainers = [self.trainer_of(arm) for arm in self.arms]
-        # of MaxText one may be a release and the other a commit
+        # arms of MaxText may be a release and a commit
         if trainers == ["maxview", "maxview"] and (self.arms[0].ref is None) != (self.arms[1].ref is None):
             raise ValueError("either both arms have a ref or none")
         if self.repository and not any(arm.ref for arm in self.arms):
             raise ValueError("a repository is only read for arms that have a ref")
         for arm, trainer in zip(self.arms, trainers, strict=True):
-            # for MaxText in an image they are where its keys are read before it is launched
+            # an image with MaxText still needs the packages here: its keys are read on this machine
             if arm.image and (arm.packages or arm.python) and trainer == "maxview":
                 raise ValueError(f"{arm.name}: set at most one of packages, python and image")
             if trainer == "maxtext" and arm.ref and not (arm.repository or self.repository):
@@ -146,7 +145,7 @@ class Comparison(Frozen):
         return (arm.command or self.command) if self.trainer_of(arm) == "command" else None
 
     def trainer_of(self, arm: Arm) -> Trainer:
-        """Whose trainer an arm runs."""
+        """Return the trainer of an arm."""
         return arm.trainer or self.trainer
 
     @property
@@ -156,37 +155,37 @@ class Comparison(Frozen):
 
     @property
     def shares_start(self) -> bool:
-        """Whether the second arm begins with the first one's state."""
+        """Whether the second arm starts with the first one's state."""
         maxtext = {self.trainer_of(arm) for arm in self.arms} == {"maxtext"}
         implementations = {arm.set.get("pure_nnx") for arm in self.arms} == {False, True}
         return self.start == "shared" or (self.start is None and maxtext and implementations)
 
     @property
     def has_refs(self) -> bool:
-        """Whether the arms are versions of the trainer out of a repository."""
+        """Whether the arms are versions of a trainer from a repository."""
         return all(arm.ref is not None for arm in self.arms)
 
 
 class Target(Frozen):
     """Where runs go: the launcher, the devices, the model sized for them, and the environment of the process.
 
-    `environment` is set; `pass_on` names variables of the caller that a trainer on this machine gets besides those of
-    `configs/environment.py`: credentials it has only from there. `wrap` are the words of a program on this machine that
-    becomes the trainer, such as `[unshare, --user, --net, --]`.
+    `environment`: variables to set. `pass_on`: further variables of the caller, besides those of
+    `configs/environment.py`, that a local trainer gets; it has no other credentials. `wrap`: the command that executes
+    a local trainer, such as `[unshare, --user, --net, --]`.
 
-    `replay` and `xpk` are the settings of these launchers, in which `${NAME}` may stand for a variable of the
-    environment: they are only checked once a run is planned for the target.
+    `replay` and `xpk`: settings of these launchers, in which `${NAME}` is an environment variable; they are checked
+    when a run is planned for the target.
     """
 
     name: Name
     backend: Literal["local", "replay", "xpk"]
     devices: Count
-    topology: Slice | None = None  # that programs are compiled for ahead, of configs/topologies.py
-    memory_gib: Size | None = None  # of each device; not set for a processor: its machine's, or a topology: its own
-    dollars_per_chip_hour: Size | None = None  # what more runs would cost is computed from it
+    topology: Slice | None = None  # for ahead-of-time compiles, of configs/topologies.py
+    memory_gib: Size | None = None  # of each device; omit for CPUs and for targets with a topology
+    dollars_per_chip_hour: Size | None = None  # for the cost of further runs
     model: Name
     time_limit_s: Count
-    log_limit_mb: Count = 10_000  # a run on this machine whose log becomes larger is ended
+    log_limit_mb: Count = 10_000  # a local run with a larger log is stopped
     environment: dict[str, str] = {}
     pass_on: tuple[Variable, ...] = ()
     wrap: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -224,27 +223,27 @@ class Target(Frozen):
 
     @property
     def trains_here(self) -> bool:
-        """Whether its trainers are processes of this machine: they see its files, and get what their caller has."""
+        """Whether its trainers are processes of this machine, with its files and the caller's variables."""
         return self.backend == "local"
 
     @property
     def plays_logs(self) -> bool:
-        """Whether nothing is trained: a log that is played was of any machine."""
+        """Whether it replays logs, of any machine, instead of training."""
         return self.backend == "replay"
 
     @property
     def hires_chips(self) -> bool:
-        """Whether a slice is held while a run lasts."""
+        """Whether a run occupies a slice that is paid for."""
         return self.backend == "xpk"
 
     @property
     def device_memory_gib(self) -> float | None:
-        """Memory of each device, if the target says so."""
+        """Memory of each device in GiB, if the target states it."""
         return find_topology(self.topology).hbm_bytes / GIB if self.topology else self.memory_gib
 
     @property
     def platform(self) -> str | None:
-        """What JAX will find there, if the target says so."""
+        """JAX's platform there, if the target states it."""
         if self.plays_logs:
             return None
         named = self.environment.get("JAX_PLATFORMS", "").partition(",")[0] or self.set.get("hardware")
@@ -252,11 +251,11 @@ class Target(Frozen):
 
     @property
     def passed_on(self) -> tuple[str, ...]:
-        """Patterns of the caller's variables that a trainer gets; in a pod there is no caller."""
+        """Patterns of the caller's variables that a trainer gets; none in a pod."""
         return (*PASSED_ON, *self.pass_on) if self.trains_here else ()
 
     def launch_settings(self, environ: Mapping[str, str]) -> Replay | Xpk | None:
-        """The launcher's settings with the environment's values in them. Raises ConfigError."""
+        """Return the launcher's settings with environment variables replaced. Raises ConfigError."""
         where = f"configs/targets/{self.name}.yml"
         if self.plays_logs:
             return fill_in(self.replay, Replay, where, environ)
@@ -264,9 +263,9 @@ class Target(Frozen):
 
 
 class Tolerance(Frozen):
-    """Up to which difference two values count as the same, and why: relative to the baseline, or absolute in its unit.
+    """The largest difference that counts as the same, and why: relative to the baseline, or absolute in the unit.
 
-    Of a metric with noise, `least` is the least difference that is reported once it is sure, in the same unit.
+    `least`: for a noisy metric, the smallest difference that is reported when it is certain, in the same unit.
     """
 
     relative: Size | None = None
@@ -287,12 +286,12 @@ class Tolerance(Frozen):
 
 
 def list_names(kind: Kind, *, root: Path = CONFIG_ROOT) -> tuple[str, ...]:
-    """The names in one folder of configs."""
+    """Return the names in one folder of configs."""
     return tuple(sorted(path.stem for path in (root / kind).glob("*.yml")))
 
 
 def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
-    """The file of a name. Raises ConfigError with a suggestion when there is none."""
+    """Return the file of a name. Raises ConfigError with a suggestion if there is none."""
     names = list_names(kind, root=root)
     if name in names:
         return root / kind / f"{name}.yml"
@@ -303,7 +302,7 @@ def find(kind: Kind, name: str, *, root: Path = CONFIG_ROOT) -> Path:
 
 
 def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given: Any) -> T:
-    """The record that a file describes, `given` apart: those fields are not the file's to set."""
+    """Return the record in a file; the fields in `given` cannot be set by the file."""
     fields = tuple(name for name in model.model_fields if name not in given)
     known = (*fields, *Arm.model_fields) if model is Comparison else fields
     problems = [
@@ -322,7 +321,7 @@ def _load[T: BaseModel](path: Path, data: CommentedMap, model: type[T], **given:
 
 
 def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
-    """A comparison by name; everything that it names exists."""
+    """Return a comparison by name, after checking that everything it names exists."""
     path = find("comparisons", name, root=root)
     data = read_yaml(path)
     question = first_comment(path)
@@ -347,13 +346,13 @@ def load_comparison(name: str, *, root: Path = CONFIG_ROOT) -> Comparison:
 
 
 def load_target(name: str, *, root: Path = CONFIG_ROOT) -> Target:
-    """A target by name."""
+    """Return a target by name."""
     path = find("targets", name, root=root)
     return _load(path, read_yaml(path), Target, name=name)
 
 
 def load_tolerances(name: str, *, root: Path = CONFIG_ROOT) -> dict[str, Tolerance]:
-    """The tolerance of every metric that is judged."""
+    """Return the tolerance of every judged metric."""
     path = find("tolerances", name, root=root)
     data = read_yaml(path)
     metrics: tuple[str, ...] = get_args(Metric)
@@ -382,7 +381,7 @@ def _own_rules(data: CommentedMap, path: Path) -> dict[FindingKind, Rule]:
 
 
 def load_effects(name: str = "default", comparison: str | None = None, *, root: Path = CONFIG_ROOT) -> Effects:
-    """What each finding does: as the set `name` says, or as the comparison's own `findings:` do. Raises ConfigError."""
+    """Return the effect of each finding, from the set `name` and the comparison's `findings:`. Raises ConfigError."""
     rules = load_rules(find("comparability", name, root=root))
     if comparison is not None:
         path = find("comparisons", comparison, root=root)
@@ -391,20 +390,20 @@ def load_effects(name: str = "default", comparison: str | None = None, *, root: 
 
 
 def load_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """The config values of a model or case file."""
+    """Return the config values of a model or case file."""
     path = find(kind, name, root=root)
     return layer_from_map(read_yaml(path), path, layer)
 
 
 def set_layer(kind: Kind, name: str, layer: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """The config values under `set:` of a target or comparison file that has been checked."""
+    """Return the config values under `set:` of a checked target or comparison file."""
     path = find(kind, name, root=root)
     data = read_yaml(path).get("set")
     return layer_from_map(data, path, layer) if data else {}
 
 
 def arm_layer(comparison: str, arm: str, *, root: Path = CONFIG_ROOT) -> dict[str, Value]:
-    """The config values that one arm of a comparison sets. Raises ConfigError with a suggestion for an unknown arm."""
+    """Return the config values set by one arm. Raises ConfigError with a suggestion for an unknown arm."""
     path = find("comparisons", comparison, root=root)
     arms = {item["name"]: item for item in read_yaml(path)["arms"]}
     if arm not in arms:

@@ -1,4 +1,4 @@
-"""Turns the data that a config names into what stands in its way: asked before launch, and by the trainer again."""
+"""Checks the data files and tokenizer that a config names, before launch and again in the trainer."""
 
 from collections.abc import Callable, Iterator
 from glob import glob
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
 REMOTE = "gs://"
-MOST = 1 << 20  # bytes of a text file that are looked at
+MOST = 1 << 20  # bytes of a text file that are checked
 COLUMN = "text"  # of a parquet file
-TEXTS = ("string", "large_string", "binary", "large_binary")  # types of it that hold texts
-RIEGELI = bytes.fromhex("83af70d10d884a3f")  # what every array_record file begins with
-BYTE_TOKENS = 259  # the bytes, and ByT5's three of its own
+TEXTS = ("string", "large_string", "binary", "large_binary")  # column types that hold texts
+RIEGELI = bytes.fromhex("83af70d10d884a3f")  # first bytes of every array_record file
+BYTE_TOKENS = 259  # 256 bytes, and ByT5's three special tokens
 
-type Find = Callable[[str], list[str]]  # a pattern's files on this machine
+type Find = Callable[[str], list[str]]  # pattern → files on this machine
 
 
 def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iterator[str]:
-    """What of the data is missing, empty or no text, or holds tokens that the vocabulary does not have.
+    """Yield the problems of the data: missing, empty or not text, or with tokens outside the vocabulary.
 
-    bring: copies the files of a bucket to this machine, or lists them there; without it they are not looked for.
+    bring: copies or lists the files of a bucket; without it, buckets are not checked.
     """
     if config.dataset_type != "grain":
         return
@@ -32,17 +32,17 @@ def find_data_problems(config: "TrainConfig", bring: Find | None = None) -> Iter
 
 
 def split_patterns(text: str) -> list[str]:
-    """The patterns of a list that commas divide."""
+    """Return the patterns of a comma-separated list."""
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 
 def place(path: str) -> Path:
-    """A path on this machine; one that is not absolute begins where maxview is."""
+    """Return a local path; a relative one starts at maxview's folder."""
     return Path(__file__).parent.parent / Path(path).expanduser()
 
 
 def find_here(pattern: str) -> list[str]:
-    """The files on this machine that a pattern fits."""
+    """Return the local files that match a pattern."""
     return sorted(name for name in glob(str(place(pattern)), recursive=True) if Path(name).is_file())
 
 
@@ -55,7 +55,7 @@ def _of_files(key: str, patterns: str, kind: str, bring: Find | None) -> Iterato
             continue
         try:
             found = find(pattern)
-        except FileNotFoundError:  # no such bucket
+        except FileNotFoundError:  # the bucket does not exist
             found = []
         except (OSError, NotImplementedError) as error:  # a bucket that may not be listed; ** in one
             yield f"{key}={pattern}: {' '.join(str(error).split())}"
@@ -84,7 +84,7 @@ def _look_at_text(name: str) -> str:
 
 
 def _look_at_parquet(name: str) -> str:
-    from pyarrow import parquet  # takes half a second to load
+    from pyarrow import parquet  # takes half a second to import
 
     with open(name, "rb") as file:
         if file.read(4) != b"PAR1":
@@ -136,7 +136,7 @@ def _of_tokenizer(path: str, vocab_size: int) -> Iterator[str]:
 
 
 def is_text(begin: bytes, *, whole: bool) -> bool:
-    """Whether the beginning of a file is UTF-8 without zero bytes; its last character may be cut off."""
+    """Whether the beginning of a file is UTF-8 without zero bytes; unless `whole`, its last character may be cut."""
     try:
         begin.decode()
     except UnicodeDecodeError as error:

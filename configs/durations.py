@@ -1,4 +1,4 @@
-"""Reads a length of time as people type it: 90s, 10m, 2h."""
+"""Parses durations such as 90s, 10m, 2h."""
 
 import re
 
@@ -7,16 +7,16 @@ MOST_REPEATS = 100  # of one arm
 
 
 def read_duration(text: str) -> float:
-    """Seconds. Raises ValueError that says what to type."""
+    """Return the seconds. Raises ValueError with examples."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     seconds = float(match[1]) * UNITS_S[match[2]] if match else 0.0
     if not seconds:
-        raise ValueError(f"'{text}' is no length of time: type for example 90s, 10m or 2h")
+        raise ValueError(f"'{text}' is not a duration: type for example 90s, 10m or 2h")
     return seconds
 
 
 def read_budget(budget: str | None, max_repeats: int | None, *, until_decided: bool) -> float | None:
-    """The seconds that --until-decided may take, None for no limit; raises ValueError with every problem."""
+    """Return the limit of --until-decided in seconds; None without one. Raises ValueError with all problems."""
     problems, seconds = [], None
     if not until_decided:
         problems += [f"{option} limits --until-decided: give both" for option, value in

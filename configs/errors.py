@@ -1,4 +1,4 @@
-"""Collects what is wrong with an input, so that its author hears of everything at once."""
+"""Collects all problems of an input, to report them at once."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ LEAST_PART = 3  # letters that must agree before a part of a name counts as a hi
 
 
 class ConfigError(ValueError):
-    """Every problem of one input, each as `file:line: what is wrong (what to do)`, each once."""
+    """All problems of one input, each once, as `file:line: what is wrong (what to do)`."""
 
     def __init__(self, problems: Sequence[str]):
         self.problems = list(dict.fromkeys(problems))
@@ -15,13 +15,13 @@ class ConfigError(ValueError):
 
 
 class Problems:
-    """Goes on after an error, and raises one ConfigError with all of them at the end."""
+    """Collects errors, and raises one ConfigError with all of them at the end."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def attempt[T](self, read: Callable[[], T]) -> T | None:
-        """What `read()` returns; None if it raised ConfigError, whose problems are kept."""
+        """Return `read()`; None if it raised ConfigError, whose problems are kept."""
         try:
             return read()
         except ConfigError as error:
@@ -29,13 +29,13 @@ class Problems:
             return None
 
     def raise_any(self) -> None:
-        """Raises ConfigError if anything was wrong."""
+        """Raise ConfigError if there is a problem."""
         if self.lines:
             raise ConfigError(self.lines)
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """` (did you mean 'x'?)`: the nearest known word, or one that `word` is a part of; nothing if there is none."""
+    """Return ` (did you mean 'x'?)` with the nearest known word, or one that contains `word`; "" without one."""
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if not near and len(word) >= LEAST_PART:
         near = [name for name in known if word.lower() in name.lower()][:1]

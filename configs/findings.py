@@ -1,4 +1,4 @@
-"""Reads what each kind of finding about two arms does to the verdict, and why."""
+"""Reads the effect of each kind of finding on the verdict, and the reason."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,14 +33,14 @@ type Effects = Mapping[FindingKind, Effect]
 
 
 class Rule(Frozen):
-    """What one kind of finding does, and why."""
+    """The effect of one kind of finding, and the reason."""
 
     effect: Effect
     why: Annotated[str, Field(min_length=1)]
 
 
 def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
-    """The rules in a YAML mapping of the file `path`. Raises ConfigError; unknown kinds come with a suggestion."""
+    """Return the rules in a YAML mapping of the file `path`. Raises ConfigError, with suggestions for unknown kinds."""
     if not isinstance(data, CommentedMap):
         raise ConfigError(
             [f"{display_path(path)}: expected `kind: {{effect: …, why: …}}` lines, got {plain(data)!r:.60}"]
@@ -63,7 +63,7 @@ def read_rules(data: Any, path: Path) -> dict[FindingKind, Rule]:
 
 
 def load_rules(path: Path) -> dict[FindingKind, Rule]:
-    """The rules of a whole set: every kind has one. Raises ConfigError."""
+    """Return the rules of a complete set, one per kind. Raises ConfigError."""
     rules = read_rules(read_yaml(path), path)
     missing = [f"{display_path(path)}: {kind} is missing" for kind in KINDS if kind not in rules]
     if missing:

@@ -1,4 +1,4 @@
-"""Reads in which config keys, variables and compiler flags two runs may differ and train the same, and why."""
+"""Reads the config keys, variables and compiler flags that do not change what a run trains, and why."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -17,7 +17,7 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Group(Frozen):
-    """Names that may differ for one reason; `when`: only where both runs have these values."""
+    """Names that may differ for one reason; `when`: only if both runs have these values."""
 
     why: Annotated[str, Field(min_length=1)]
     names: Names
@@ -25,22 +25,22 @@ class Group(Frozen):
 
 
 class Inert(Frozen):
-    """What is a run's own, what it reads, and what does not change what it trains."""
+    """Names of values that are specific to a run, that name its inputs, or that do not change what it trains."""
 
     own: tuple[Group, ...]
     inputs: Names
     inert: tuple[Group, ...]
 
     def is_own(self, name: str) -> bool:
-        """Whether the value is the run's own name, folder, port or host."""
+        """Whether the value is a run's name, folder, port or host."""
         return any(_matches(name, group.names) for group in self.own)
 
     def is_input(self, name: str) -> bool:
-        """Whether the value names something that the run reads."""
+        """Whether the value names an input of the run."""
         return _matches(name, self.inputs)
 
     def why(self, name: str, *sides: Mapping[str, str]) -> str | None:
-        """Why a difference in this name does not matter between runs with these settings; None: it may matter."""
+        """Return why a difference in this name is harmless between runs with these settings; None if it may matter."""
         return next((g.why for g in self.inert if _matches(name, g.names) and _holds(g.when, sides)), None)
 
 
@@ -49,7 +49,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _holds(when: Mapping[str, str], sides: tuple[Mapping[str, str], ...]) -> bool:
-    # MaxText prints some of its values as Python shows an enumeration: DatasetType.SYNTHETIC
+    # MaxText prints some values as Python enumeration members: DatasetType.SYNTHETIC
     return all(
         side.get(key, "").rpartition(".")[2].strip("'\"").lower() == value
         for side in sides
@@ -59,7 +59,7 @@ def _holds(when: Mapping[str, str], sides: tuple[Mapping[str, str], ...]) -> boo
 
 @cache
 def load_inert(path: Path = CONFIG_ROOT / "inert.yml") -> Inert:
-    """What the file says. Raises ConfigError."""
+    """Return the contents of the file. Raises ConfigError."""
     data = read_yaml(path)
     try:
         return Inert.model_validate(plain(data))

@@ -1,7 +1,6 @@
-"""Turns a folder with the trainer's source, and the Python that runs it, into the facts that tell its runs apart.
+"""Identifies a trainer by its source folder and Python environment: commit, source digest, package versions.
 
-Another Python is asked by running this file (`tasks/resolve/ask_python.py`): it may lack everything but its standard
-library.
+To query another Python, `tasks/resolve/ask_python.py` runs this file there, so it needs only the standard library.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# what JAX finds a kind of devices through, by its extra that brings it: one of them
+# JAX's plugin packages by kind of device, and by the extra that installs them; one suffices
 PLUGINS = {"tpu": {"tpu": "libtpu"}, "cuda": {"cuda13": "jax-cuda13-plugin", "cuda12": "jax-cuda12-plugin"}}
 PACKAGES = (
     "jax", "jaxlib", *PLUGINS["tpu"].values(), *PLUGINS["cuda"].values(),
@@ -26,15 +25,15 @@ COMMIT_VARIABLE = "MAXVIEW_COMMIT"  # an image has no git; its build sets this
 
 
 def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> tuple[str | None, bool]:
-    """(commit, dirty) of the git checkout at `root`, which holds the trainer; (None, False) if it is not one.
+    """Return (commit, dirty) of the trainer's git checkout at `root`; (None, False) if it is not a checkout.
 
-    source: the folders that are looked at for changes; empty: all of it.
+    source: the folders checked for changes; empty for all.
 
-    A checkout further up is not asked: an environment inside somebody else's project would pass for that project.
+    Parent folders do not count: an environment inside another project would be taken for that project.
     """
     if not (root / ".git").exists():
         return None, False
-    # inside a git hook these name another repository
+    # git hooks set these to another repository
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
 
     def git(*words: str) -> str:
@@ -44,11 +43,11 @@ def trainer_commit(root: Path, source: Sequence[str] = ("model", "configs")) -> 
     try:
         return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *source))
     except (OSError, subprocess.CalledProcessError):
-        return None, False  # no git on this machine, or no commit yet: the source's digest still tells runs apart
+        return None, False  # no git, or no commit yet; the source digest still identifies the trainer
 
 
 def source_digest(root: Path) -> str:
-    """A hash over the trainer's source: what decides a run's outcome even between commits."""
+    """Return a hash over the trainer's source, which identifies it between commits too."""
     digest = hashlib.sha256()
     for path in sorted([*(root / "model").rglob("*.py"), *(root / "configs").glob("*.py")]):
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
@@ -57,7 +56,7 @@ def source_digest(root: Path) -> str:
 
 
 def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
-    """The versions of the packages that a run imports and of `more`, Python included; those that are installed."""
+    """Return the installed versions of Python, of the packages that a run imports, and of `more`."""
     versions = {"python": platform.python_version()}
     for package in (*PACKAGES, *more):
         try:
@@ -68,19 +67,19 @@ def installed_versions(more: Sequence[str] = ()) -> dict[str, str]:
 
 
 def find_folders(packages: Sequence[str]) -> dict[str, str]:
-    """The folders of packages that are installed. Nothing is imported: that may take half a minute."""
+    """Return the folders of installed packages, without importing them, which may take half a minute."""
     found = {package: importlib.util.find_spec(package) for package in packages}
     return {name: next(iter(spec.submodule_search_locations)) for name, spec in found.items()
             if spec is not None and spec.submodule_search_locations}  # fmt: skip
 
 
 def machine_memory_gib() -> float:
-    """The memory of this machine, which its processor's devices share; more than any run can have."""
+    """Return the memory of this machine in GiB, an upper bound for CPU runs."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2.0**30
 
 
 def describe_trainer() -> dict[str, Any]:
-    """What this process itself runs, whatever plan it was started by: commit, dirtiness, source digest, versions."""
+    """Return this process's trainer: commit, dirtiness, source digest, versions."""
     root = Path(__file__).parent.parent
     commit, dirty = trainer_commit(root)
     return {

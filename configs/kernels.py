@@ -1,4 +1,4 @@
-"""Which kernel of attention a config gets: the one that it names, or the one that `autoselected` takes."""
+"""Chooses the attention kernel of a config: the named one, or by rule for `autoselected`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ type Kernel = Literal["dot_product", "flash"]
 
 
 class Choice(NamedTuple):
-    """A kernel of attention, and why it is this one."""
+    """An attention kernel, and the reason for it."""
 
     kernel: Kernel
     why: str
 
 
 def choose_attention(config: TrainConfig) -> Choice:
-    """The kernel that computes attention.
+    """Return the attention kernel of a config.
 
-    `autoselected` is MaxText's word and rule: flash on a TPU where its kernel takes the shapes, else dot_product.
+    `autoselected` is MaxText's word and rule: flash on a TPU if its kernel supports the shapes, else dot_product.
     """
     if config.attention != "autoselected":
         return Choice(config.attention, "as attention says")
@@ -34,7 +34,7 @@ def choose_attention(config: TrainConfig) -> Choice:
 
 
 def flash_problems(config: TrainConfig) -> list[str]:
-    """What the kernel of `flash` cannot compute on a kind of device; an empty list if there is nothing."""
+    """Return the problems of the `flash` kernel with a config; empty if it can be used."""
     problems = []
     if config.hardware == "tpu":
         if config.max_target_length % LANES:
@@ -47,6 +47,6 @@ def flash_problems(config: TrainConfig) -> list[str]:
 
 
 def describe_attention(config: TrainConfig) -> str:
-    """The kernel and the reason as one line, for example "flash (autoselected: on a TPU)"."""
+    """Return the kernel and the reason in one line, for example "flash (autoselected: on a TPU)"."""
     kernel, why = choose_attention(config)
     return f"{kernel} ({why})"

@@ -1,4 +1,4 @@
-"""What a target says about how its jobs are launched: where stored logs are, or which cluster runs the workloads."""
+"""The launcher settings of a target: stored logs to replay, or the cluster that runs the workloads."""
 
 import re
 from collections.abc import Mapping
@@ -10,18 +10,17 @@ from configs.errors import ConfigError
 from configs.schema import Frozen
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# xpk puts these into YAML and into a shell's command line: nothing but plain words
+# xpk inserts these into YAML and shell commands, so only plain words are safe
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=250)]
 Flag = Annotated[str, Field(pattern=r"^--[a-z][a-z0-9-]*(=[A-Za-z0-9._:/@+,-]+)?$", max_length=250)]
 Lines = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
 
 class Replay(Frozen):
-    """Stored logs that are played as jobs.
+    """Stored logs that are replayed as jobs.
 
-    `logs` are patterns for the log of a run, of which the first that fits a file is taken: `{case}`, `{arm}` and
-    `{repeat}` stand for the run's own, and `*` for anything. At `speed` 1 a log takes the time that it took, at 60 a
-    minute of it takes a second.
+    `logs`: patterns of a run's log with `{case}`, `{arm}`, `{repeat}` and `*`; the first that matches a file counts.
+    `speed`: 1 replays in real time; at 60 a minute of the log takes a second.
     """
 
     logs: Lines
@@ -29,7 +28,7 @@ class Replay(Frozen):
 
 
 class Xpk(Frozen):
-    """A cluster that xpk made, and what its workloads are like."""
+    """A cluster created by xpk, and the settings of its workloads."""
 
     cluster: Word
     project: Word
@@ -41,15 +40,15 @@ class Xpk(Frozen):
     namespace: Word = "default"
     context: Word | None = None  # of the kubeconfig; not set: gke_PROJECT_REGION_CLUSTER
     start_limit_s: Annotated[int, Field(ge=1)] = 4 * 3600  # how long a run may wait for machines
-    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # how often a run begins, where its machines are taken from it
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3  # starts of a run that is preempted
     grace_s: Annotated[int, Field(ge=1, le=3600)] = 60  # from SIGTERM to SIGKILL: to save a checkpoint
-    shared_out: bool = False  # whether pods have the output folder under the path that it has here
-    argv: Lines = ("xpk",)  # how xpk is called, for example [uvx, xpk==1.16.0]
+    shared_out: bool = False  # whether pods mount the output folder at the same path
+    argv: Lines = ("xpk",)  # xpk's command, for example [uvx, xpk==1.16.0]
     extra: tuple[Flag, ...] = ()  # further flags of `xpk workload create`, for example [--spot]
 
 
 def fill_in[M: Frozen](settings: Mapping[str, Any], model: type[M], where: str, environ: Mapping[str, str]) -> M:
-    """The settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
+    """Return the settings with every `${NAME}` and `${NAME:-default}` replaced from the environment.
 
     Raises ConfigError naming the target file `where`, the variable and what to type.
     """

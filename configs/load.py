@@ -1,4 +1,4 @@
-"""Turns layers of YAML into a checked config whose values remember where they were set."""
+"""Merges layers of YAML into a checked config, with the origin of every value."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +18,11 @@ from configs.schema import Frozen, TrainConfig
 
 COMMAND_LINE = "command line"
 KEYS = tuple(TrainConfig.model_fields)
-ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # keys of MaxText's that are options here
+ELSEWHERE = {"model_name": " (--model names a file in configs/models)"}  # keys of MaxText, options here
 
 
 class Value(Frozen):
-    """A config value, where it was set, and which layer set it."""
+    """A config value with its origin and layer."""
 
     value: Any
     origin: str  # "configs/base.yml:12" or "command line"
@@ -34,7 +34,7 @@ type Location = tuple[str | int, ...]
 
 
 def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Value]:
-    """One layer of config values out of a YAML mapping in the file `path`."""
+    """Return one layer of config values from a YAML mapping in the file `path`."""
     return {
         str(key): Value(value=plain(value), origin=origin_of(data, path, (key,)), layer=layer)
         for key, value in data.items()
@@ -42,7 +42,7 @@ def layer_from_map(data: CommentedMap, path: Path, layer: str) -> dict[str, Valu
 
 
 def layer_from_overrides(overrides: Sequence[str]) -> dict[str, Value]:
-    """The layer of `key=value` words from a command line; values are read as YAML, texts are taken as they are."""
+    """Return the layer of `key=value` arguments; values are parsed as YAML, except those of text keys."""
     layer: dict[str, Value] = {}
     problems: list[str] = []
     for word in overrides:
@@ -108,7 +108,7 @@ def merge_layers(layers: Sequence[Layer]) -> tuple[TrainConfig, dict[str, Value]
 
 
 def unknown_keys(layer: Layer) -> list[str]:
-    """A problem for every key that no config has, with the nearest one that it has."""
+    """Return a problem for every unknown key, with a suggestion."""
     return [
         f"{v.origin}: unknown key '{key}'{ELSEWHERE.get(key) or suggest(key, KEYS)}"
         for key, v in layer.items()
@@ -125,9 +125,9 @@ def validate(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainConf
 
 
 def explain(error: ValidationError, locate: Callable[[Location], str], known: Sequence[str]) -> list[str]:
-    """pydantic's errors as lines `file:line: key: what is expected, got x`.
+    """Return pydantic's errors as lines `file:line: key: what is expected, got x`.
 
-    `locate` tells where the value at a path of keys was set; `known` are the keys to suggest for an unknown one.
+    `locate` returns the origin of the value at a path of keys; `known`: keys to suggest for unknown ones.
     """
     lines = []
     for item in error.errors(include_url=False):
@@ -147,12 +147,12 @@ def explain(error: ValidationError, locate: Callable[[Location], str], known: Se
 
 
 def _own(message: str) -> str:
-    """The message as its author wrote it: pydantic puts the exception's kind before it."""
+    """Return the message without the exception's kind, which pydantic prepends."""
     return message.removeprefix("Value error, ")
 
 
 def _with_origins(line: str, locate: Callable[[Location], str], values: Any) -> str:
-    """A message about several keys, with what each of them is and where that was set."""
+    """Return a message about several keys, with the value and origin of each."""
     named = [key for key in values if re.search(rf"\b{re.escape(key)}\b", line)] if isinstance(values, Mapping) else []
     where = [f"{key} = {values[key]!r:.80} from {origin}" for key in named if (origin := locate((key,)))]
     if where:
@@ -161,7 +161,7 @@ def _with_origins(line: str, locate: Callable[[Location], str], values: Any) -> 
 
 
 def load_train_config(path: Path, overrides: Sequence[str]) -> TrainConfig:
-    """The config of one run from a YAML file over base.yml, plus `key=value` overrides (the trainer's command line)."""
+    """Return a run's config from a YAML file over base.yml, plus `key=value` overrides (the trainer's command line)."""
     base = CONFIG_ROOT / "base.yml"
     problems = Problems()
     layers = [

@@ -1,6 +1,6 @@
-"""What no single key of a training config can tell: which values fit each other, and which fit so many devices.
+"""Checks relations between the keys of a training config, and between the config and the number of devices.
 
-Pure functions from a config to lines that name the keys to change; an empty list means that it fits.
+Pure functions from a config to problems that name the keys to change; an empty list means valid.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from configs.kernels import flash_problems
 if TYPE_CHECKING:
     from configs.schema import TrainConfig
 
-# Axis of the mesh -> the key that says how many devices lie along it. Names and order are MaxText's.
+# mesh axis → key with its number of devices; names and order are MaxText's
 MESH_KEYS = {
     "data": "ici_data_parallelism",
     "stage": "ici_pipeline_parallelism",
@@ -25,7 +25,7 @@ MESH_KEYS = {
 
 
 def config_problems(config: TrainConfig) -> list[str]:
-    """What does not fit whatever the devices."""
+    """Return the problems that do not depend on devices."""
     problems = []
     if config.base_num_query_heads % config.base_num_kv_heads:
         problems.append(
@@ -53,7 +53,7 @@ def config_problems(config: TrainConfig) -> list[str]:
 
 
 class Pipeline(NamedTuple):
-    """How layers are laid out along the stage axis."""
+    """The layout of layers along the stage axis."""
 
     stages: int
     chunks: int  # of each stage: virtual stages
@@ -62,7 +62,7 @@ class Pipeline(NamedTuple):
 
 
 def pipeline_shape(config: TrainConfig) -> Pipeline:
-    """The pipeline that a config asks for."""
+    """Return the pipeline of a config."""
     stages, layers = config.ici_pipeline_parallelism, config.num_layers_per_pipeline_stage
     asked = config.num_pipeline_microbatches
     microbatches = stages if asked == -1 else asked
@@ -88,7 +88,7 @@ def _pipeline_problems(config: TrainConfig) -> list[str]:
 
 
 def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
-    """Devices along each axis of the mesh. Raises ValueError if they do not multiply to `num_devices`."""
+    """Return the devices along each mesh axis. Raises ValueError if their product is not `num_devices`."""
     asked = {axis: getattr(config, key) for axis, key in MESH_KEYS.items()}
     fixed = math.prod(size for size in asked.values() if size > 0)
     shape = {axis: num_devices // fixed if size == -1 else size for axis, size in asked.items()}
@@ -104,7 +104,7 @@ def mesh_shape(config: TrainConfig, num_devices: int) -> dict[str, int]:
 
 
 def device_problems(config: TrainConfig, num_devices: int) -> list[str]:
-    """What cannot be split over so many devices."""
+    """Return the problems of splitting a config over `num_devices`."""
     try:
         shape = mesh_shape(config, num_devices)
     except ValueError as error:

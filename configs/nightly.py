@@ -1,4 +1,4 @@
-"""Reads what runs every night: comparisons, slices per target, and per case its owner and its quarantine."""
+"""Reads the nightly schedule: comparisons, slices per target, and the owner and quarantine of each case."""
 
 from datetime import date
 from pathlib import Path
@@ -14,7 +14,7 @@ from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
 from configs.schema import Frozen
 
 FILE = "nightly.yml"
-PREVIOUS = "previous"  # the commit that the last nightly judged
+PREVIOUS = "previous"  # the commit judged by the last nightly
 BLESSED = "blessed"  # the runs in configs/baselines: the first arm is not trained
 DEFAULT = "default"
 DEFAULT_SLICES = 1
@@ -28,7 +28,7 @@ def _check_duration(text: str) -> str:
 
 
 class NightlyComparison(Frozen):
-    """One comparison of the night, with the refs of its arms if it has such."""
+    """One comparison of the night, with the refs of its arms, if any."""
 
     name: Name
     branch: Text | None = None
@@ -38,7 +38,7 @@ class NightlyComparison(Frozen):
 
 
 class Quarantine(Frozen):
-    """A case, in one comparison or in all, that is known to be broken: run and shown, and not counted until a day."""
+    """A case known to be broken, in one comparison or in all: it is run and shown, but not counted until a day."""
 
     case: Name
     comparison: Name | None = None
@@ -47,17 +47,17 @@ class Quarantine(Frozen):
 
 
 class Nightly(Frozen):
-    """Everything that `configs/nightly.yml` says."""
+    """The contents of `configs/nightly.yml`."""
 
     target: Name
     comparisons: Annotated[tuple[NightlyComparison, ...], Field(min_length=1)]
     slices: dict[Name, Count] = {}
     owners: dict[Name, Text] = {}
     quarantine: tuple[Quarantine, ...] = ()
-    # auto: of what regressed or died since the night before, and has commits between, the commit is looked for
+    # auto: bisect cases that regressed or died since the night before, if there are commits between
     bisect: Literal["auto"] | None = None
     bisect_budget: Annotated[str, AfterValidator(_check_duration)] = "2h"  # of runs, for each such case
-    # owner/name#12: the pull request, or issue, on GitHub whose one comment shows the last night
+    # owner/name#12: the GitHub pull request or issue with a comment about the last night
     comment: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[0-9]{1,9}$")] | None = None
 
     @model_validator(mode="after")
@@ -68,23 +68,23 @@ class Nightly(Frozen):
         return self
 
     def owner(self, case: str) -> str:
-        """Who looks after a case; empty if nobody is named."""
+        """Return the owner of a case; "" without one."""
         return self.owners.get(case) or self.owners.get(DEFAULT, "")
 
     def quarantined(self, comparison: str, case: str, day: date) -> Quarantine | None:
-        """Why a case counts for nothing on that day, if it does not."""
+        """Return the quarantine of a case on that day, if any."""
         for item in self.quarantine:
             if item.case == case and item.comparison in (None, comparison) and day <= item.until:
                 return item
         return None
 
     def slices_of(self, target: str) -> int:
-        """How many runs may be on a target at once."""
+        """Return the number of concurrent runs on a target."""
         return self.slices.get(target, DEFAULT_SLICES)
 
 
 def load_nightly(path: Path | None = None, *, root: Path = CONFIG_ROOT) -> Nightly:
-    """The nightly of a file, by default `nightly.yml`; everything that it names exists.
+    """Return the nightly schedule in a file, by default `nightly.yml`, after checking that everything it names exists.
 
     Raises ConfigError with every problem.
     """

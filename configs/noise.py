@@ -1,4 +1,4 @@
-"""Reads what equal runs differ by on each kind of device, and what matters there: configs/noise.yml."""
+"""Reads configs/noise.yml: the noise of equal runs on each kind of device, and the smallest relevant difference."""
 
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -11,23 +11,23 @@ from configs.read import CONFIG_ROOT, origin_of, plain, read_yaml
 from configs.schema import Frozen
 
 Share = Annotated[float, Field(gt=0, lt=10, allow_inf_nan=False, strict=True)]
-DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # the last is the processor's clock
+DeviceKind = Literal["tpu", "gpu", "cpu", "cpu_time"]  # cpu_time: the CPU time of a step
 
 
 class DeviceNoise(Frozen):
-    """What equal runs on a kind of device differ by, as shares of the step time, and what matters there."""
+    """The noise of equal runs on a kind of device, and the smallest relevant difference, as shares of the step time."""
 
     equal_runs: Share
     weight: Annotated[float, Field(ge=1, le=1000)]
     days_apart: Share
-    places_apart: Share | None = None  # in plans that were written before it was stated: as days_apart
+    places_apart: Share | None = None  # None in old plans: then days_apart applies
     tolerance: Share
     least: Share
     why: Annotated[str, Field(min_length=1)]
 
 
 def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
-    """The statement for every kind of device. Raises ConfigError."""
+    """Return the noise of every kind of device. Raises ConfigError."""
     path = root / "noise.yml"
     data = read_yaml(path)
     kinds: tuple[DeviceKind, ...] = get_args(DeviceKind)
@@ -51,9 +51,9 @@ def load_noises(*, root: Path = CONFIG_ROOT) -> dict[DeviceKind, DeviceNoise]:
 
 
 def device_kind_of(name: str | None, backend: str | None) -> DeviceKind:
-    """The kind of a device by what a log calls it ("TPU v6 lite", "NVIDIA H100") and by JAX's name of the backend.
+    """Return the kind of a device by its name in a log ("TPU v6 lite", "NVIDIA H100") and JAX's backend name.
 
-    Where a log says neither, the least that is known: as of a GPU.
+    If the log has neither, it is treated as a GPU.
     """
     text = f"{name or ''} {backend or ''}".lower()
     if "tpu" in text:

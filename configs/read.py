@@ -1,4 +1,4 @@
-"""Turns a YAML 1.2 file into a mapping that knows the line of every key."""
+"""Reads a YAML 1.2 file into a mapping with the line of every key."""
 
 import stat
 from collections.abc import Mapping, Sequence
@@ -15,30 +15,30 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from configs.errors import ConfigError
 
 CONFIG_ROOT = Path(__file__).parent
-MOST_VALUES = 100_000  # of one file, aliases written out
+MOST_VALUES = 100_000  # of one file, with aliases expanded
 DEEPEST = 50  # levels of one file; the parser's time grows with their square
 
 
 class _Tree(Composer):
-    """Composes documents in which no value stands inside itself."""
+    """A composer that rejects values that contain themselves."""
 
     def return_alias(self, a: Any) -> Any:
-        if a.end_mark is None:  # it has not been composed to its end
+        if a.end_mark is None:  # the anchor's value is not complete yet
             raise ComposerError(None, None, f"*{a.anchor} stands inside its own anchor &{a.anchor}", a.start_mark)
         return a
 
 
 def load_yaml(text: str, *, typ: str) -> Any:
-    """What a YAML text says, for ruamel's type of loader. Raises YAMLError, also for what only an attacker writes."""
+    """Parse YAML with ruamel's loader `typ`. Raises YAMLError, also for malicious documents."""
     yaml = YAML(typ=typ, pure=True)
     yaml.max_depth = DEEPEST
     yaml.Composer = _Tree
     return yaml.load(text)
 
 
-@lru_cache(maxsize=512)  # asked once for every value of a file
+@lru_cache(maxsize=512)  # called for every value of a file
 def display_path(path: Path) -> str:
-    """`configs/…` for a file of ours wherever it is installed, else the path as given."""
+    """Return `configs/…` for a file of maxview, wherever it is installed, else the given path."""
     try:
         return str(Path("configs") / path.resolve().relative_to(CONFIG_ROOT.resolve()))
     except ValueError:
@@ -46,10 +46,10 @@ def display_path(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file. Raises ConfigError."""
+    """Return the text of a UTF-8 file. Raises ConfigError."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # a pipe or a device may never end
-            raise ConfigError([f"{display_path(path)}: is no file but a pipe or a device: name a file"])
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # reading a pipe or device may never end
+            raise ConfigError([f"{display_path(path)}: is a pipe or a device: name a file"])
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError([f"{display_path(path)}: cannot be read: {error.strerror or error}"]) from error
@@ -59,23 +59,24 @@ def read_text(path: Path) -> str:
 
 
 def read_yaml(path: Path) -> CommentedMap:
-    """The mapping in a file; empty for an empty file. Raises ConfigError with file:line."""
+    """Return the mapping in a file; empty for an empty file. Raises ConfigError with file:line."""
     return _parse(display_path(path), read_text(path))
 
 
 @lru_cache(maxsize=512)
 def _parse(shown: str, text: str) -> CommentedMap:
-    """The mapping in a text. A night reads the same few files hundreds of times; nobody changes what is returned."""
+    """Return the mapping in a text; cached, because a nightly reads the same files hundreds of times. Do not modify
+    it."""
     try:
         data = load_yaml(text, typ="rt")
     except MaxDepthExceededError as error:
         where = f"{shown}:{error.problem_mark.line + 1}"
         raise ConfigError([f"{where}: is nested too deeply to be a config: write it with fewer levels"]) from error
-    except MarkedYAMLError as error:  # broken syntax, and keys that are given twice
+    except MarkedYAMLError as error:  # invalid syntax, and repeated keys
         mark = error.problem_mark or error.context_mark
         where = f"{shown}:{mark.line + 1}" if mark else shown
         raise ConfigError([f"{where}: not valid YAML: {error.problem or error.context}"]) from error
-    except YAMLError as error:  # characters that YAML does not allow, for example of a binary file
+    except YAMLError as error:  # characters that YAML forbids, for example in a binary file
         raise ConfigError([f"{shown}: not valid YAML: {str(error).splitlines()[0]}"]) from error
     if data is None:
         return CommentedMap()
@@ -87,7 +88,7 @@ def _parse(shown: str, text: str) -> CommentedMap:
 
 
 def count_values(value: Any, known: dict[int, int] | None = None) -> int:
-    """How many values there are once every alias is written out."""
+    """Return the number of values with all aliases expanded."""
     known = {} if known is None else known
     if not isinstance(value, dict | list):
         return 1
@@ -98,7 +99,7 @@ def count_values(value: Any, known: dict[int, int] | None = None) -> int:
 
 
 def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
-    """`file:line` of the value that `keys` lead to, or of the deepest one on the way there that has a line."""
+    """Return `file:line` of the value at `keys`, or of its nearest parent with a line."""
     here: Any = data
     line = None
     for key in keys:
@@ -106,19 +107,19 @@ def origin_of(data: CommentedMap, path: Path, keys: Sequence[str | int]) -> str:
             position = here.lc.key(key) if isinstance(here, CommentedMap) else here.lc.item(key)
             line, here = position[0] + 1, here[key]
         except (KeyError, IndexError, TypeError, AttributeError):
-            break  # the key is missing, comes out of a YAML merge (`<<`), or stands below a plain value
+            break  # the key is missing, comes from a YAML merge (`<<`), or its parent is a plain value
     return display_path(path) if line is None else f"{display_path(path)}:{line}"
 
 
 def plain(value: Any) -> Any:
-    """A YAML value without ruamel's own types, which remember how it was written."""
+    """Return a YAML value without ruamel's types, which keep its formatting."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | CommentedSeq):
         return [plain(v) for v in value]
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, ScalarBoolean):  # a bool with an anchor; ruamel makes it an int
+    if isinstance(value, ScalarBoolean):  # ruamel turns a bool with an anchor into an int
         return bool(value)
     for kind in (int, float, str):
         if isinstance(value, kind):
@@ -127,7 +128,7 @@ def plain(value: Any) -> Any:
 
 
 def first_comment(path: Path) -> str:
-    """The comment lines that open a YAML file, as one sentence."""
+    """Return the comment lines at the top of a YAML file as one sentence."""
     lines = []
     for line in read_text(path).splitlines():
         if not line.startswith("#"):

@@ -1,7 +1,7 @@
-"""Turns a config and its data into what a run keeps when it goes on, and two of these into the keys that differ.
+"""Checks that a resumed run has the same config and data as before.
 
-Steps, learning rates, intervals, numerics, layout and devices may change between two starts of a run. What is here may
-not: other values would fit its checkpoints too, and what goes on would be neither of two runs.
+Steps, learning rates, intervals, numerics, layout and devices may change on resume. The keys here may not: other values
+would load the same checkpoints, and the result would be a mixture of two runs.
 """
 
 import json
@@ -17,22 +17,22 @@ KEPT = (
     "init_weights_seed", "quantization", "normalization_layer_epsilon", "rope_max_timescale", "num_experts_per_tok",
     "capacity_factor", "dataset_type", "data_shuffle_seed", "max_target_length",
 )  # fmt: skip
-LOOKED_AT = 1 << 16  # bytes of each file that tell it from another of its size
+LOOKED_AT = 1 << 16  # bytes of each file that enter its checksum
 
 
 def identity(config: TrainConfig, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What a run that goes on keeps besides the shapes of its arrays, by the key that decides it.
+    """Return the values that a resumed run must keep, besides array shapes, by key.
 
-    texts: of `describe_texts`; empty where none are read.
+    texts: from `describe_texts`; empty if no texts are read.
     """
     kept = {key: getattr(config, key) for key in KEPT}
     return kept | {"dropout_rate": config.dropout_rate if config.enable_dropout else 0.0} | dict(texts)
 
 
 def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dict[str, str]:
-    """What a place in texts counts in: with other files, tokens or rows the same number would be another text.
+    """Return the identity of the texts: with other files, tokens or rows, the same position would mean another text.
 
-    Where the files lie does not matter. share: which rows of which batch each process reads.
+    The files' location does not matter. share: the rows of each batch that each process reads.
     """
     size, known = 0, 0
     for path in map(Path, paths):
@@ -49,10 +49,10 @@ def describe_texts(config: TrainConfig, paths: Sequence[str], share: str) -> dic
 
 
 def find_difference(before: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The keys that two runs differ in, with both values; None if there are none, or none is known of `before`."""
+    """Return the differing keys with both values; None without any, or if `before` is unknown."""
     keys = [key for key in here if key in before and here[key] != before[key]]
-    told = [f"{key} is {_show(here[key])} here and {_show(before[key])} there" for key in keys]
-    return ", ".join(told) or None
+    different = [f"{key} is {_show(here[key])} here and {_show(before[key])} there" for key in keys]
+    return ", ".join(different) or None
 
 
 def _show(value: object) -> object:
@@ -60,12 +60,13 @@ def _show(value: object) -> object:
 
 
 def config_lines(config: TrainConfig) -> list[str]:
-    """`key: value`, as JSON writes it, which is YAML too."""
+    """Return lines `key: value` with values in JSON, which is also YAML."""
     return [f"{key}: {json.dumps(value)}" for key, value in config.model_dump().items()]
 
 
 def find_changes(config: TrainConfig, text: str) -> str:
-    """What the config that began a run says otherwise: "scan_layers: true, …". text: its lines, or a launcher's."""
+    """Return the settings of the original config that differ: "scan_layers: true, …". text: its lines, or a
+    launcher's."""
     own = {*config_lines(config)}
     lines = [line.partition("  # ")[0] for line in text.splitlines()]
     changed = [line for line in lines if line and line not in own]

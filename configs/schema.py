@@ -11,7 +11,7 @@ from configs.model_checks import config_problems
 
 
 def _check_float32(value: float) -> float:
-    """Trainers count in float32, where what is finite here may be infinite, 0 or 1."""
+    """Reject values that become infinite, 0 or 1 in the trainers' float32."""
     if abs(value) > 3.4028235e38:
         raise ValueError("is infinite in float32 (at most 3.4028235e38)")
     if value and abs(value) < 1.1754944e-38:
@@ -27,25 +27,25 @@ def _check_not_zero(value: int) -> int:
     return value
 
 
-Positive = Annotated[int, Field(gt=0, lt=2**31)]  # as far as the trainers count steps and tokens
+Positive = Annotated[int, Field(gt=0, lt=2**31)]  # the trainers count steps and tokens in 32 bits
 PositiveOrAll = Annotated[int, Field(ge=-1, lt=2**31), AfterValidator(_check_not_zero)]
 Float32 = Annotated[float, AfterValidator(_check_float32)]
 NotNegative = Annotated[Float32, Field(ge=0)]
 MoreThanZero = Annotated[Float32, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # at 1 the moment never moves, and its bias correction divides by 0
+Decay = Annotated[Float32, Field(ge=0.0, lt=1.0)]  # at 1 the bias correction divides by 0
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # one folder, never a way out of it
+FileName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$")]  # a single path component
 
 
 class Frozen(BaseModel):
-    """A record that cannot change after it was made and refuses keys it does not know."""
+    """An immutable record that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, ser_json_inf_nan="strings")
 
 
 class TrainConfig(Frozen):
-    """Every value one training run depends on; `python -m model.train` needs nothing else."""
+    """All settings of a training run; `python -m model.train` needs nothing else."""
 
     model_config = ConfigDict(allow_inf_nan=False)  # added to what Frozen sets
 
@@ -152,18 +152,18 @@ class TrainConfig(Frozen):
 
     @model_validator(mode="after")
     def _check_relations(self) -> Self:
-        """What no single key can tell; every line of the message names the keys that it is about."""
+        """Check relations between keys; every line of the message names its keys."""
         problems = config_problems(self)
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
 
-# Where a run writes does not change what it computes: these keys are left out of a run's identity.
+# Output locations do not change the result, so they are not part of a run's identity.
 PLACE_KEYS = frozenset({"run_name", "base_output_directory", "metrics_file", "log_config"})
 
-# Ours and not MaxText's, or not read there, with the value at which it trains the same without them.
+# Keys that MaxText lacks or ignores, with the value equivalent to their absence.
 OWN_KEYS = {
     "resume_after_step": -1, "grain_train_files": "", "grain_eval_files": "", "tokenizer_path": "",
-    "enable_tensorboard": False,  # of a cluster's runs its TensorBoard is what is read
+    "enable_tensorboard": False,  # TensorBoard is read for runs on clusters
 }  # fmt: skip

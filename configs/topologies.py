@@ -1,4 +1,4 @@
-"""The TPU slices that programs can be compiled for without having one: their shapes, and the memory of a device."""
+"""The TPU slices for ahead-of-time compiles: shapes and device memory."""
 
 import math
 
@@ -13,15 +13,15 @@ _DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8",
 class Generation(Frozen):
     """One kind of TPU."""
 
-    compiler_name: str  # what libtpu calls it
+    compiler_name: str  # libtpu's name
     chip_config: str = "default"
     devices_per_chip: int = 1
-    hbm_gib: float  # of each device, for programs: its compiler names it where one is too big
+    hbm_gib: float  # of each device, usable by programs: from the compiler's message for a too large program
     shapes: tuple[str, ...]  # chips along each axis of a slice, as Google Cloud offers them
-    ring: int  # an axis of so many chips, or a multiple, closes to a ring
+    ring: int  # an axis whose length is a multiple of this is a ring
 
 
-# HBM: what libtpu 0.0.50 calls available. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+# HBM: available by libtpu 0.0.50. Shapes: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 GENERATIONS = {
     "v5e": Generation(compiler_name="v5e", hbm_gib=15.75, shapes=_FLAT, ring=16),
     "v5p": Generation(compiler_name="v5", chip_config="megacore", hbm_gib=95.73, shapes=_DEEP, ring=4),
@@ -38,7 +38,7 @@ class Topology(Frozen):
     chip_config: str
     chips: tuple[int, ...]  # along each axis
     chips_per_host: tuple[int, int, int]
-    rings: tuple[bool, bool, bool]  # which axes close to a ring
+    rings: tuple[bool, bool, bool]  # which axes are rings
     devices: int
     hbm_bytes: int  # of each device
 
@@ -46,7 +46,7 @@ class Topology(Frozen):
 def _make(name: str, shape: str, generation: Generation) -> Topology:
     chips = tuple(map(int, shape.split("x")))
     closed = [size % generation.ring == 0 for size in chips]
-    # of a flat slice each axis for itself, of a deep one all or none
+    # in a 2D slice each axis by itself, in a 3D slice all or none
     rings = (*closed, False) if len(chips) == 2 else (all(closed),) * 3
     return Topology(
         name=f"{name}:{shape}",
@@ -68,7 +68,7 @@ TOPOLOGIES = {
 
 
 def find_topology(name: str) -> Topology:
-    """The slice with this name. Raises ConfigError with all that are known."""
+    """Return the slice with this name. Raises ConfigError with the known names."""
     if name not in TOPOLOGIES:
         known = "; ".join(f"{kind}: {', '.join(made.shapes)}" for kind, made in GENERATIONS.items())
         raise ConfigError([f"unknown topology '{name}'; there are: {known}"])

@@ -1,4 +1,4 @@
-"""Gathers every rule that a comparison is judged by, as its files say now: it travels with the plans from here on."""
+"""Collects all rules of a comparison's verdict from its files, to be stored in the plans."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,22 +21,22 @@ from configs.schema import Frozen
 
 
 class VerdictRules(Frozen):
-    """What two arms are judged by: editing a file changes nothing of what has been resolved before."""
+    """The rules of a verdict; later edits of the files do not change them."""
 
     question: str
-    tolerances: Mapping[str, Tolerance]  # of what is not here the device decides
+    tolerances: Mapping[str, Tolerance]  # for missing metrics, the device's noise applies
     effects: Mapping[FindingKind, Effect]
     noises: Mapping[DeviceKind, DeviceNoise]
-    inert: Inert  # settings in which runs may differ
+    inert: Inert  # settings that do not change what a run trains
     arms: tuple[str, ...] = ()  # the baseline's name and the candidate's
-    declared: tuple[str, ...] = ()  # config keys that the arms are meant to differ in
-    alike: bool = False  # nothing is declared to differ: a control
-    allowed: Mapping[Metric, str] = {}  # rows that may be changed, and why
-    chips: int | None = None  # of the target, where they are what is paid for
-    price: float | None = None  # of one chip for an hour, in US dollars
+    declared: tuple[str, ...] = ()  # declared differences: config keys
+    alike: bool = False  # a control: no difference is declared
+    allowed: Mapping[Metric, str] = {}  # rows that may change, and why
+    chips: int | None = None  # of the target, if chips are paid for
+    price: float | None = None  # of one chip hour, in US dollars
 
     def tolerance_of_time(self, metric: Metric, kind: DeviceKind) -> Tolerance:
-        """The tolerance of a clock: as the comparison's set has it, else what the kind of device can tell apart."""
+        """Return the tolerance of a time: the comparison's, else from the noise of the kind of device."""
         if metric in self.tolerances:
             return self.tolerances[metric]
         noise = self.noises[kind]
@@ -44,7 +44,7 @@ class VerdictRules(Frozen):
 
 
 def load_verdict_rules(comparison: str, target: str, *, root: Path = CONFIG_ROOT) -> VerdictRules:
-    """The rules of a comparison on a target. Raises ConfigError."""
+    """Return the rules of a comparison on a target. Raises ConfigError."""
     spec, place = load_comparison(comparison, root=root), load_target(target, root=root)
     declared = tuple(sorted({key for arm in spec.arms for key in arm.set}))
     apart = len({spec.trainer_of(arm) for arm in spec.arms}) > 1 or any(arm.ref for arm in spec.arms) or declared
@@ -70,7 +70,7 @@ def make_rules(
     root: Path = CONFIG_ROOT,
     **given: Any,
 ) -> VerdictRules:
-    """The rules out of a set of tolerances, and what the target costs where chips are paid for."""
+    """Return the rules for a set of tolerances, with the target's price if chips are paid for."""
     paid = target is not None and target.hires_chips
     return VerdictRules(
         question=question,

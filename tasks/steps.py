@@ -30,7 +30,7 @@ from tasks.causes.kept_programs import compare_kept_programs
 from tasks.causes.occasion import explain_comparison
 from tasks.diff.case import CaseRuns, case_id, compare_case
 from tasks.diff.compare_logs import Given, archive, case_runs, compare_pair
-from tasks.diff.until import NextLook, Patience, next_look
+from tasks.diff.repeat_rule import NextLook, Patience, next_look
 from tasks.history import append_comparison
 from tasks.history.prior import read_past
 from tasks.ingest.given_logs import open_arms

@@ -2,7 +2,7 @@
 
 from tasks.bisect.questions import Question, worst_question
 from tasks.bisect.search import MOST_OF_POINT, Finish, Limits, Train
-from tasks.diff.until import undecided_rows
+from tasks.diff.repeat_rule import undecided_rows
 from tasks.records import ComparisonRecord
 
 

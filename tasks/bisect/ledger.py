@@ -14,7 +14,7 @@ from configs.comparison import Target
 from tasks.bisect.questions import PROGRAM, TIMES, Question
 from tasks.bisect.search import Finish, Line
 from tasks.diff.checkpoint_row import CHECKPOINTS
-from tasks.diff.fates import END
+from tasks.diff.run_endings import END
 from tasks.diff.state_rows import MEMORY
 from tasks.launch.config import config_text
 from tasks.launch.local import build_environment

@@ -4,9 +4,9 @@ from configs.errors import ConfigError, suggest
 from configs.schema import Frozen
 from tasks.diff.checkpoint_row import CHECKPOINTS
 from tasks.diff.comparison import SHARE_A_WORD
-from tasks.diff.fates import END
 from tasks.diff.maxview_rows import PARAMETERS
 from tasks.diff.parity_rows import LOSS, VALUES
+from tasks.diff.run_endings import END
 from tasks.diff.state_rows import MEMORY
 from tasks.diff.time_rows import CPU_TIME, STEP_TIME
 from tasks.records import ComparisonRecord

@@ -6,13 +6,13 @@ from itertools import chain
 from configs.findings import Effects
 from tasks.diff.contradictions import find_contradictions, find_same_log
 from tasks.diff.evaluation_row import find_lacking_evaluations
-from tasks.diff.fates import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.metric_row import Arms
-from tasks.diff.noops import find_noops, find_variation
 from tasks.diff.observed import judge
 from tasks.diff.parity import MetricParity
+from tasks.diff.run_endings import find_deaths, find_distance, find_reading_gaps
 from tasks.diff.same_code import find_code, find_start, find_writers
 from tasks.diff.same_work import find_work
+from tasks.diff.settings_without_effect import find_noops, find_variation
 from tasks.diff.software import find_surroundings
 from tasks.records import Finding
 

@@ -11,7 +11,6 @@ from tasks.diff.checkpoint_row import CHECKPOINTS, checkpoint_row
 from tasks.diff.comparability import find_findings
 from tasks.diff.decide import ONE_RUN
 from tasks.diff.evaluation_row import EVALUATION, compare_evaluations, evaluation_row
-from tasks.diff.fates import death_row
 from tasks.diff.final_state import FINAL_STATE, final_state_row
 from tasks.diff.floors import floors_of
 from tasks.diff.host import excuse_of, has_same_program, name_host
@@ -21,6 +20,7 @@ from tasks.diff.mfu_row import mfu_row
 from tasks.diff.numbering import number_alike
 from tasks.diff.parity import LEAST_STEPS, compare_metric, shared_metrics
 from tasks.diff.parity_rows import LOSS, VALUES, Judged, judge_loss, judge_values, loss_row, values_row
+from tasks.diff.run_endings import death_row
 from tasks.diff.same_code import draws_differ
 from tasks.diff.stall_rows import stall_row
 from tasks.diff.state_rows import memory_row

@@ -1,1 +1,1 @@
-"""Turns what runs have left, logs that somebody brings or the folder of a run of ours, into run records."""
+"""Turns given logs, or the folder of a finished run, into run records."""

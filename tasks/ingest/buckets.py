@@ -1,4 +1,4 @@
-"""Turns a gs:// address into the logs behind it: one object, or those below a folder that can be logs."""
+"""Turns a gs:// address into its logs: one object, or the objects below a folder that can be logs."""
 
 import shutil
 import tempfile
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from tasks.store.gcs import GcsFiles
 
 SCHEME = "gs://"
-LOOK = 4096  # bytes of an object that tell whether it can be a log
-LOOKS = 10  # at once
-PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip and zstd begin so
+LOOK = 4096  # bytes of an object by which logs are recognised
+LOOKS = 10  # concurrent reads
+PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # first bytes of gzip and zstd
 
 
 def list_logs(address: str) -> list[str]:
-    """The object at an address, or those below it that can be logs: not empty, and text or packed.
+    """Return the object at an address, or the objects below it that can be logs: not empty, and text or packed.
 
-    Of an object that cannot (the arrays of a checkpoint, say) only the beginning is read. Raises LogFormatError.
+    Only the beginning of other objects, such as arrays of a checkpoint, is read. Raises LogFormatError.
     """
     folder, name = _split(address)
-    with _told(address):
+    with _log_errors(address):
         if name and _open_bucket(folder).stat(name) is not None:
             return [address]
         below = _open_bucket(folder + (f"/{name}" if name else ""))
@@ -39,13 +39,13 @@ def list_logs(address: str) -> list[str]:
 
 
 def can_be_log(head: bytes) -> bool:
-    """Whether something that begins so can be a log: text has no NUL bytes."""
+    """Whether a file that begins with `head` can be a log: text has no NUL bytes."""
     return head.startswith(PACKED) or b"\0" not in head
 
 
 @contextmanager
 def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
-    """Paths of logs, those of gs:// addresses being of copies that go with the block. Raises LogFormatError."""
+    """Yield local paths of logs; objects in buckets are copied and removed after the block. Raises LogFormatError."""
     with tempfile.TemporaryDirectory(prefix="maxview-") as folder:
         yield [
             _bring(log, Path(folder, str(number))) if log.startswith(SCHEME) else Path(log)
@@ -54,32 +54,32 @@ def on_this_machine(logs: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _bring(address: str, folder: Path) -> Path:
-    """A copy of one object in a local folder, under its own name and that of its folder."""
+    """Copy one object into a local folder, under its own and its folder's name; returns the path."""
     place, name = _split(address)
     target = folder.joinpath(
         *(part for part in address.removeprefix(SCHEME).split("/")[-2:] if part not in ("", ".", ".."))
     )
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _told(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
+    with _log_errors(address), _open_bucket(place).open(name) as stream, target.open("wb") as file:
         shutil.copyfileobj(stream, file, 1 << 20)
     return target
 
 
 def _split(address: str) -> tuple[str, str]:
-    """The folder, which may be the bucket, and the name in it; no name for a bucket or what ends with a slash."""
+    """Split an address into folder (or bucket) and name; the name is "" for a bucket or a trailing slash."""
     bucket, _, path = address.removeprefix(SCHEME).partition("/")
     folder, _, name = path.rpartition("/")
     return f"{SCHEME}{bucket}" + (f"/{folder}" if folder else ""), name
 
 
 def _open_bucket(place: str) -> "GcsFiles":
-    from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which few readings need
+    from tasks.store.gcs import GcsFiles  # takes a second to import; few readings need it
 
     return GcsFiles(place)
 
 
 @contextmanager
-def _told(address: str) -> Iterator[None]:
+def _log_errors(address: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:

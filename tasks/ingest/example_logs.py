@@ -1,4 +1,4 @@
-"""Makes up the logs of a week of nights, in which a regression, a slow host and a death are planted."""
+"""Generates the logs of a week of nightly runs with a regression, a slow host and a death."""
 
 import hashlib
 import random
@@ -11,7 +11,7 @@ from tasks.records import Commit
 FIRST = datetime(2026, 11, 15, 2, 0, tzinfo=UTC)
 NIGHTS = 7
 STEPS = 80
-REGRESSED_FROM, DIED_ON = 4, 6  # nights, the first being 0
+REGRESSED_FROM, DIED_ON = 4, 6  # nights, counted from 0
 LINEN_VS_NNX, MAIN_VS_BRANCH = "linen-vs-nnx", "main-vs-branch"
 BRANCH = "feat/fused-attention"
 CASES = (
@@ -25,11 +25,11 @@ SUBJECTS = (
     "fused attention: a kernel of its own for the forward pass",
     "fused attention: scales in float32",
     "fused attention: gather before the kernel, so that int8 goes through it too",
-)  # of the branch's commits, the first one first; the last one came on the night of the regression
+)  # of the branch's commits, the oldest first; the last one causes the regression
 
 
 class ExamplePair(Frozen):
-    """The logs of one made-up comparison of one night."""
+    """The logs of one generated comparison of one night."""
 
     comparison: str
     case: str
@@ -37,11 +37,11 @@ class ExamplePair(Frozen):
     created: datetime
     names: tuple[str, str]
     logs: tuple[str, str]
-    commits: tuple[Commit, ...] = ()  # of the branch, the last first; the last of all is main's own
+    commits: tuple[Commit, ...] = ()  # of the branch, the newest first; the last entry is main's
 
 
 def example_pairs() -> Iterator[ExamplePair]:
-    """Every pair of logs of the week, night by night; the same every time."""
+    """Yield every pair of logs of the week, night by night; deterministic."""
     for night in range(NIGHTS):
         for number, (comparison, case) in enumerate(CASES):
             start = FIRST + timedelta(days=night, minutes=12 * number)
@@ -72,7 +72,7 @@ def example_pairs() -> Iterator[ExamplePair]:
 
 
 def _commits(count: int) -> tuple[Commit, ...]:
-    """The first commits of the branch, as many as there were by then, the last first, and main's behind them."""
+    """Return the first `count` commits of the branch, the newest first, followed by main's."""
     made = [
         Commit(
             sha=hashlib.sha1(subject.encode()).hexdigest(),
@@ -86,7 +86,7 @@ def _commits(count: int) -> tuple[Commit, ...]:
 
 
 def _log(seed: str, start: datetime, *, slower: float = 1.0, host: bool = False, dies: bool = False) -> str:
-    """One log as MaxText prints it. `host`: two of three steps wait for their batch; `dies`: at step 30."""
+    """Return one log in MaxText's format. `host`: two of three steps wait for their batch; `dies`: at step 30."""
     draw = random.Random(seed)
     now = start
     lines = [f"XPK Start: {start:%a %b %d %H:%M:%S} UTC 2026"]

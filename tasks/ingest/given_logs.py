@@ -1,4 +1,5 @@
-"""Reads logs that exist, or a saved page that holds both, into the runs of two arms; refuses what is no comparison."""
+"""Reads existing logs, or a saved page with both, into the runs of two arms, and refuses logs that cannot be
+compared."""
 
 import glob
 import hashlib
@@ -19,13 +20,13 @@ from tasks.scrape.read import digest_text
 SIDES = ("baseline", "candidate")
 HOW = "maxview ingest --baseline LOG… --candidate LOG…"
 WILD = re.compile(r"[*?\[]")
-# XPK's pods: workload, slice-job, slice, worker, and five letters
+# XPK pod names: workload, slice-job, slice, worker, and five letters
 FIRST_POD = re.compile(r"-0-0-[a-z0-9]{5}(?:/|$)")
 _NUMBER_AT_END = re.compile(r"[\W_]*(?:(?<![a-z])(?:r|run|rep|repeat|log))?[\W_]*\d*\Z", re.IGNORECASE)
 
 
 class LoggedRun(Frozen):
-    """One run: the file it was read from, and whose log in it that is where the file holds several."""
+    """One run: its file, and the log's name in it if the file contains several."""
 
     file: Path
     digest: str
@@ -35,7 +36,7 @@ class LoggedRun(Frozen):
 
 
 class LoggedArms(Frozen):
-    """The runs of two arms, each in the order they ran."""
+    """The runs of two arms, each in order of time."""
 
     names: tuple[str, str]
     baseline: tuple[LoggedRun, ...]
@@ -43,7 +44,7 @@ class LoggedArms(Frozen):
 
     @property
     def readings(self) -> tuple[RunReading, ...]:
-        """What all logs say, the baseline's first."""
+        """The readings of all logs, the baseline's first."""
         return tuple(run.reading for run in (*self.baseline, *self.candidate))
 
     @property
@@ -55,9 +56,9 @@ class LoggedArms(Frozen):
 def sort_words(
     logs: Sequence[str], baseline: Sequence[str], candidate: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """What was typed, by side. Raises LogFormatError with what to type instead."""
+    """Return the arguments by side. Raises LogFormatError with the command to type instead."""
     if logs and (baseline or candidate):
-        raise LogFormatError(f"{logs[0]}: say of every log which side it is of: {HOW}")
+        raise LogFormatError(f"{logs[0]}: name the side of every log: {HOW}")
     if len(logs) == 1:
         return logs, logs
     if len(logs) == 2:
@@ -72,9 +73,9 @@ def sort_words(
 
 @contextmanager
 def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -> Iterator[LoggedArms]:
-    """The runs of both sides out of files, folders, patterns and gs:// addresses; copies go with the block.
+    """Yield the runs of both sides from files, folders, patterns and gs:// addresses; copies are removed afterwards.
 
-    aa: one log may stand for both sides. Raises LogFormatError.
+    aa: one log may be used for both sides. Raises LogFormatError.
     """
     found = [[item for word in words for item in _find(word)] for words in sides]
     places = list(dict.fromkeys(place for side in found for place, _ in side))
@@ -87,7 +88,7 @@ def open_arms(sides: tuple[Sequence[str], Sequence[str]], *, aa: bool = False) -
 
 
 def read_pair(logs: Sequence[Path]) -> LoggedArms:
-    """Two logs, baseline first, or one page with both. Raises LogFormatError with what to type instead."""
+    """Read two logs, baseline first, or one page with both. Raises LogFormatError with the command to type instead."""
     left, right = sort_words([str(log) for log in logs], (), ())
     arms = read_arms([(Path(log), True) for log in left], [(Path(log), True) for log in right])
     if len(logs) == 1:
@@ -96,10 +97,7 @@ def read_pair(logs: Sequence[Path]) -> LoggedArms:
 
 
 def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[Path, bool]]) -> LoggedArms:
-    """The runs in the files of each side; one that nobody named, out of a folder, may be no log.
-
-    Raises LogFormatError.
-    """
+    """Read the runs of each side; files found in a folder, not named, may be other than logs. Raises LogFormatError."""
     known: dict[Path, LogReading] = {}
     shared = dict(baseline).keys() & dict(candidate).keys()
     sides = [_read_side(files, number, known, shared) for number, files in enumerate((baseline, candidate))]
@@ -111,7 +109,7 @@ def read_arms(baseline: Sequence[tuple[Path, bool]], candidate: Sequence[tuple[P
 
 
 def _find(word: str) -> list[tuple[str, bool]]:
-    """(place, whether it was named itself) of the logs behind a word."""
+    """Return (place, whether it was named itself) of the logs behind an argument."""
     if word.startswith(SCHEME):
         if wild := WILD.search(word):
             below = list_logs(word[: word.rindex("/", 0, wild.start()) + 1])
@@ -119,7 +117,7 @@ def _find(word: str) -> list[tuple[str, bool]]:
         found = list_logs(word)
         return [(place, found == [word]) for place in found]
     path = Path(word)
-    if os.path.isdir(word):  # False too for what no path can be
+    if os.path.isdir(word):  # also False for an invalid path
         return [(str(file), False) for file in sorted(path.rglob("*")) if file.is_file()] or _nothing(word)
     if WILD.search(word) and not os.path.exists(word):
         return [(name, False) for name in sorted(glob.glob(word, recursive=True)) if Path(name).is_file()] or _nothing(
@@ -129,7 +127,7 @@ def _find(word: str) -> list[tuple[str, bool]]:
 
 
 def _nothing(word: str) -> list[tuple[str, bool]]:
-    raise LogFormatError(f"{word}: there is no file in it; check the path")
+    raise LogFormatError(f"{word}: contains no file; check the path")
 
 
 def _read_side(
@@ -143,7 +141,7 @@ def _read_side(
         except LogFormatError as error:
             if named:
                 raise
-            refused = error  # beside the logs lie checkpoints, records, configs
+            refused = error  # the folder may contain checkpoints, records, configs too
     if not runs:
         folder = os.path.commonpath([path.parent for path, _ in files])
         raise LogFormatError(f"{folder}: none of {len(files)} files is a training log of the {SIDES[side]}; {refused}")
@@ -164,9 +162,9 @@ def _run_of(reading: LogReading, path: Path, side: int, *, holds_both: bool) -> 
 
 
 def choose_process(reading: LogReading, path: Path) -> RunReading:
-    """Of the pods of one job, whose logs one file holds, the one that is process 0: it alone tells of commits.
+    """Return the run of process 0, the only one that prints commits, from a file with the logs of a job's pods.
 
-    Raises LogFormatError if the runs are others, or if it is not clear which that is.
+    Raises LogFormatError if the file contains other runs, or process 0 is ambiguous.
     """
     runs = reading.runs
     if reading.page is not None:
@@ -185,7 +183,7 @@ def choose_process(reading: LogReading, path: Path) -> RunReading:
 
 
 def check_apart(arms: LoggedArms) -> None:
-    """No run stands on both sides: in one file, in two copies of it, or packed in two ways. Raises LogFormatError."""
+    """Raise LogFormatError if a run is on both sides: the same file, a copy, or the same text packed differently."""
     for other, run in itertools.product(arms.baseline, arms.candidate):
         if not _is_same_log(other, run):
             continue
@@ -197,7 +195,7 @@ def check_apart(arms: LoggedArms) -> None:
 
 
 def _is_same_log(one: LoggedRun, other: LoggedRun) -> bool:
-    """Whether two runs are one text, whatever is around it. Texts are read again only if all their steps are equal."""
+    """Whether two runs have the same unwrapped text. Texts are read again only if all steps are equal."""
     if one.digest == other.digest:
         return (one.reading.span, one.pod) == (other.reading.span, other.pod)
     steps = [run.reading.steps.drop("line", "offset") for run in (one, other)]
@@ -208,7 +206,7 @@ def _is_same_log(one: LoggedRun, other: LoggedRun) -> bool:
 
 
 def _check_alike(side: Sequence[LoggedRun]) -> None:
-    """The runs of one arm are different runs of one case by one trainer, as far as their logs say."""
+    """Raise LogFormatError unless an arm's runs are different runs of one case and trainer, as far as logs show."""
     for one, run in itertools.combinations(side, 2):
         if _is_same_log(one, run):
             raise LogFormatError(f"{one.file} and {run.file}: are the same log, and count as one run; give one")
@@ -233,13 +231,13 @@ def _first_tokens(reading: RunReading) -> int | None:
 
 
 def _ordered(side: Sequence[LoggedRun]) -> list[LoggedRun]:
-    """In the order they began, where every log says when; the first of each side are neighbours, and so on."""
+    """Return the runs in order of their start, if every log shows it, so that runs of equal number were neighbours."""
     starts = [run.reading.started for run in side]
     return list(side) if None in starts else sorted(side, key=lambda run: str(run.reading.started))
 
 
 def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
-    """What the runs of each arm have in common in their names, else in those of their files or folders."""
+    """Return a name for each arm: the common part of its runs' names, else of their files or folders."""
     for names in (
         [[run.reading.name for run in side] for side in sides],
         [[run.file.stem for run in side] for side in sides],
@@ -252,11 +250,11 @@ def name_arms(sides: Sequence[Sequence[LoggedRun]]) -> tuple[str, str]:
 
 
 def _common(names: Sequence[str]) -> str:
-    return names[0] if len(set(names)) == 1 else _NUMBER_AT_END.sub("", os.path.commonprefix(names))  # noqa: RUF071 - letters are meant
+    return names[0] if len(set(names)) == 1 else _NUMBER_AT_END.sub("", os.path.commonprefix(names))  # noqa: RUF071 - compares letters, not path components
 
 
 def _named(side: Sequence[LoggedRun], arm: str) -> list[LoggedRun]:
-    """One run is called as its arm; several keep what tells them apart."""
+    """Name a single run like its arm; several runs keep the differing parts of their names."""
     names = [run.reading.name for run in side]
     if len(side) == 1 or len(set(names)) < len(side):
         names = [arm] if len(side) == 1 else [f"{arm}-{number + 1}" for number in range(len(side))]

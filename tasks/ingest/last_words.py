@@ -1,4 +1,4 @@
-"""Turns the end of a run's log into why it ended, where no exception says so; however long the log, little is held."""
+"""Finds the cause of a run's end in the last lines of its log, if there is no exception; needs constant memory."""
 
 import mmap
 import re
@@ -15,7 +15,7 @@ from tasks.scrape.prefixes import ABSL
 
 CHUNK = 1 << 22
 MOST_LINES = 20
-# what stands before a refusal and is none of it: lines of loggers and of the frame, and where libraries in C++ were
+# lines that are not part of a refusal: loggers, the frame, source locations of C++ libraries
 _OTHERS = re.compile(
     rb"\s*\Z|" + ABSL + rb"|XPK (?:Start|End): |[^\n]{0,40}\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d|maxview: |\S+\.cc:\d+\s*\Z"
 )
@@ -25,7 +25,7 @@ type Text = mmap.mmap | bytes
 
 @contextmanager
 def mapped(log: Path) -> Iterator[Text]:
-    """The bytes of a file as they are asked for; it is not read into memory."""
+    """Map a file into memory, so that only the parts in use are read."""
     with log.open("rb") as file:
         try:
             data: Text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -39,13 +39,13 @@ def mapped(log: Path) -> Iterator[Text]:
 
 
 def source_at(data: Text, offset: int) -> Source:
-    """A place in a log with its line."""
+    """Return an offset in a log with its line number."""
     breaks = sum(data[begin : min(begin + CHUNK, offset)].count(b"\n") for begin in range(0, offset, CHUNK))
     return Source(line=breaks + 1, offset=offset)
 
 
 def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
-    """What the cluster gave as the reason for which it ended a job, as its launcher noted it at the log's end."""
+    """Return the cluster's reason for ending a job, as the launcher noted it at the log's end; None without one."""
     with mapped(log) as data:
         begin, end = span if span[1] else (0, len(data))
         found = deque(CAUSE_PATTERN.finditer(data, begin, end), maxlen=1)
@@ -54,13 +54,13 @@ def find_platform_cause(log: Path, span: tuple[int, int]) -> LogError | None:
         last = found.pop()
         kind, message = (text.decode("utf-8", "replace") for text in last.groups())
         place = source_at(data, last.start())
-        del last  # it holds the file
+        del last  # it keeps the file open
     death = CAUSE_KINDS.get(kind) or classify(f"{kind}: {message}")
     return LogError(type=kind, message=message, line=place.line, offset=place.offset, kind=death)
 
 
 def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
-    """What the launcher noted in a log about lines that it could not read: from when to when, and why."""
+    """Return the launcher's notes about lines that it could not read: from when to when, and why."""
     with mapped(log) as data:
         begin, end = span if span[1] else (0, len(data))
         notes = [found.group().decode("utf-8", "replace") for found in LOST_PATTERN.finditer(data, begin, end)]
@@ -68,7 +68,7 @@ def find_lost_lines(log: Path, span: tuple[int, int]) -> tuple[str, ...]:
 
 
 def find_end(log: Path, span: tuple[int, int]) -> Source:
-    """Where a run's text ends in its log: at its `EXIT_CODE=`, else at its last line that is not empty."""
+    """Return the end of a run in its log: its `EXIT_CODE=`, else its last non-empty line."""
     with mapped(log) as data:
         begin, end = span if span[1] else (0, len(data))
         offset = data.rfind(b"EXIT_CODE=", begin, end)
@@ -78,7 +78,7 @@ def find_end(log: Path, span: tuple[int, int]) -> Source:
 
 
 def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
-    """What a program said last that refused its input: what it wrote below its log, before the frame's end."""
+    """Return the last message of a program that refused its input: the text after its log, before the frame's end."""
     with mapped(log) as data:
         begin, end = span if span[1] else (0, len(data))
         end = max(data.rfind(b"XPK End: ", begin, end), begin) or end
@@ -97,7 +97,7 @@ def find_refusal(log: Path, span: tuple[int, int]) -> LogError | None:
 
 
 def lines_back(data: Text, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """(offset, line) from the last line to the first."""
+    """Yield (offset, line) from the last line to the first."""
     while end > begin:
         last = end - 1 if data[end - 1 : end] == b"\n" else end
         start = max(data.rfind(b"\n", begin, last) + 1, begin)

@@ -1,4 +1,4 @@
-"""Turns what a run left of its steps, its log and its JSON lines, into one table at the best precision there is."""
+"""Merges a run's log and JSON lines into one table of steps at the best available precision."""
 
 import numpy as np
 import polars as pl
@@ -15,17 +15,16 @@ WAIT_COLUMN = "step_wait_s"
 
 
 def step_table(run: RunRecord) -> pl.DataFrame:
-    """(step, seconds, loss, line, offset) at the best precision there is, ascending, each step once (its last line).
+    """Return (step, seconds, loss, line, offset), ascending, each step once (its last line), at the best precision.
 
-    The seconds are as fine as the log tells them (see `step_seconds`); they and the losses come out of the trainer's
-    JSON lines if it wrote them. A run that resumed after a crash has the steps before it only there: their `line` and
-    `offset` are null.
+    Seconds and losses come from the trainer's JSON lines, if it wrote them, else from the log, refined by
+    `step_seconds`. Steps before a crash and resume may exist only in the JSON lines: `line` and `offset` are null.
     """
     return timed_steps(run)[0]
 
 
 def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
-    """The same, with one unit of the last digit that the step times are known to, in seconds; 0 in full precision."""
+    """Return the same, and the unit of the last known digit of step times in seconds; 0 for full precision."""
     printed = last_of_each_step(run.reading.steps)
     if not is_exact(run):
         if RATE not in printed.columns:
@@ -43,21 +42,21 @@ def timed_steps(run: RunRecord) -> tuple[pl.DataFrame, float]:
 
 
 def last_of_each_step(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows by ascending step; of a step that was done twice the last one."""
-    if (table["step"].diff() > 0).all():  # as most logs are
+    """Return the rows by ascending step; of a repeated step, the last row."""
+    if (table["step"].diff() > 0).all():  # true for most logs
         return table
     return table.unique("step", keep="last", maintain_order=True).sort("step")
 
 
 def is_exact(run: RunRecord) -> bool:
-    """Whether losses are known in full precision, not only as printed."""
+    """Whether losses are known in full precision."""
     return run.metrics is not None and not run.metrics.is_empty() and set(run.metrics.columns) >= METRICS_COLUMNS
 
 
 def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """The seconds of every step but the first, ascending, that other work on the machine took from its threads.
+    """Return, for every step after the first, the seconds its threads waited for other work on the machine.
 
-    None if the trainer did not measure it, which only makes sense where the processor is the device.
+    None if the trainer did not measure it; meaningful only on CPUs.
     """
     if not is_exact(run) or run.metrics is None or WAIT_COLUMN not in run.metrics.columns:
         return None
@@ -66,7 +65,7 @@ def waited_seconds(run: RunRecord) -> NDArray[np.float64] | None:
 
 
 def cpu_seconds(run: RunRecord) -> NDArray[np.float64] | None:
-    """The processor time of every step but the first, ascending, in seconds; None if the trainer did not measure it."""
+    """Return the CPU time in seconds of every step after the first; None if the trainer did not measure it."""
     if run.metrics is None or CPU_COLUMN not in run.metrics.columns:
         return None
     column = last_of_each_step(run.metrics)[CPU_COLUMN].cast(pl.Float64)

@@ -1,4 +1,4 @@
-"""Finds the precision in which logs print a value, out of the values alone."""
+"""Finds the precision with which logs print a value, from the values alone."""
 
 from decimal import Decimal
 from math import floor, isfinite, log10
@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 
 type Values = NDArray[np.float64]  # [runs, steps]
 
-LEAST_DECIMALS = 3  # MaxText prints three; a log in which they all happen to end in 0 prints three too
-MOST_DECIMALS = 15  # more are in no log
+LEAST_DECIMALS = 3  # MaxText prints three, even if all values end in 0
+MOST_DECIMALS = 15  # no log prints more
 
 
 def shared_decimals(values: Values) -> int:
-    """The decimals that every run prints: of a run, as many as the value that needs most."""
+    """Return the decimals that every run prints; a run's decimals are those of its value with most decimals."""
     return min((_decimals(row) for row in values), default=0)
 
 
 def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One unit of the last digit in which each of a log's values is printed, as far as the values tell.
+    """Return the unit of the last printed digit of each of a log's values, as far as the values show it.
 
-    A value may end in zeros, which are not seen: those that are as large show how many decimals it has. Smaller ones
-    may have more, where a log prints so many digits of each, or an exponent.
+    Trailing zeros are invisible, so values of the same size show the decimals. Smaller values may have more, if a log
+    prints a number of significant digits, or an exponent.
     """
     order = np.argsort(-np.abs(values), kind="stable")
     needed = np.array([_needed(float(values[at])) for at in order], dtype=np.float64)
@@ -31,7 +31,7 @@ def printed_units(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _needed(value: float) -> int:
-    """Decimals that a value needs."""
+    """Return the number of decimals of a value."""
     if value == 0 or not isfinite(value):
         return 0
     exponent = Decimal(repr(value)).normalize().as_tuple().exponent
@@ -45,8 +45,8 @@ def _decimals(row: NDArray[np.float64]) -> int:
 
 
 def last_digit(value: float, values: Values, decimals: int, *, exponents: bool) -> float:
-    """One unit of the last printed digit of a value: of its decimals, or, where a log prints exponents, of its
-    significant digits, which are as many as the value of all that needs most."""
+    """Return the unit of the last printed digit of a value: by decimals, or, if the log prints exponents, by the
+    largest number of significant digits in `values`."""
     fixed = 10.0**-decimals
     if not exponents or not isfinite(value) or value == 0:
         return fixed
@@ -59,5 +59,5 @@ def _digits(value: float) -> int:
 
 
 def round_to(values: Values, decimals: int) -> Values:
-    """The values as a log with this many decimals would print them; rows that need no more stay as they are."""
+    """Round the values to the decimals of a log; rows with no more decimals are unchanged."""
     return np.stack([np.round(row, decimals) if _decimals(row) > decimals else row for row in values])

@@ -1,4 +1,4 @@
-"""Puts what a finished run left in its folder together into its record."""
+"""Builds the record of a finished run from the files in its folder."""
 
 import json
 import signal
@@ -25,12 +25,12 @@ SIGNAL_BASE = 128  # a shell's exit code for signal n is 128 + n
 def build_record(
     plan: RunPlan, directory: RunDirectory, reading: RunReading, proofs: Sequence[CheckpointProof]
 ) -> RunRecord:
-    """The record of a run that this store holds."""
+    """Return the record of a run in this store."""
     keep_step_program(directory.path)
     program = directory.read_program() or {}
     commit = (
         program.get("trainer", {}).get("commit") or plan.commit or reading.commit
-    )  # what the run itself says goes first
+    )  # the run's own report has priority
     lost = find_lost_lines(directory.log, reading.span)
     named = {"name": plan.run_name, "coverage": reading.coverage.model_copy(update={"lost": lost})}
     named |= {"branch": plan.ref} if plan.ref else {}
@@ -50,7 +50,7 @@ def build_record(
 
 
 def name_version(plan: RunPlan, commit: str | None) -> str:
-    """What of a trainer ran, for people: its commit, or the version of one that has none."""
+    """Return the trainer's version for display: its commit, else its package version."""
     short = commit[:9] if commit else None
     if plan.trainer == "maxtext":
         return f"MaxText {short or plan.versions.get('maxtext', 'of an image')}"
@@ -60,22 +60,22 @@ def name_version(plan: RunPlan, commit: str | None) -> str:
 
 
 def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReading:
-    """A reading whose end has a cause: without an exception its exit code is one.
+    """Return the reading with a cause of its end: without an exception, its exit code.
 
-    supervised: a supervisor closed the log with the exit code unless it was killed too, so the lack of one is a cause.
-    Of somebody's own log it says nothing: most trainers never print one.
+    supervised: a supervisor writes the exit code unless it was killed too, so a missing exit code is a cause. In other
+    logs it is not, because most trainers print none.
     """
     if reading.exit_code == 0:
         return reading
     ended = find_platform_cause(log, reading.span)
-    if ended is not None:  # whatever the trainer said when its machine went, that is why
+    if ended is not None:  # the platform's reason outranks the trainer's error
         return reading.model_copy(update={"error": ended, "fate": ended.kind})
     if reading.error is not None:
         return reading
     code = reading.exit_code
     if code is None and not supervised:
         return reading
-    # 2 is what programs end with that refuse their input, our trainer and every argparse among them
+    # programs that refuse their input exit with 2: our trainer, argparse
     refused = code == REFUSED and reading.steps.is_empty()
     said = find_refusal(log, reading.span) if refused else None
     if said is not None:
@@ -102,7 +102,7 @@ def with_cause(reading: RunReading, log: Path, *, supervised: bool) -> RunReadin
 
 
 def name_signal(number: int) -> str:
-    """`signal 9 (SIGKILL)`, and who usually sends it where people ask."""
+    """Return `signal 9 (SIGKILL)`, with the usual sender of SIGKILL."""
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -111,10 +111,10 @@ def name_signal(number: int) -> str:
 
 
 def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading) -> pl.DataFrame | None:
-    """What the run's trainer wrote down in full precision, whichever way it had; None if it did not.
+    """Return the metrics that the trainer wrote in full precision, in any format; None without any.
 
-    TensorBoard's files only if they hold every step of the log: what a killed trainer had not sent yet they lack, and
-    a step that they lack is none that was not trained.
+    TensorBoard files count only if they contain every step of the log: a killed trainer may not have flushed the last
+    steps.
     """
     metrics = read_metrics(directory.path / plan.files.metrics)
     if metrics is not None:
@@ -126,10 +126,10 @@ def read_run_metrics(plan: RunPlan, directory: RunDirectory, reading: RunReading
 
 
 def read_metrics(path: Path) -> pl.DataFrame | None:
-    """The trainer's JSON lines as a frame; None if there are none. A last line cut off by a crash is left out.
+    """Return the trainer's JSON lines as a frame; None without any. A last line cut off by a crash is dropped.
 
-    Those of MaxText are recognised by what is in them: a log that is played has left them whatever its plan says.
-    Raises ValueError naming a line that is no JSON object.
+    MaxText's are recognised by their contents, because a replayed log may have left them whatever the plan names.
+    Raises ValueError naming a line that is not a JSON object.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def read_metrics(path: Path) -> pl.DataFrame | None:
         return None
     if wrote_metrics(text):
         return read_maxtext_metrics(path)
-    *lines, _torn = text.split("\n")  # what follows the last line break was not written to its end
+    *lines, _torn = text.split("\n")  # text after the last line break is incomplete
     rows = []
     for number, line in enumerate(lines, start=1):
         try:

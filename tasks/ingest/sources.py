@@ -1,4 +1,4 @@
-"""Reads logs from wherever they are: files, folders, gs:// addresses, a stream that goes on; several as one reading."""
+"""Reads logs from files, folders, gs:// addresses or a stream; several become one reading."""
 
 import tempfile
 import time
@@ -15,9 +15,9 @@ from tasks.scrape.window import read_file
 STREAM = "-"
 PIECE = 1 << 20
 REPORT_EVERY_S = 1.0
-TAIL = 64 << 10  # bytes of a stream in which its last line is looked for
+TAIL = 64 << 10  # bytes of a stream searched for its last line
 
-type Progress = Callable[[int, bytes], None]  # bytes so far, the last whole line
+type Progress = Callable[[int, bytes], None]  # bytes so far, the last complete line
 
 
 def read_sources(
@@ -25,7 +25,7 @@ def read_sources(
 ) -> LogReading:
     """Read files, folders, gs:// addresses and `-` (the stream) into one reading with all their runs.
 
-    Raises LogFormatError that tells everything that is wrong with any of them.
+    Raises LogFormatError with all problems of all of them.
     """
     readings: list[tuple[str, LogReading]] = []
     problems: list[str] = []
@@ -63,9 +63,9 @@ def _read_source(name: str, stream: BinaryIO | None, on_progress: Progress | Non
 
 
 def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> LogReading:
-    """Read what a stream holds until it ends or the user interrupts: then what came so far is the log.
+    """Read a stream until it ends or the user interrupts; the text so far is the log.
 
-    A stream cannot be read twice, so a temporary file keeps it. `on_progress` hears every second what came.
+    A temporary file keeps the text, because a stream cannot be read twice. `on_progress` is called every second.
     """
     with tempfile.NamedTemporaryFile() as file:
         try:
@@ -78,7 +78,7 @@ def scrape_stream(stream: BinaryIO, *, on_progress: Progress | None = None) -> L
 
 
 def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
-    read = getattr(stream, "read1", stream.read)  # what there is, instead of waiting for more
+    read = getattr(stream, "read1", stream.read)  # returns available bytes without waiting for more
     tail, reported = b"", -REPORT_EVERY_S
     while piece := read(PIECE):
         file.write(piece)
@@ -90,19 +90,19 @@ def _keep(stream: BinaryIO, file: Any, on_progress: Progress | None) -> None:
 
 
 def scrape_folder(folder: Path) -> dict[Path, LogReading]:
-    """The reading of every log in a folder and those below it, by path; files that are no logs are passed over.
+    """Return path → reading of every log in a folder and its subfolders; other files are skipped.
 
-    Raises LogFormatError if there is no log among them.
+    Raises LogFormatError if there is no log.
     """
     if not folder.is_dir():
-        raise LogFormatError(f"{folder}: is no folder; check the path")
+        raise LogFormatError(f"{folder}: is not a folder; check the path")
     return dict(_read_all(str(folder), sorted(path for path in folder.rglob("*") if path.is_file()), scrape))
 
 
 def _read_all[Place](
     whole: str, places: Sequence[Place], read: Callable[[Place], LogReading]
 ) -> list[tuple[Place, LogReading]]:
-    """(place, reading) of the logs among files; others (checkpoints, records, configs) are passed over."""
+    """Return (place, reading) of the logs among files; others (checkpoints, records, configs) are skipped."""
     readings = []
     for place in places:
         try:

@@ -1,22 +1,22 @@
-"""Turns printed seconds of steps into finer ones: the tokens per second of the same row have three digits more."""
+"""Refines the printed seconds of steps by the tokens per second of the same row, which have three more digits."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.ingest.printed import shared_decimals
 
-PRINTED_UNIT_S = 0.001  # of every dialect's step lines, or finer
-FEWEST = 2  # rows; one alone agrees with anything
+PRINTED_UNIT_S = 0.001  # every dialect prints milliseconds or finer
+FEWEST = 2  # rows; a single row proves nothing
 
 type Values = NDArray[np.float64]
 
 
 def refine_seconds(seconds: Values, rate: Values) -> tuple[Values, float]:
-    """The seconds as fine as their rows allow, and one unit of the last digit that is left, in seconds.
+    """Return the refined seconds, and the unit of their last digit in seconds.
 
-    `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` is the same step to six digits, once
-    the number of tokens is known. Each row allows a range for it, of which a stalled step's is narrow: all must agree.
-    Both are NaN where a row does not say.
+    `seconds: 0.071` is any time from 0.0705 to 0.0715; `Tokens/s/device: 1812.056` gives the same step to six digits if
+    the number of tokens is known. Each row bounds that number (a stalled step narrowly), and all rows must agree. Both
+    inputs are NaN for missing values.
     """
     known = np.isfinite(seconds) & np.isfinite(rate) & (seconds > 0) & (rate > 0)
     tokens = tokens_of(seconds[known], rate[known]) if known.sum() >= FEWEST else None
@@ -28,7 +28,7 @@ def refine_seconds(seconds: Values, rate: Values) -> tuple[Values, float]:
 
 
 def tokens_of(seconds: Values, rate: Values) -> float | None:
-    """The tokens of one step on one device, which is what each row's seconds × rate is; None if they disagree."""
+    """Return the tokens per step and device, the product seconds × rate of each row; None if rows disagree."""
     halves = [10.0 ** -shared_decimals(values[None]) / 2 for values in (seconds, rate)]
     low = float(np.max(np.maximum(seconds - halves[0], 0) * np.maximum(rate - halves[1], 0)))
     high = float(np.min((seconds + halves[0]) * (rate + halves[1])))

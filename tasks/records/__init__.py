@@ -1,4 +1,4 @@
-"""The nouns that the steps hand to each other: each is defined once, frozen, and knows where its values stand."""
+"""The records that the steps exchange: frozen, each defined once, with the log positions of their values."""
 
 from tasks.records.baseline import Baseline, Blessing
 from tasks.records.bisection import BisectedPoint, Bisection, Corner, LedgerEntry, Mark

@@ -1,11 +1,11 @@
-"""The blessed runs of one case on one target, kept in a repository as what later runs are compared with."""
+"""The blessed runs of one case on one target, kept in a repository as the baseline of later runs."""
 
 from configs.schema import Frozen
 from tasks.records.run import RunRecord
 
 
 class Blessing(Frozen):
-    """One time that somebody accepted new values."""
+    """One acceptance of new values."""
 
     day: str  # ISO 8601
     reason: str
@@ -14,7 +14,7 @@ class Blessing(Frozen):
 
 
 class Baseline(Frozen):
-    """A baseline file: the newest blessed runs in full, and every blessing that led to them, the newest last."""
+    """A baseline file: the newest blessed runs in full, and all blessings, the newest last."""
 
     comparison: str
     case: str

@@ -1,4 +1,4 @@
-"""Which commit, or which version of a package, first showed a difference: the line, its evidence and the answer."""
+"""A bisection: the line of commits or package versions, the evidence, and the first one that shows a difference."""
 
 from typing import Literal
 
@@ -11,24 +11,24 @@ Outcome = Literal["found", "range", "no difference", "ledger"]
 
 
 class LedgerEntry(Frozen):
-    """What the compiler makes of one commit's training step. None where it is not known."""
+    """The compiled training step of one commit; None for unknown values."""
 
     program: str | None = None  # SHA-256 of the lowered step without names and locations
     error: str = ""  # why there is no program
-    memory_bytes: int | None = None  # of one device, as the compiler adds it up
+    memory_bytes: int | None = None  # of one device, by the compiler
     collective_bytes: int | None = None  # of one step
     recomputed_flops: int | None = None  # matrix products that the backward pass computes again
     flops: int | None = None  # of all matrix products of one step
 
 
 class BisectedPoint(Frozen):
-    """One place on the line between good and bad: a commit, or a version of a package."""
+    """One point on the line between good and bad: a commit, or a version of a package."""
 
     commit: Commit
-    version: str = ""  # the requirement, where packages are bisected
+    version: str = ""  # the requirement, if packages are bisected
     source: str = ""  # digest of the trainer's source; equal digests train alike
     ledger: LedgerEntry = LedgerEntry()
-    ruled_out: str = ""  # why this point cannot be the culprit; empty: it can
+    ruled_out: str = ""  # why this point cannot be the culprit; empty if it can
     mark: Mark = ""
     why: str = ""  # the verdict behind the mark, or why the point was skipped
     runs: int = 0
@@ -43,7 +43,7 @@ class Corner(Frozen):
 
     name: Literal["code", "packages", "interaction"]
     verdict: Verdict
-    text: str  # "+5.1 % (+4.0 … +6.2)", or what differs
+    text: str  # "+5.1 % (+4.0 … +6.2)", or the difference in words
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
@@ -59,13 +59,13 @@ class Bisection(Frozen):
     created: str  # ISO 8601
     good: str  # as the user named it
     bad: str
-    metric: str  # id of the row that is bisected; empty: none differed
-    title: str  # what people call it
+    metric: str  # id of the bisected row; empty if none differed
+    title: str  # the row's name for display
     outcome: Outcome
     headline: str
     points: tuple[BisectedPoint, ...]  # good first, bad last
     culprit: int | None = None  # index of a point
-    suspects: tuple[int, ...] = ()  # where the outcome is a range
+    suspects: tuple[int, ...] = ()  # indices, if the result is a range
     effect: str = ""  # of the culprit against the point before it, with its interval
     notes: tuple[str, ...] = ()  # a second change, a revert, merges
     corners: tuple[Corner, ...] = ()
@@ -79,11 +79,11 @@ class Bisection(Frozen):
 
     @property
     def other_programs(self) -> int:
-        """How many points have another program than the point before them."""
+        """The number of points with another program than the point before."""
         pairs = zip(self.points, self.points[1:], strict=False)
         return sum(after.ledger.program != before.ledger.program for before, after in pairs)
 
     @property
     def ruled_out(self) -> int:
-        """How many points after good were ruled out without a run."""
+        """The number of points after good that were ruled out without a run."""
         return sum(bool(point.ruled_out) for point in self.points[1:])

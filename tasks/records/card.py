@@ -1,4 +1,4 @@
-"""What was verified of each case: the card that a pull request of a migration can carry."""
+"""The verification results of each case, as a card for a pull request of a migration."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ CardState = Literal["verified", "failed", "not verified"]
 
 
 class ReferenceCheck(Frozen):
-    """One quantity of a case beside an outside implementation, from the same weights on the same batch."""
+    """One quantity of a case compared with an independent implementation, from the same weights and batch."""
 
     case: str
     reference: str  # with its version, e.g. "HF Mixtral, transformers 4.57.1"
@@ -17,7 +17,7 @@ class ReferenceCheck(Frozen):
     limit: float
     commit: str | None
     day: str  # ISO 8601
-    command: str  # that checks it again
+    command: str  # repeats the check
 
     @property
     def holds(self) -> bool:
@@ -25,7 +25,7 @@ class ReferenceCheck(Frozen):
 
 
 class CardItem(Frozen):
-    """One thing that can be verified of a case, and the evidence."""
+    """One property of a case, whether it was verified, and the evidence."""
 
     name: str
     state: CardState
@@ -33,22 +33,22 @@ class CardItem(Frozen):
 
 
 class CardRow(Frozen):
-    """Everything that was verified of one case of a comparison on one target."""
+    """The verification results of one case of a comparison on one target."""
 
     comparison: str
     case: str
     target: str  # empty if the case was never compared
-    device: str  # e.g. "8 × TPU v6 lite"; empty if a log does not say
+    device: str  # e.g. "8 × TPU v6 lite"; empty if no log shows it
     verdict: str
     arms: tuple[str, str]  # labels of baseline and candidate, with their commits
     day: str
-    command: str  # that verifies it again
+    command: str  # repeats the verification
     items: tuple[CardItem, ...]
     records: dict[str, str] = {}  # file in the store -> sha256 of its content
 
 
 class Card(Frozen):
-    """The rows of every case. `signature` is the sha256 of everything else, with the digests of the records in it."""
+    """The rows of every case. `signature`: sha256 of all other fields, including the digests of the records."""
 
     version: int = 1
     rows: tuple[CardRow, ...]

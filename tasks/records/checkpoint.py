@@ -1,4 +1,4 @@
-"""A checkpoint's life as a log tells it, and the proof that one is really there."""
+"""A checkpoint's events in a log, and the proof that the checkpoint exists."""
 
 from typing import Any, Literal
 
@@ -8,19 +8,19 @@ from configs.schema import Frozen
 from tasks.records.proof_levels import Level, reached
 from tasks.records.source import run_number
 
-# how far a checkpoint came in its life, as far as the log of one host shows it; `not_visible`: all that this host
-# prints is there, and whether the checkpoint was committed only the primary host's log can say
+# the last state that one host's log shows; `not_visible`: this host printed all it can, and only the primary host's log
+# can show the commit
 CheckpointState = Literal[
     "announced", "blocking_done", "background_done", "committed", "validated", "restored", "not_visible", "failed"
 ]
 
 
 class CheckpointEvent(Frozen):
-    """One checkpoint's life as the log tells it.
+    """The events of one checkpoint in a log.
 
-    `committed` is True only when the log shows the commit, False when it shows that the run ended without one where
-    it would have been visible, None when this host would not print it. `validated`: the log shows that every host came
-    to the end of the save, which they do only after the commit.
+    `committed`: True if the log shows the commit, False if the run ended without a commit that this host would have
+    printed, None if this host does not print commits. `validated`: the log shows that every host finished the save,
+    which happens only after the commit.
     """
 
     step: int
@@ -29,24 +29,24 @@ class CheckpointEvent(Frozen):
     started: str | None = None  # ISO 8601
     blocking_s: float | None = None
     background_s: float | None = None
-    total_s: float | None = None  # blocking and background together, where the log gives them as one
+    total_s: float | None = None  # blocking and background together, if the log prints only their sum
     committed: bool | None = None
     validated: bool = False
-    validated_hosts: int | None = None  # whose array metadata the primary host found to agree
+    validated_hosts: int | None = None  # number of hosts with matching array metadata, checked by the primary host
     arrays: int | None = None
     line: int
     offset: int
     committed_line: int | None = None
-    committed_at: str | None = None  # ISO 8601, as the log dates that line
+    committed_at: str | None = None  # ISO 8601, from the line's prefix
     validated_line: int | None = None
-    restored_line: int | None = None  # where the same log tells that it was read back
+    restored_line: int | None = None  # line of its restore in the same log
     failed_line: int | None = None
-    retired_line: int | None = None  # where the log tells that a checkpoint manager deleted it, to keep its newest ones
+    retired_line: int | None = None  # line of its deletion by a checkpoint manager, which keeps only the newest
     run: int = run_number()
 
     @property
     def summary(self) -> str:
-        """How far it came, in words, as every surface tells it."""
+        """The state in words, for all surfaces."""
         words = {
             "announced": "announced", "blocking_done": "blocking part done", "background_done": "background part done",
             "committed": "committed", "validated": "committed, over on all hosts", "restored": "committed, read back",
@@ -65,7 +65,7 @@ class CheckpointEvent(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _state_of_the_rest(cls, value: Any) -> Any:
-        """Readers that know only some of a checkpoint's life leave the state to what they do know."""
+        """Derive the state from the other fields for readers that do not set it."""
         if not isinstance(value, dict) or "state" in value:
             return value
         known: dict[str, CheckpointState] = {
@@ -75,12 +75,12 @@ class CheckpointEvent(Frozen):
 
 
 class Restore(Frozen):
-    """A checkpoint that was read back into the run: which step, from where, and the lines that tell it."""
+    """A restored checkpoint: step, path, and lines in the log."""
 
-    step: int | None  # None: parameters or a state from a path that names no step
+    step: int | None  # None if the path of parameters or state names no step
     path: str | None = None
-    origin: str = ""  # "this run", "persistent", "local", "parameters", "state": where the log says it is
-    finished: bool = False  # the log shows its end, or training went on after it
+    origin: str = ""  # "this run", "persistent", "local", "parameters", "state", by the log
+    finished: bool = False  # the log shows its end, or steps follow it
     seconds: float | None = None
     line: int
     offset: int
@@ -89,7 +89,7 @@ class Restore(Frozen):
 
     @property
     def summary(self) -> str:
-        """What was read back, in words, as every surface tells it."""
+        """The restore in words, for all surfaces."""
         what = f"step {self.step}" if self.step is not None else self.origin or "a checkpoint"
         where = f" from {self.path}" if self.path else ""
         took = f" in {self.seconds:g} s" if self.seconds is not None else ""
@@ -97,7 +97,7 @@ class Restore(Frozen):
 
 
 class Problem(Frozen):
-    """One thing that is wrong with a checkpoint: which check found it, in which file, and what to do."""
+    """One problem of a checkpoint: the check that found it, the file, and the remedy."""
 
     check: Literal["commit", "metadata", "ranges", "manifest", "values"]
     path: str
@@ -105,12 +105,12 @@ class Problem(Frozen):
 
 
 class CheckpointProof(Frozen):
-    """What was verified of one checkpoint step, and when. `ok` only if every check that ran found nothing."""
+    """The verification of one checkpoint step. `ok`: no check that ran found a problem."""
 
     step: int | None
     path: str
     ok: bool
-    checks: tuple[str, ...]  # those that ran, e.g. ("commit", "metadata", "ranges", "manifest")
+    checks: tuple[str, ...]  # checks that ran, e.g. ("commit", "metadata", "ranges", "manifest")
     problems: tuple[Problem, ...] = ()
     arrays: int = 0
     files: int = 0
@@ -119,17 +119,17 @@ class CheckpointProof(Frozen):
     tree_digest: str | None = None  # hash over (path, shape, dtype) of every array: equal trees, equal digest
     seconds: float = 0.0
     verified_at: str = ""  # ISO 8601
-    levels: tuple[Level, ...] = ()  # that were reached, in order
+    levels: tuple[Level, ...] = ()  # reached, in order
     timings: dict[str, float] = {}  # seconds of each check that ran
-    begun_at: str | None = None  # ISO 8601, when the save began and when it was committed, as Orbax wrote them down
+    begun_at: str | None = None  # ISO 8601, begin and commit of the save, recorded by Orbax
     committed_at: str | None = None
-    retired: bool = False  # a checkpoint manager deleted it, to keep its newest ones: that is no failure
+    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest: not a failure
     run: int = run_number()
 
     @model_validator(mode="before")
     @classmethod
     def _levels_of_the_checks(cls, value: Any) -> Any:
-        """Proofs that were recorded without their levels have those of the checks that ran."""
+        """Derive the levels of older proofs from their checks."""
         if not isinstance(value, dict) or "levels" in value:
             return value
         problems = (Problem.model_validate(problem) for problem in value.get("problems", ()))

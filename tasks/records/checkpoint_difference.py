@@ -1,66 +1,66 @@
-"""How two checkpoints differ: their trees mapped by path, every pair of arrays by dtype, layout and values."""
+"""The difference of two checkpoints: trees mapped by path, pairs of arrays compared by dtype, layout and values."""
 
 from typing import Literal
 
 from configs.schema import Frozen
 
-# what an array is to the training: one that only one side has is explained by it
+# an array's role in the training; explains arrays that only one side has
 ArrayRole = Literal["parameter", "optimizer", "counter", "random numbers", "quantisation", "other state"]
 
 
 class ValueDifference(Frozen):
-    """How far the values of two arrays lie apart; all of it is 0 for arrays that are equal bit for bit."""
+    """The distance between the values of two arrays; all 0 if they are equal bit for bit."""
 
     values: int  # compared
     differing: int = 0  # by their bits
     norm: float = 0.0  # of the difference (Euclidean), in float64
-    largest: float = 0.0  # element of the difference, as it is without its sign
-    where: tuple[int, ...] = ()  # of the largest, in the array that holds all layers, else in the first checkpoint's
-    not_finite: int = 0  # NaN or infinite on one side or both, and not the same bits; in neither norm nor largest
-    lost: tuple[int, int] = (0, 0)  # of each side: NaN or infinite where the other side has a number
+    largest: float = 0.0  # absolute value in the difference
+    where: tuple[int, ...] = ()  # index of the largest, in the array with all layers, else in the first checkpoint's
+    not_finite: int = 0  # NaN or infinite on some side, with different bits; excluded from norm and largest
+    lost: tuple[int, int] = (0, 0)  # per side: NaN or infinite where the other side is finite
 
 
 class ArrayDifference(Frozen):
-    """What is the same in both: an array on each side, or one on one side and one for each layer on the other."""
+    """Arrays with the same meaning: one per side, or one on one side and one per layer on the other."""
 
     role: ArrayRole
-    names: tuple[str, ...] = ()  # in the first checkpoint; empty: only the other one has it
-    other_names: tuple[str, ...] = ()  # several where one array holds all layers and the other checkpoint has each
-    layer_axis: int | None = None  # of the array that holds all layers
+    names: tuple[str, ...] = ()  # in the first checkpoint; empty if it lacks the array
+    other_names: tuple[str, ...] = ()  # several if one side has all layers in one array, the other one per layer
+    layer_axis: int | None = None  # of the array with all layers
     shape: tuple[int, ...] = ()  # of one array
     other_shape: tuple[int, ...] = ()
     dtype: str = ""
     other_dtype: str = ""
-    sharding: str | None = None  # None: nothing was written down, or the layers lie otherwise
+    sharding: str | None = None  # None if not recorded, or the layers differ
     other_sharding: str | None = None
     values: ValueDifference | None = None
 
     @property
     def exact(self) -> bool:
-        """Whether both sides have it, with the same bits; a counter may have a sign in one (NNX counts without)."""
+        """Whether both sides have equal bits; a counter may be signed on one side (NNX's are unsigned)."""
         same_type = self.dtype == self.other_dtype or self.role == "counter"
         return self.values is not None and not self.values.differing and same_type
 
     @property
     def is_state(self) -> bool:
-        """Whether the training goes on differently without it; the others belong to one implementation alone."""
+        """Whether the array influences further training; other arrays are specific to one implementation."""
         return self.role in ("parameter", "optimizer", "counter")
 
 
 class CheckpointDifference(Frozen):
-    """Two steps beside each other: `arrays` by size of their difference, then by path."""
+    """The difference of two steps; `arrays` are sorted by size of their difference, then by path."""
 
     step: int | None
     path: str
     other_path: str
     arrays: tuple[ArrayDifference, ...] = ()
     seconds: float = 0.0
-    committed: tuple[str | None, str | None] = (None, None)  # when each was, ISO 8601: which save of the step it was
+    committed: tuple[str | None, str | None] = (None, None)  # ISO 8601; identifies the save of the step
     problem: str = ""  # why they could not be compared
 
     @property
     def equal(self) -> bool:
-        """Whether every array that the training needs is on both sides, bit for bit."""
+        """Whether every array that influences training is equal on both sides, bit for bit."""
         return not self.problem and all(
             array.exact for array in self.arrays if array.is_state or array.values is not None
         )
@@ -72,12 +72,12 @@ class CheckpointDifference(Frozen):
 
     @property
     def differing(self) -> tuple[ArrayDifference, ...]:
-        """What the training needs and is not the same on both sides: one side lacks it, or its values differ."""
+        """The arrays that influence training and are missing on one side or differ in values."""
         return tuple(a for a in self.arrays if not a.exact and (a.is_state or a.values is not None))
 
     @property
     def summary(self) -> str:
-        """`step 9 holds the same bits on both sides (39 arrays)`; or how many differ, or why that is not known."""
+        """`step 9 holds the same bits on both sides (39 arrays)`; or the number of differing arrays, or the problem."""
         if self.problem:
             return f"not compared: {self.problem}"
         if self.equal:

@@ -1,4 +1,4 @@
-"""One save of a step from its announcement to its proofs: what a log and a store tell of it, put together."""
+"""One save of a step from its announcement to its proofs, combined from log and store."""
 
 from collections.abc import Iterable
 
@@ -11,37 +11,37 @@ type Save = tuple[CheckpointEvent | None, CheckpointProof | None]
 
 
 class LifeSpan(Frozen):
-    """A part of a checkpoint's life: how long it took, and how quickly bytes went by where that is known."""
+    """A part of a checkpoint's life: its duration, and the bytes per second if known."""
 
     part: str  # "blocking", "background", or the name of a check
-    begin_s: float  # after the beginning of its run
+    begin_s: float  # after the begin of its run
     seconds: float
     bytes_per_s: float | None = None
 
 
 class CheckpointLife(Frozen):
-    """One save of one step. Seconds count from the beginning of its run; None: nothing dates it."""
+    """One save of one step. Seconds count from the begin of its run; None if undated."""
 
     step: int | None
-    nth: int = 1  # how often its run has saved this step by then
+    nth: int = 1  # number of this save among its run's saves of the step
     overwritten: bool = False  # its run saved the step again
-    retired: bool = False  # a checkpoint manager deleted it, to keep its newest ones
+    retired: bool = False  # deleted by a checkpoint manager that keeps only the newest
     announced_s: float | None = None
     committed_s: float | None = None
     spans: tuple[LifeSpan, ...] = ()
-    levels: tuple[Level, ...] = ()  # that it reached, in order
+    levels: tuple[Level, ...] = ()  # reached, in order
     run: int = run_number()
 
     @property
     def level(self) -> Level | None:
-        """The highest level that it reached."""
+        """The highest level reached."""
         return highest(self.levels)
 
 
 def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointProof]) -> list[Save]:
-    """Each save that a log tells of with its proof, in the log's order, then what only the verification saw.
+    """Return each save in a log with its proof, in log order, then proofs without a save in the log.
 
-    A step that was saved again has one place in the store: its newest proof is of its newest save.
+    A step that was saved repeatedly exists once in the store, so its newest proof belongs to its newest save.
     """
     waiting = list(proofs)
     pairs: list[Save] = []
@@ -54,7 +54,7 @@ def pair_saves(events: Iterable[CheckpointEvent], proofs: Iterable[CheckpointPro
 
 
 def _same_place(proof: CheckpointProof, event: CheckpointEvent) -> bool:
-    """Repeats save the same steps: the path tells them apart; either side may have it absolute."""
+    """Whether proof and event have the same path, which separates repeats; either path may be absolute."""
     if event.path is None:
         return True
     one, other = proof.path.rstrip("/"), event.path.rstrip("/")

@@ -1,4 +1,4 @@
-"""The answer for one case, with everything that its surfaces draw."""
+"""The result of comparing one case, with everything that surfaces show."""
 
 from configs.schema import Frozen
 from tasks.records.checkpoint import CheckpointEvent, CheckpointProof, Restore
@@ -42,28 +42,28 @@ class ArmSummary(Frozen):
     runs: tuple[str, ...]  # run names
     logs: tuple[str, ...]  # paths
     checkpoints: tuple[CheckpointEvent, ...] = ()
-    restores: tuple[Restore, ...] = ()  # what its runs went on from
+    restores: tuple[Restore, ...] = ()  # checkpoints from which its runs continued
     proofs: tuple[CheckpointProof, ...] = ()
     lives: tuple[CheckpointLife, ...] = ()  # of the same checkpoints: every save of its runs
     coverage: Coverage = Coverage()
     spans: tuple[tuple[int, int], ...] = ()  # byte range of each run in its log
     environment: Environment = Environment()  # versions, devices and mesh of the first run
-    attention: str | None = None  # the kernel of attention and why it is this one, of our own trainer
-    programs: tuple[str, ...] = ()  # texts of its compiled step, files in the first run's folder; sources count them on
+    attention: str | None = None  # our trainer's attention kernel and the reason for it
+    programs: tuple[str, ...] = ()  # files with its compiled step in the first run's folder
 
     @property
     def ref(self) -> str:
-        """What was compared, whatever its commit: a branch or tag that somebody named, else the arm."""
+        """The branch or tag that the user named, else the arm's name."""
         return self.label.split(" · ", 1)[0]
 
     @property
     def has_died(self) -> bool:
-        """Whether one of its runs did not end well."""
+        """Whether one of its runs ended badly."""
         return self.cause_of_death is not None or self.exit_code not in (0, None)
 
 
 class ComparisonRecord(Frozen):
-    """The answer for one case: every surface draws this record and computes nothing."""
+    """The result for one case; surfaces show this record and compute nothing."""
 
     id: str
     comparison: str
@@ -74,10 +74,10 @@ class ComparisonRecord(Frozen):
     baseline: ArmSummary
     candidate: ArmSummary
     verdict: Verdict
-    headline: str  # one sentence that says the verdict and why
+    headline: str  # one sentence with the verdict and its reason
     findings: tuple[Finding, ...]
     rows: tuple[MetricDiff, ...]
-    absent: tuple[str, ...] = ()  # titles of the rows that neither arm has a value for: they are not in `rows`
+    absent: tuple[str, ...] = ()  # titles of rows without a value in either arm; not in `rows`
     floors: tuple[Floor, ...] = ()
     divergence: FirstDivergence | None = None
     curves: tuple[Curve, ...] = ()
@@ -86,13 +86,13 @@ class ComparisonRecord(Frozen):
     parities: tuple[Parity, ...] = ()  # the loss first
     times: tuple[TimeAccount, ...] = ()  # one per run whose log has step times, or that died
     equal_by_construction: str = ""  # why the arms cannot differ in time; empty: they can
-    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> those that the other arm's commit lacks, the last first
-    checkpoints: CheckpointDifference | None = None  # of the last step that both arms have; None: of none
-    aa: bool = False  # both arms are meant to be the same: a control
-    programs: ProgramComparison | None = None  # of two compiled steps, where nothing was trained
-    explanation: Explanation | None = None  # why they differ, where that was looked into
+    commits: dict[str, tuple[Commit, ...]] = {}  # arm -> its commits that the other arm lacks, the newest first
+    checkpoints: CheckpointDifference | None = None  # of the last common step, if any
+    aa: bool = False  # a control: both arms should be equal
+    programs: ProgramComparison | None = None  # of two compiled steps, if nothing was trained
+    explanation: Explanation | None = None  # of the difference, if it was examined
 
     @property
     def has_died(self) -> bool:
-        """Whether one of the arms did."""
+        """Whether a run of either arm ended badly."""
         return self.baseline.has_died or self.candidate.has_died

@@ -1,4 +1,4 @@
-"""What a compiler made of one arm's training step: the file `compile.json` that a compile leaves."""
+"""The compiled training step of one arm: the file `compile.json` of a compile."""
 
 from typing import Literal
 
@@ -9,14 +9,14 @@ LOWERED, OPTIMISED = "lowered.mlir.gz", "optimised.hlo.gz"  # beside it: StableH
 
 
 class CompileError(Frozen):
-    """Why it does not compile, in the compiler's or the trainer's own words."""
+    """The error of the compiler or trainer."""
 
     type: str  # of the exception; "HbmOverflow": it does not fit
     message: str
 
 
 class ProgramMemory(Frozen):
-    """Bytes of one device, and of the host for it, while the step runs; what is aliased is counted in two places."""
+    """Bytes of one device, and of the host for it, while the step runs; aliased bytes are counted twice."""
 
     argument: int
     output: int
@@ -30,37 +30,37 @@ class ProgramMemory(Frozen):
 
 
 class InputArray(Frozen):
-    """One array that the step is given."""
+    """One input array of the step."""
 
     path: str
     shape: tuple[int, ...]
     dtype: str
-    sharding: str  # the mesh axes that each of its axes is split over, and the memory if that is the host's
+    sharding: str  # the mesh axes that split each axis; also the memory kind if it is the host's
     bytes_per_device: int
 
 
 class Fingerprints(Frozen):
-    """SHA-256 of a program's text without its names and locations: equal texts are the same program."""
+    """SHA-256 of a program's text without names and locations; equal digests mean the same program."""
 
     lowered: str
-    optimised: str | None  # None: it does not compile
+    optimised: str | None  # None if it does not compile
 
 
 class CompiledProgram(Frozen):
-    """One compile. Written whole, at its end; `ok` False and an `error` where the step does not compile or fit."""
+    """One compile, written when it ends; `ok` is False with an `error` if the step does not compile or fit."""
 
     version: Literal[1] = 1
     topology: str  # "v6e:4x8"
     devices: int
-    hbm_bytes: int  # that each device has
+    hbm_bytes: int  # of each device
     ok: bool
     error: CompileError | None = None
     memory: ProgramMemory | None = None
-    arrays: tuple[InputArray, ...] = ()  # all inputs, those that weigh most first
+    arrays: tuple[InputArray, ...] = ()  # all inputs, the largest first
     lower_seconds: float | None = None
     compile_seconds: float | None = None
     compile_cpu_seconds: float | None = None  # of all threads
     software: dict[str, str] = {}  # package -> version
-    fingerprints: Fingerprints | None = None  # None: it could not even be lowered
-    compiler_key: str | None = None  # of all that the compiler was handed; None: it keeps nothing for others
-    taken_from: str | None = None  # the run that compiled the same before: what the compiler said is from there
+    fingerprints: Fingerprints | None = None  # None if lowering failed
+    compiler_key: str | None = None  # digest of the compiler's inputs; None: not reusable
+    taken_from: str | None = None  # the earlier run with the same inputs, whose compiler output is reused

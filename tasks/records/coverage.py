@@ -1,11 +1,11 @@
-"""The receipt of a reading, the steps in it that stalled, and the waits beside them."""
+"""The receipt of a reading, its stalled steps, and waits outside the steps."""
 
 from configs.schema import Frozen
 from tasks.records.source import run_number
 
 
 class Stall(Frozen):
-    """A step that took far longer than its neighbours, and why, if the log tells."""
+    """A step that took far longer than its neighbours, with the cause, if the log shows it."""
 
     step: int
     seconds: float
@@ -16,7 +16,7 @@ class Stall(Frozen):
 
 
 class Wait(Frozen):
-    """Time that passed beside the steps, in none of their seconds, and what the log calls it."""
+    """Time outside the steps' seconds, with its name in the log."""
 
     part: str  # as in `TimePart`: "waits for saves", "blocking saves", "wait at the end", "evaluation at the end"
     seconds: float
@@ -25,11 +25,11 @@ class Wait(Frozen):
 
 
 class UnreadLine(Frozen):
-    """Something that looks like a step line and was not read, because a number in it may have been cut."""
+    """A line like a step line that was not read, because a number in it may be cut."""
 
     line: int
     offset: int
-    text: str  # how it begins
+    text: str  # its beginning
 
 
 class Coverage(Frozen):
@@ -38,11 +38,11 @@ class Coverage(Frozen):
     step_lines_seen: int = 0
     step_lines_parsed: int = 0
     gaps: tuple[tuple[int, int], ...] = ()  # (first, last) missing step
-    lost: tuple[str, ...] = ()  # what our launcher noted about lines that it could not read
+    lost: tuple[str, ...] = ()  # our launcher's notes about lines that it could not read
     rewinds: int = 0
     glued_lines: int = 0
     truncated: bool = False
     unknown_keys: tuple[str, ...] = ()
     complete: bool = False
-    unwrapped: tuple[str, ...] = ()  # what was taken off around the text, e.g. "gzip", "kubectl prefixes"
-    unread: tuple[UnreadLine, ...] = ()  # the first of the step lines that were seen and not parsed
+    unwrapped: tuple[str, ...] = ()  # removed wrappings, e.g. "gzip", "kubectl prefixes"
+    unread: tuple[UnreadLine, ...] = ()  # the first unparsed step lines

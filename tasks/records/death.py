@@ -1,4 +1,4 @@
-"""How a run ended, and what ended it, as its log tells it."""
+"""How a run ended, and the cause of its death, from its log."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ DEATH_WORDS: dict[DeathKind, str] = {
     "cut_off": "the log is cut off without an end",
     "other": "",
 }
-# how a run ended: well; by one of the classes above; or the log does not say
+# a good end, a class of death, or unknown
 RunFate = Literal[
     "finished", "not_implemented", "device_oom", "host_oom", "preempted", "nan", "shape_mismatch", "storage",
     "configuration", "timeout", "killed", "cut_off", "other", "unknown",
@@ -31,15 +31,15 @@ RunFate = Literal[
 
 
 class LogError(Frozen):
-    """What ended a run, as its log tells it: an exception, a signal, or the line in which it says why it stops."""
+    """The cause of a run's death in its log: an exception, a signal, or a message that it stops."""
 
     type: str
     message: str
     line: int
     offset: int
     kind: DeathKind = "other"
-    why: str = ""  # why this one and this class, where the log shows more than one exception or none
-    detail: str = ""  # the lines below the message, if the error has any
+    why: str = ""  # why this error and class were chosen, if the log shows several exceptions or none
+    detail: str = ""  # the lines below the message
     run: int = run_number()
 
     @property
@@ -49,7 +49,7 @@ class LogError(Frozen):
 
     @property
     def summary(self) -> str:
-        """The class in words, the type and the message, as every surface tells it."""
-        # pydantic's message counts what is wrong, and the next line says it
+        """The class in words, the type and the message, for all surfaces."""
+        # pydantic's message only counts the errors; the next line names one
         said = self.detail.partition("\n")[0].strip() if self.type.endswith("ValidationError") else ""
         return ": ".join(part for part in (self.words, self.type, self.message, said) if part)

@@ -1,19 +1,19 @@
-"""What a log says of software, hardware, memory and parameters."""
+"""Software, hardware, memory and parameters in a log."""
 
 from configs.schema import Frozen
 from tasks.records.source import Source
 
 
 class Environment(Frozen):
-    """The software and hardware lines of a log; None for what it does not say."""
+    """The software and hardware lines of a log; None for missing values."""
 
     jax: str | None = None
     jaxlib: str | None = None
-    libtpu: str | None = None  # the build that drives the TPUs, e.g. "cl/878335365, Mar 4 2026"
+    libtpu: str | None = None  # libtpu's build, e.g. "cl/878335365, Mar 4 2026"
     backend: str | None = None
     device_kind: str | None = None
     num_devices: int | None = None
-    mesh: dict[str, int] | None = None  # axes larger than 1, by name where the log names them
+    mesh: dict[str, int] | None = None  # axes larger than 1, by name if the log names them
     process_index: int | None = None
 
 
@@ -29,7 +29,7 @@ class DeviceMemory(Frozen):
 
 
 class Memory(Frozen):
-    """The compiler's forecast in GB as printed, and the devices' own figures."""
+    """The compiler's estimate in GB as printed, and the devices' figures."""
 
     total_gb: float | None = None
     output_gb: float | None = None

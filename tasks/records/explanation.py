@@ -1,4 +1,4 @@
-"""Why two arms differ: their programs, memory and time, each difference with its source line and its commit."""
+"""Explains why two arms differ in program, memory and time; each difference with its source line and commit."""
 
 from typing import Literal
 
@@ -16,11 +16,11 @@ class CodeLine(Frozen):
     line: int
     function: str = ""
     path: str = ""  # in full, where it ran
-    commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty: none of those between touched it
+    commit: str = ""  # "1a2b3c4d Fold the scale into the query"; empty if no commit between the refs touched it
 
 
 class OperationDifference(Frozen):
-    """What one function of the trainer computes in one arm and not in the other."""
+    """Operations of one function of the trainer that only one arm has."""
 
     sentence: str
     phase: str  # "forward", "recomputed", "backward" or "update"
@@ -28,14 +28,14 @@ class OperationDifference(Frozen):
     candidate: tuple[str, ...] = ()
     baseline_line: CodeLine | None = None
     candidate_line: CodeLine | None = None
-    times: tuple[int, int] = (0, 0)  # a step, on each side
-    flops_share: float = 0.0  # of the larger program's, of both sides together
+    times: tuple[int, int] = (0, 0)  # executions per step, on each side
+    flops_share: float = 0.0  # both sides' FLOPs relative to the larger program's
     bytes_share: float = 0.0
-    first: bool = False  # all that it reads is computed alike on both sides
+    first: bool = False  # all its inputs are equal on both sides
 
 
 class InputDifference(Frozen):
-    """An argument of the step that lies or looks otherwise."""
+    """An argument of the step with another sharding or type."""
 
     name: str
     baseline: str  # "float32[64,128] (fsdp, -), donated"; empty: it has none
@@ -44,21 +44,21 @@ class InputDifference(Frozen):
 
 
 class ProgramExplanation(Frozen):
-    """Two lowered steps. The hashes are of the computation, whatever its order; equal ones are one program."""
+    """Two lowered steps. The hashes ignore the order of operations; equal hashes mean one program."""
 
     answer: ProgramAnswer
     sentence: str
     hashes: tuple[str, str]
-    versions: tuple[str, str] = ("", "")  # of JAX, where they differ
-    operations: tuple[OperationDifference, ...] = ()  # those first that everything else follows from, then by share
+    versions: tuple[str, str] = ("", "")  # of JAX, if they differ
+    operations: tuple[OperationDifference, ...] = ()  # root differences first, then by share
     left_out: int = 0
     inputs: tuple[InputDifference, ...] = ()
-    placements: tuple[str, ...] = ()  # sharding constraints that only one has
-    compiled: tuple[ProgramDifference, ...] = ()  # donation, recomputing, collectives of the optimised programs
+    placements: tuple[str, ...] = ()  # sharding constraints of one side only
+    compiled: tuple[ProgramDifference, ...] = ()  # donation, recomputation, collectives of the optimised programs
 
 
 class LiveBuffer(Frozen):
-    """Arrays that live at the peak of an arm's memory, of one source line and type."""
+    """Arrays live at an arm's memory peak, of one source line and type."""
 
     what: str  # "bf16[4,256,64] of dot_general, backward"
     baseline_bytes: int
@@ -68,7 +68,7 @@ class LiveBuffer(Frozen):
 
 
 class MemoryExplanation(Frozen):
-    """The bytes of one device at the peak, and the buffers that differ most, from the compiler's buffer assignment."""
+    """The peak bytes of one device, and the buffers that differ most, from the compiler's buffer assignment."""
 
     sentence: str
     peak_bytes: tuple[int, int]
@@ -76,29 +76,29 @@ class MemoryExplanation(Frozen):
 
 
 class TimeDifference(Frozen):
-    """Seconds of a step that one source line, or the host, takes on each side."""
+    """Seconds per step of one source line, or of the host, on each side."""
 
     what: str  # "dot_general, fusion" or "host: between the steps"
     baseline_s: float
     candidate_s: float
     baseline_line: CodeLine | None = None
     candidate_line: CodeLine | None = None
-    sure: bool = True  # more than 1 % of a step, and than what the steps of one arm differ by
+    sure: bool = True  # exceeds 1 % of a step and the spread between steps of one arm
     sentence: str
 
 
 class TimeExplanation(Frozen):
-    """Two profiles of a few steps."""
+    """The difference of two profiles of a few steps."""
 
     sentence: str  # the three largest differences
     steps: tuple[int, int]
-    step_s: tuple[float, float]  # the median of the profiled steps, from begin to begin
-    operations_s: tuple[float, float]  # in operations, a step
+    step_s: tuple[float, float]  # median of the profiled steps, from begin to begin
+    operations_s: tuple[float, float]  # in operations, per step
     differences: tuple[TimeDifference, ...] = ()  # the largest first
 
 
 class Explanation(Frozen):
-    """Everything that is known of why two arms differ. What could not be found out is in `notes`."""
+    """The known reasons why two arms differ; `notes` lists failed examinations."""
 
     version: Literal[1] = 1
     headline: str
@@ -106,7 +106,7 @@ class Explanation(Frozen):
     program: ProgramExplanation | None = None
     memory: MemoryExplanation | None = None
     time: TimeExplanation | None = None
-    lines: tuple[CodeLine, ...] = ()  # of all of the above, those that a commit between the arms touched
+    lines: tuple[CodeLine, ...] = ()  # lines of all differences that a commit between the arms touched
     notes: tuple[str, ...] = ()
     repro: str = ""  # the folder of the repro kit
-    seconds: float = 0.0  # that finding it out took
+    seconds: float = 0.0  # time of the examination

@@ -1,4 +1,4 @@
-"""What qualifies or blocks a verdict, with its evidence."""
+"""Findings that qualify or block a verdict, with their evidence."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ from tasks.records.source import Source
 
 
 class Evidence(Frozen):
-    """What one arm shows for a finding."""
+    """The evidence of one arm for a finding."""
 
     arm: str
     value: str
@@ -15,7 +15,7 @@ class Evidence(Frozen):
 
 
 class Finding(Frozen):
-    """Something about the two arms that blocks or qualifies the verdict, or is only worth knowing."""
+    """A fact about the two arms that blocks or qualifies the verdict, or is only a note."""
 
     kind: str  # e.g. "same-commit", "jax-version", "host-process", "incomplete-log", "died"
     effect: Literal["blocks", "qualifies", "note"]

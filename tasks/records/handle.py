@@ -1,4 +1,4 @@
-"""A launched run: where it lives, and how its job is doing."""
+"""A launched run's handle, and its job's status."""
 
 from typing import Annotated, Literal
 
@@ -8,48 +8,48 @@ from configs.schema import Frozen
 
 
 class LocalHandle(Frozen):
-    """A run on this machine: a trainer, or a stored log that is played, under a supervisor."""
+    """A run on this machine: a trainer, or a replayed log, under a supervisor."""
 
     backend: Literal["local", "replay"]
     job_name: str
     pid: int  # the supervisor, leader of the run's process group
     created: float  # the supervisor's start in seconds since `boot`: a reused pid is not the same process
     boot: str = ""  # the machine's boot
-    host: str = ""  # where it runs: another machine's numbers mean nothing here
+    host: str = ""  # the machine's name: pids of other machines do not apply
     log: str
 
 
 class XpkHandle(Frozen):
-    """A run on a cluster: a workload that xpk created."""
+    """A run on a cluster: a workload created by xpk."""
 
     backend: Literal["xpk"]
-    job_name: str  # of the workload, which is the name of its JobSet
-    family: str  # what the names of all attempts of the run begin with
+    job_name: str  # of the workload and its JobSet
+    family: str  # common prefix of the names of all attempts
     namespace: str
     context: str | None  # of the kubeconfig; None: the credentials of the pod that the flow runs in
-    created: float  # when it was asked for, in seconds since the epoch
-    tries: int = 1  # counted up whenever the platform took the run's machines away and it was started again
-    extra_argv: tuple[str, ...] = ()  # what the trainer was given beyond the plan's words
+    created: float  # seconds since the epoch
+    tries: int = 1  # starts of the run; a preempted run is restarted
+    extra_argv: tuple[str, ...] = ()  # the trainer's arguments beyond the plan's
     grace_s: int = 60  # from SIGTERM to SIGKILL
-    log: str  # where the log is gathered
+    log: str  # path of the collected log
 
 
-# Where a launched run lives: enough to attach to it again after the flow died.
+# Contains enough to attach to the run again after the flow died.
 type RunHandle = Annotated[LocalHandle | XpkHandle, Field(discriminator="backend")]
 
 
 class JobCause(Frozen):
-    """Why the platform, and not the trainer, ended a job, e.g. type "Preempted"."""
+    """The platform's reason for ending a job, e.g. type "Preempted"."""
 
     type: str
     message: str
 
 
 class JobStatus(Frozen):
-    """How a job is doing: waiting for machines, running, or over."""
+    """A job's status: pending, running or ended."""
 
     state: Literal["queued", "running", "ended"]
-    exit_code: int | None = None  # the trainer's own; None before its end, and where nobody knows it
+    exit_code: int | None = None  # the trainer's; None before its end, or if unknown
     cause: JobCause | None = None
     queued_s: float | None = None  # until its processes started
-    ran_s: float | None = None  # from there to the end
+    ran_s: float | None = None  # from then to the end

@@ -1,11 +1,11 @@
-"""What happens in a log that is still growing, as whoever watches the run is told."""
+"""Events in a growing log, for live views."""
 
 from configs.schema import Frozen
 from tasks.records.death import LogError
 
 
 class StepCompleted(Frozen):
-    """A step line; seconds and loss are None where the line has none. `text` is the line without its prefix."""
+    """A step line; seconds and loss are None if the line lacks them. `text` is the line without its prefix."""
 
     step: int
     seconds: float | None
@@ -16,7 +16,7 @@ class StepCompleted(Frozen):
 
 
 class CheckpointStarted(Frozen):
-    """A save began. It may never be committed."""
+    """A save began; it may never be committed."""
 
     step: int
     path: str | None
@@ -34,7 +34,7 @@ class CheckpointCommitted(Frozen):
 
 
 class Died(Frozen):
-    """The run ended badly, and its log says why."""
+    """The run ended badly, with the cause in its log."""
 
     error: LogError
 

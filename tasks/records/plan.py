@@ -19,21 +19,21 @@ class Commit(Frozen):
 
 
 class RunFiles(Frozen):
-    """Where inside its folder a run leaves what is read of it, and what is said to it so that it goes on from there."""
+    """The files in a run's folder that maxview reads, and the arguments that resume the run."""
 
     checkpoints: str | None = "checkpoints"  # the folder of Orbax checkpoints; None: it saves none
     metrics: str = "metrics.jsonl"
-    resume: tuple[str, ...] = ()  # further words of its command once a checkpoint is there
+    resume: tuple[str, ...] = ()  # further arguments of its command once a checkpoint exists
 
 
 class SharedStart(Frozen):
-    """The part of a run in a start that both arms share."""
+    """A run's part in a start shared by both arms."""
 
-    taken_from: str | None = None  # the run whose first state it begins with; None: it keeps its own for the other
+    taken_from: str | None = None  # the run whose first state it takes; None: it provides its own
 
 
 class RunPlan(Frozen):
-    """One run, fully resolved. `identity` hashes everything that decides its outcome, so that a rerun resumes it."""
+    """One run, fully resolved. `identity` hashes all inputs of its result, so that a rerun resumes it."""
 
     comparison: str
     case: str
@@ -47,24 +47,24 @@ class RunPlan(Frozen):
     commit: str | None  # of the trainer's checkout; None outside a git checkout
     dirty: bool
     versions: dict[str, str]  # package -> version that the run will import
-    environment: dict[str, str]  # what the launcher sets
-    passed_on: tuple[str, ...] = ()  # patterns of the caller's variables that the run gets besides, and no others
+    environment: dict[str, str]  # set by the launcher
+    passed_on: tuple[str, ...] = ()  # patterns of the caller's variables that the run gets too
     argv: tuple[str, ...]
     time_limit_s: int
-    log_limit_mb: int = 10_000  # a run on this machine whose log becomes larger is ended
+    log_limit_mb: int = 10_000  # a local run with a larger log is stopped
     run_name: str
     directory: str  # the run's folder in the store
     identity: str  # hex
-    ref: str | None = None  # the branch, tag or commit that the user named; `commit` is what it was
-    repository: str | None = None  # where `ref` was looked up, unless it is the checkout of this program
-    commits: tuple[Commit, ...] = ()  # those that lead to `commit` and not to the other arm's, the last first
-    checkout: str | None = None  # the folder with the trainer's source, which the run starts in; None: as installed
-    software: tuple[str, ...] = ()  # what this arm was asked to run apart from the other, e.g. "jax==0.11.0"
-    aa: bool = False  # one half of a declared A/A control: both arms are meant to be the same
-    rules: VerdictRules | None = None  # what the comparison is judged by, as its files said when it was asked for
-    xpk: Xpk | None = None  # the cluster that runs it, if the backend is xpk
+    ref: str | None = None  # the branch, tag or commit that the user named, resolved to `commit`
+    repository: str | None = None  # of `ref`; None: the checkout of this program
+    commits: tuple[Commit, ...] = ()  # ancestors of `commit` that the other arm lacks, the newest first
+    checkout: str | None = None  # the folder with the trainer's source, in which the run starts; None: as installed
+    software: tuple[str, ...] = ()  # packages declared for this arm only, e.g. "jax==0.11.0"
+    aa: bool = False  # part of a declared A/A control
+    rules: VerdictRules | None = None  # the comparison's rules at the time of the request
+    xpk: Xpk | None = None  # the cluster, if the backend is xpk
     files: RunFiles = RunFiles()
-    compiles_for: str | None = None  # the topology that its step is compiled for, and nothing is trained
-    start: SharedStart | None = None  # None: it begins with a state of its own
-    blessed: str = ""  # the baseline file that holds this run
-    start_folder: str | None = None  # the folder in which a custom command starts, unless that is its checkout
+    compiles_for: str | None = None  # topology, if the step is only compiled and nothing is trained
+    start: SharedStart | None = None  # None: it starts with its own state
+    blessed: str = ""  # the baseline file with this run
+    start_folder: str | None = None  # working folder of a custom command, if not its checkout

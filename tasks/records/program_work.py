@@ -1,4 +1,4 @@
-"""What a compiled program does in one step, and how two of them differ."""
+"""The work of a compiled program in one step, and the difference of two programs."""
 
 from configs.schema import Frozen
 from tasks.records.compiled import ProgramMemory
@@ -6,16 +6,16 @@ from tasks.records.source import Source
 
 
 class Work(Frozen):
-    """What a part of a program does in one step of one device. A loop's body counts as often as it runs."""
+    """The work of a part of a program in one step of one device. A loop's body counts once per iteration."""
 
-    cycles: int = 0  # the compiler's own estimate; it has none for collectives and for some kernels
+    cycles: int = 0  # estimated by the compiler, without collectives and some kernels
     flops: int = 0  # of matrix products
-    collective_bytes: int = 0  # of whole arrays; those of an all-reduce twice, for it is a scatter and a gather
+    collective_bytes: int = 0  # of full arrays; twice for an all-reduce, which is a scatter and a gather
     executions: int = 0  # of its instructions
 
 
 class CollectiveSum(Frozen):
-    """The collectives of one kind, inside of loops or outside."""
+    """The collectives of one kind, inside or outside of loops."""
 
     kind: str
     in_loop: bool
@@ -25,32 +25,32 @@ class CollectiveSum(Frozen):
 
 
 class ProgramWork(Frozen):
-    """What a whole program does in one step of one device."""
+    """The work of a program in one step of one device."""
 
     work: Work
     collectives: tuple[CollectiveSum, ...]
     kernels: dict[str, int] = {}  # target of a custom call -> executions
     operations: dict[str, int] = {}  # opcode -> instructions
-    aliases: int = 0  # outputs that are written in place of an input
-    unknown_loops: int = 0  # whose trips could not be read; they count once
+    aliases: int = 0  # outputs that reuse an input's memory
+    unknown_loops: int = 0  # loops with an unknown trip count; their bodies count once
     lines: int = 0
 
 
 class ProgramDifference(Frozen):
-    """One thing in which two programs differ, and what it costs."""
+    """One difference of two programs, and its cost."""
 
     what: str  # "all-gather in a loop"
     where: str  # "decoder/layers/mlp/wi_0, backward"
-    baseline: str  # in words; "none" where it is not there
+    baseline: str  # in words; "none" if missing
     candidate: str
-    share: float  # of the larger program's cycles, collective bytes or memory, whichever is most; below 0: it saves
+    share: float  # of the larger program's cycles, collective bytes or memory, the maximum; negative: a saving
     cost: str  # "+12.3 % of the cycles"
     baseline_source: Source | None = None
     candidate_source: Source | None = None
 
 
 class HeavyArray(Frozen):
-    """An input that weighs, on both sides."""
+    """A large input, on both sides."""
 
     path: str
     baseline: str  # "f32[2048,16,128] (fsdp, -, -) 16.0 MiB"; empty: it has none
@@ -58,14 +58,14 @@ class HeavyArray(Frozen):
 
 
 class ProgramComparison(Frozen):
-    """Two compiled programs side by side, beside the rows of a comparison."""
+    """The comparison of two compiled programs."""
 
     topology: str
     devices: int
     hbm_bytes: int
-    unfit: tuple[str, ...] = ()  # arms of which the compiler says that they cannot run there
+    unfit: tuple[str, ...] = ()  # arms that cannot run there, by the compiler
     differences: tuple[ProgramDifference, ...]  # the largest first
-    left_out: int = 0  # that are smaller
+    left_out: int = 0  # number of smaller differences
     arrays: tuple[HeavyArray, ...] = ()  # the heaviest first
     baseline: ProgramWork | None = None
     candidate: ProgramWork | None = None

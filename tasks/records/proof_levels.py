@@ -1,4 +1,4 @@
-"""The levels of being sure of a checkpoint, from the log's announcement to a training that went on from it."""
+"""The levels of proof of a checkpoint, from its announcement in the log to a run that continued from it."""
 
 from collections.abc import Collection, Iterable
 from typing import Literal
@@ -18,7 +18,7 @@ Level = Literal[
 
 
 class LevelMeaning(Frozen):
-    """What is known of a checkpoint on a level, and what it costs to get there."""
+    """What a level proves, and what it costs to reach."""
 
     proves: str
     costs: str
@@ -59,9 +59,9 @@ _BY_CHECK: dict[str, Level] = {
 
 
 def reached(checks: Collection[str], failed: Collection[str], *, recorded_before: bool = False) -> tuple[Level, ...]:
-    """The levels that checks have reached, in order: none above the first that found something wrong.
+    """Return the levels reached by checks, in order, below the first failed check.
 
-    `recorded_before`: the manifest was not written now, but what it had recorded before was found again.
+    `recorded_before`: the files matched an existing manifest.
     """
     levels: list[Level] = []
     for check, level in _BY_CHECK.items():
@@ -75,6 +75,6 @@ def reached(checks: Collection[str], failed: Collection[str], *, recorded_before
 
 
 def highest(levels: Iterable[Level]) -> Level | None:
-    """The highest of these; None of none."""
+    """Return the highest of these levels; None without any."""
     found = set(levels)
     return next((level for level in reversed(LEVELS) if level in found), None)

@@ -1,4 +1,4 @@
-"""Everything that one log says, run by run."""
+"""The contents of a log, run by run."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ STEP_SCHEMA: dict[str, Any] = {
     "tokens_per_s_per_device": pl.Float64,
     "total_weights": pl.Int64,
     "loss": pl.Float64,
-    # then every other field of the line, by its own key, and last where it stood:
+    # followed by the line's other fields, by key, and the place:
     "time": pl.String,  # ISO 8601 of the line's prefix, or null
     "line": pl.Int64,
     "offset": pl.Int64,
@@ -37,14 +37,14 @@ TIMER_SCHEMA: dict[str, Any] = {
 RANK_MEMORY_SCHEMA: dict[str, Any] = {
     "rank": pl.Int64,
     "iterations": pl.Int64,  # after which the row was printed
-    # then the numbers of the row by name and unit, null where a row lacks one, and last where it stood:
+    # followed by the row's numbers by name and unit (null if missing), and the place:
     "line": pl.Int64,
     "offset": pl.Int64,
 }
 
 
 class RunReading(Frozen):
-    """Everything one log says of one run. The tables are polars frames; `line` and `offset` lead back to the log."""
+    """The contents of a log for one run. Tables are polars frames; `line` and `offset` point into the log."""
 
     name: str
     format: str
@@ -65,30 +65,30 @@ class RunReading(Frozen):
     restores: tuple[Restore, ...] = ()
     stalls: tuple[Stall, ...] = ()
     waits: tuple[Wait, ...] = ()
-    deferred: bool = False  # each step's line is printed once the next step is under way
+    deferred: bool = False  # each step line is printed during the next step
     config: dict[str, str] = {}
     ranks: tuple[dict[str, Any], ...] = ()
-    # in JSON, the rows of each rank are `memory` of its entry in `ranks`
+    # in JSON, a rank's rows are `memory` of its entry in `ranks`
     rank_memory: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=RANK_MEMORY_SCHEMA), exclude=True)
     schedule: tuple[dict[str, Any], ...] = ()
-    facts: dict[str, Any] = {}  # what else a dialect prints, by name: value, line, offset
-    sources: dict[str, Source] = {}  # where a value of environment, flops or config ("config.<key>") stands, by name
+    facts: dict[str, Any] = {}  # other values of a dialect by name: value, line, offset
+    sources: dict[str, Source] = {}  # places of values of environment, flops or config ("config.<key>"), by name
     timers: pl.DataFrame = Field(default_factory=lambda: pl.DataFrame(schema=TIMER_SCHEMA))
     source_file: str | None = None  # e.g. "metric_logger.py:196", which printed the step lines
-    printers: dict[str, str] = {}  # the same of the trainer's other messages, by what they say
+    printers: dict[str, str] = {}  # the same for the trainer's other messages, by name
     span: tuple[int, int] = (0, 0)  # byte range [start, end) of this run's text in the file
     coverage: Coverage = Coverage()
 
     @model_validator(mode="before")
     @classmethod
     def _fate_of_the_rest(cls, value: Any) -> Any:
-        """Readers that do not tell how a run ended leave it to what they do tell: the error, else the exit code."""
+        """Derive how the run ended from the error, else from the exit code, for readers that do not set it."""
         if not isinstance(value, dict) or "fate" in value:
             return value
         error, code, coverage = value.get("error"), value.get("exit_code"), value.get("coverage")
         fate: RunFate = "unknown"
         if code == 0:
-            fate = "finished"  # an exception that was survived is no death
+            fate = "finished"  # the run survived the exception
         elif isinstance(error, LogError):
             fate = error.kind
         elif code is not None:
@@ -145,7 +145,7 @@ def _rank_memory(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 class LogReading(Frozen):
-    """A log file: its dialect and the runs in it. `page`: the `case` of the MaxView page around it, if any."""
+    """A log file: its dialect and its runs. `page`: the `case` of the MaxView page around it, if any."""
 
     format: str
     runs: tuple[RunReading, ...]

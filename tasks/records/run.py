@@ -1,4 +1,4 @@
-"""What one run did: its reading, its metrics and the proofs of its checkpoints."""
+"""The record of a run: its reading, metrics and checkpoint proofs."""
 
 from typing import Any
 
@@ -15,34 +15,34 @@ from tasks.records.start_report import StartReport
 
 
 class RunRecord(Frozen):
-    """What a run did. Written once, atomically, when the run is over; its presence means "do not run this again"."""
+    """The record of a run, written once and atomically at its end; if it exists, the run is not repeated."""
 
     plan: RunPlan | None  # None for an ingested log
     arm: str
-    label: str  # how pages call it, e.g. "linen · 147168c3a"
+    label: str  # its name on pages, e.g. "linen · 147168c3a"
     commit: str | None
     log: str  # path of the log
     reading: RunReading
     proofs: tuple[CheckpointProof, ...] = ()
     metrics: pl.DataFrame | None = None  # the trainer's JSON lines, full precision; None if there are none
-    start: StartReport | None = None  # what it took of the other arm's first state; None: nothing was to be shared
-    crossing: CrossRestore | None = None  # of a trainer that is not ours; ours reports it in `program`
-    program: dict[str, Any] = {}  # the trainer's own proof: program hash, state digests, cross restore
+    start: StartReport | None = None  # what it took from the other arm's first state; None without a shared start
+    crossing: CrossRestore | None = None  # for other trainers; ours reports it in `program`
+    program: dict[str, Any] = {}  # the trainer's program.json: program hash, state digests, cross restore
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run went to its end, so that running it again would tell nothing new.
+        """Whether the run is complete, so that repeating it gives the same result.
 
-        A death may be chance, but not that of a compile whose compiler refuses the program.
+        A death may be accidental, except a compiler's refusal of the program.
         """
         refused = self.plan is not None and self.plan.compiles_for is not None and self.reading.exit_code == 1
         return self.reading.exit_code == 0 or refused
 
     @property
     def has_died(self) -> bool:
-        """Whether the run did not end well: a non-zero exit code, or no exit code and something that ended it.
+        """Whether the run ended badly: a non-zero exit code, or none and a cause of death.
 
-        With exit code 0 only the trainer's own word counts that it stops early, e.g. because it is preempted.
+        With exit code 0, only a message counts that the trainer stops early, e.g. because it is preempted.
         """
         code, error = self.reading.exit_code, self.reading.error
         if code == 0:

@@ -1,4 +1,4 @@
-"""Where in a log, and in which of an arm's runs, a value stands."""
+"""The place of a value: its position in a log, and the run's number."""
 
 from typing import Any
 
@@ -8,17 +8,17 @@ from configs.schema import Frozen
 
 
 def run_number() -> Any:
-    """Which of an arm's repeats something is from, counted from 0; left out of what is written where it is the first.
+    """Return a field for the number of the arm's repeat, from 0; 0 is omitted from JSON.
 
-    A reading knows of one log only: whoever puts the runs of an arm together sets it (`tasks/diff/arms.py`).
+    A reading has one log; `tasks/diff/arms.py` sets the number when it combines an arm's runs.
     """
     return Field(default=0, ge=0, exclude_if=lambda run: run == 0)
 
 
 class Source(Frozen):
-    """Where in a log a value stands: 1-based line, 0-based byte offset, both of the file as it was given.
+    """The place of a value in a log: 1-based line and 0-based byte offset in the given file.
 
-    In the text of a compiled program `run` counts on from the arm's runs.
+    For the text of a compiled program, `run` continues after the arm's runs.
     """
 
     line: int

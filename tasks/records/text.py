@@ -1,11 +1,11 @@
-"""Turns text of logs, branches and case names into text that can be shown: nothing in it acts and nothing hides."""
+"""Makes text from logs, branches and case names safe to show: no active and no hidden characters."""
 
 import re
 import unicodedata
 
 from rich.markup import escape
 
-# A colour says nothing about a log line; every other escape sequence stays visible, since it may have hidden text.
+# Colours are dropped; other escape sequences stay visible, because they may hide text.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
@@ -18,14 +18,14 @@ def _pictures() -> dict[int, str]:
     table[0x7F] = "␡"
     table[ord("\t")] = "\t"
     table |= {code: _name(code) for code in range(0x80, 0xA0)}
-    # format characters reorder or hide what stands around them (right-to-left overrides, zero-width, tags), the soft
-    # hyphen included; line and paragraph separators break lines where the log has none
+    # format characters (right-to-left overrides, zero-width, tags, soft hyphens) reorder or hide text; line and
+    # paragraph separators would break lines
     table |= {
         code: _name(code)
         for code in (*range(0xA0, 0x3000), *range(0xFE00, 0x10000), *range(0xE0000, 0xE0200))
         if unicodedata.category(chr(code)) in ("Cf", "Zl", "Zp")
     }
-    # lone halves of a surrogate pair cannot be written as UTF-8
+    # lone surrogates cannot be encoded in UTF-8
     return table | dict.fromkeys(range(55296, 57344), "�")
 
 
@@ -33,24 +33,24 @@ _VISIBLE = _pictures()
 
 
 def visible(text: str) -> str:
-    """One line of text with its colours taken out and every other control or direction character made visible."""
+    """Return one line of text without colours and with other control and direction characters made visible."""
     if text.isascii() and text.isprintable():
         return text
     return _COLOUR.sub("", text).translate(_VISIBLE)
 
 
 def plain(text: str) -> str:
-    """Text of a log or a file name for a terminal, as itself: neither markup nor control characters."""
+    """Return text of a log or a file name for a terminal, without markup and control characters."""
     return escape(visible(text))
 
 
 def visible_lines(text: str, keep: int = 2_000) -> str:
-    """The same for a message of several lines, each at most `keep` characters."""
+    """Return the same for a message of several lines, each at most `keep` characters long."""
     return "\n".join(shorten(visible(line), keep) for line in text.split("\n"))
 
 
 def shorten(text: str, keep: int) -> str:
-    """The text with its middle taken out when it has more than `keep` characters, saying how much is gone."""
+    """Return the text, or, if longer than `keep` characters, without its middle and with a note of the omission."""
     if len(text) <= keep:
         return text
     tail = keep // 4

@@ -1,4 +1,4 @@
-"""Where the time of a run went."""
+"""The time account of a run."""
 
 from datetime import UTC, datetime
 
@@ -7,24 +7,23 @@ from tasks.records.source import Source
 
 
 class TimePart(Frozen):
-    """What one kind of time cost a run.
+    """The time of one kind in a run.
 
-    `compute`: the steps, each stall as long as a steady step; `compile`, `dispatch`, `checkpoint`, …: what stalls of
-    that cause took beyond it. Outside of the steps, in the log's own words: `waits for saves`, `blocking saves`,
-    `wait at the end`, `evaluation at the end`; the rest is `start` before the first step, `end` after the last,
-    `between` them, or `outside` where the log does not date its lines. `first steps`: all steps of a run that died
-    before there was a steady one.
+    `compute`: the steps, each stall counted as a steady step; `compile`, `dispatch`, `checkpoint`, …: the excess of
+    stalls with that cause. Outside of the steps, as printed: `waits for saves`, `blocking saves`, `wait at the end`,
+    `evaluation at the end`; the rest is `start` before the first step, `end` after the last, `between` them, or
+    `outside` if the log has no dates. `first steps`: all steps of a run that died before a steady one.
     """
 
     part: str
     seconds: float
     share: float  # of the run's total
-    steps: int = 0  # how many steps it was found in
-    source: Source | None = None  # of the longest of them
+    steps: int = 0  # number of steps with this kind of time
+    source: Source | None = None  # of the longest step
 
 
 class TimeAccount(Frozen):
-    """Where the time of one run went; the parts add up to the total."""
+    """The time account of one run; the parts add up to the total."""
 
     arm: str
     run_name: str
@@ -33,7 +32,7 @@ class TimeAccount(Frozen):
 
 
 def seconds_between(start: str | None, end: str | None) -> float | None:
-    """The seconds from one ISO 8601 moment to another; None if either is unknown. Moments without a zone are UTC."""
+    """Return the seconds between two ISO 8601 times; None if either is unknown. Times without a zone are UTC."""
     if start is None or end is None:
         return None
     moments = [datetime.fromisoformat(text) for text in (start, end)]

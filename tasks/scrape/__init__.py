@@ -1,4 +1,4 @@
-"""Reads training logs: a text to its runs, their steps, checkpoints, environment and fate, with a receipt."""
+"""Turns a training log into its runs: steps, checkpoints, environment, how it ended, and what could not be read."""
 
 from tasks.scrape.follow import LogFollower
 from tasks.scrape.read import copy_log, scrape, scrape_chunks, scrape_run, scrape_text

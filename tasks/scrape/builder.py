@@ -1,5 +1,4 @@
-"""The one builder: the windows of a log, of a file or as it grows, become events as they come and at the end a
-`RunReading`."""
+"""Turns the windows of a log, complete or growing, into events and finally a `RunReading`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tasks.records import Coverage, LogError, RunReading
-from tasks.scrape.dialects.dialect import Dialect, Match
+from tasks.scrape.dialects.dialect import LogDialect, Match
 from tasks.scrape.table.step_table import StepTable, gaps_between
 from tasks.scrape.window import Window, find_all
 
@@ -15,33 +14,33 @@ UNREAD_SHOWN = 20
 
 
 class RunBuilder:
-    """Builds one run. `live`: its rows are asked for as they come."""
+    """Builds the reading of one run. `live`: the caller needs each row as soon as it is complete."""
 
-    def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
-        self.dialect, self.table, self.other_lines = dialect, StepTable(dialect, live=live), dialect.other_lines()
+    def __init__(self, dialect: LogDialect, *, live: bool = False) -> None:
+        self.dialect, self.table, self.collector = dialect, StepTable(dialect, live=live), dialect.collector()
 
     def take(self, window: Window) -> Iterator[tuple[str, Match]]:
-        """Take in the next window; what else than rows was found, by name, as it is found."""
+        """Read the next window; yields (pattern name, match) of every line that is not a row."""
         spans = self.table.add(window)
-        if self.other_lines.death.ranks:
-            self.other_lines.death.forget(self.table.last_offset)
+        if self.collector.death.ranks:
+            self.collector.death.forget(self.table.last_offset)
         for name, match in find_all(self.dialect.patterns, window, spans):
-            self.other_lines.take(name, match, window, self.table)
+            self.collector.take(name, match, window, self.table)
             yield name, match
-        self.other_lines.death.settle(window)
-        self.other_lines.settle(window, self.table)
-        if self.other_lines.death.ranks:  # a row came after it
-            self.other_lines.death.forget(self.table.last_offset)
+        self.collector.death.settle(window)
+        self.collector.settle(window, self.table)
+        if self.collector.death.ranks:  # rows after a death refute it
+            self.collector.death.forget(self.table.last_offset)
 
     def cause(self, window: Window) -> LogError | None:
-        """What ended the run, as far as its log tells; `window`: what was taken in last."""
-        self.other_lines.death.settle(window, last=True)
-        return self.other_lines.cause(self.table)
+        """Return the cause of death that the log shows so far, if any; `window` is the last one taken."""
+        self.collector.death.settle(window, last=True)
+        return self.collector.cause(self.table)
 
     def finish(self, name: str, span: tuple[int, int]) -> RunReading:
-        """The reading of the log that filled the byte range `span` of its file."""
+        """Return the reading of the run in the byte range `span` of its file."""
         table = self.table
-        records = self.other_lines.records(table.frame(), table)
+        records = self.collector.records(table.frame(), table)
         steps = records["steps"]
         ended, cut = records.pop("is_ended"), records.pop("is_cut")
         unread = sorted((*table.unread, *records.pop("unread", ())), key=lambda line: line.offset)

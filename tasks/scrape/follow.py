@@ -1,4 +1,4 @@
-"""Turns a log that is still growing into events, as its bytes arrive."""
+"""Turns a growing log into events as its bytes arrive."""
 
 from typing import Any
 
@@ -10,33 +10,33 @@ from tasks.scrape.prefixes import PREFIX
 from tasks.scrape.window import CONTEXT, Window, text_of
 from tasks.scrape.wrappings.clean import Cleaner
 
-UNKNOWN_MOST = 4 << 20  # bytes in which no known trainer has written a line
-LONGEST_TEXT = 2_000  # bytes of a step's line that an event carries
+UNKNOWN_MOST = 4 << 20  # bytes kept while no dialect is recognised
+LONGEST_TEXT = 2_000  # characters of a step line that an event carries
 
 
 class LogFollower:
-    """Reads a log in pieces that may be cut anywhere. A line counts once it is whole, so nothing is read by half.
+    """Reads a log in pieces cut anywhere; a line counts once it is complete.
 
-    Lines and offsets are those of the text without colour codes, as in a reading.
+    Line numbers and offsets refer to the text without colour codes, as in a reading.
     """
 
     def __init__(self) -> None:
         self._data, self._base, self._line = b"", 0, 1
-        self._done = self._looked = 0  # before these positions everything was reported, and no dialect was found
-        self._saving: set[int] = set()  # steps whose save was announced
+        self._done = self._looked = 0  # positions: reported up to here; searched for a dialect up to here
+        self._saving: set[int] = set()  # steps with an announced save
         self._ended = False
         self._live = Cleaner()
         self._builder: RunBuilder | None = None
 
     def feed(self, data: bytes) -> list[LogEvent]:
-        """Take in what the log gained; returns what happened in it, in order."""
+        """Read new bytes of the log; returns their events in order."""
         self._data += self._live.feed(data)
-        # the text is whole up to the last line break, or the last record on a line that has lost them
+        # complete up to the last line break, or up to the last record of a line that lost its line breaks
         end = self._data.rfind(b"\n", self._done) + 1 or self._done
         return self._advance(max([end, *(match.start() for match in PREFIX.finditer(self._data, end))]), last=False)
 
     def close(self) -> list[LogEvent]:
-        """The log gains nothing more: what its last, unfinished line and a missing end tell."""
+        """End the log; returns the events of its last, unfinished line and of a missing end."""
         self._data += self._live.feed(b"", last=True)
         events = self._advance(len(self._data), last=True)
         return events if self._ended else events + self._died(self._window(self._done, last=True))
@@ -76,21 +76,21 @@ class LogFollower:
             case "save_committed":
                 return [CheckpointCommitted(step=int(match[2]), path=text_of(match[1]), **place)]
             case "start":
-                self._ended = False  # tried again in the same log
+                self._ended = False  # the job was retried in the same log
             case "exit_code":
                 self._ended = True
                 return [*self._died(window), Ended(exit_code=int(match[1]), **place)]
         return []
 
     def _died(self, window: Window) -> list[LogEvent]:
-        """The cause of death, if there is one. Tracebacks are read only now that they are whole."""
+        """Return the cause of death, if any. Tracebacks are read at the end, when they are complete."""
         error = self._builder.cause(window) if self._builder is not None else None
         return [] if error is None else [Died(error=error)]
 
     def _forget(self, end: int) -> None:
-        """Drop what was reported, but for what stands before the next line and for a traceback under way."""
+        """Drop reported text except the context of the next line and incomplete tracebacks."""
         self._done, keep = end, end - CONTEXT
-        if self._builder is not None and (pending := self._builder.other_lines.death.pending):
+        if self._builder is not None and (pending := self._builder.collector.death.pending):
             keep = min(keep, pending[0] - self._base - CONTEXT)
         if keep > 0:
             self._line += self._data.count(b"\n", 0, keep)

@@ -1,5 +1,4 @@
-"""Reads what loggers and launchers put before a line: absl's `I0418 00:55:39.221671 1351… metric_logger.py:196] `, and
-of each rank `[default3]:`, `[node:3]:`, `1:`, `[time][rank-3/8]…`; and their dates."""
+"""Reads prefixes of loggers and launchers, and their dates: absl's `I0418 00:55:39.221671 1351… x.py:196] `, `1:`, …"""
 
 import re
 from datetime import UTC, datetime
@@ -8,10 +7,10 @@ import polars as pl
 
 from tasks.scrape.window import Window
 
-# severity, MMDD, time of day, thread, source file and line; the year is nowhere in it
+# severity, MMDD, time of day, thread, source file and line; there is no year
 ABSL = rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\] ?"
 PREFIX = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ ([\w.+-]+:\d+)\] ?")
-# where free text ends: at a line break, at the next record, at a line that has no prefix
+# free text ends at a line break, at the next record, or at a line without a prefix
 NEXT = (
     rb"\n|\Z|%s|Config param |System Information: |Num_devices: |completed step|XPK End:|EXIT_CODE=|"
     rb"Traceback \(most |Per train step:" % ABSL
@@ -23,15 +22,13 @@ LOOK_BACK = 200
 
 
 def prefix_before(window: Window, position: int) -> tuple[str | None, str | None]:
-    """The time (`MMDD hh:mm:ss.ffffff`) and the source (`file.py:line`) of the last logger's prefix before a position,
-    on the same line and not far from it."""
+    """Return time (`MMDD hh:mm:ss.ffffff`) and source (`file.py:line`) of the logger prefix before `position`."""
     found = list(PREFIX.finditer(line_before(window.data, position, LOOK_BACK)))
     return (found[-1][1].decode(), found[-1][2].decode()) if found else (None, None)
 
 
 def parse_date(text: str) -> datetime | None:
-    """A date as `date` prints it in an XPK pod (`Sat Apr 18 00:54:24 UTC 2026`, or `… 12:54:24 AM UTC 2026`); None if
-    it is in another form."""
+    """Parse the output of `date`: `Sat Apr 18 00:54:24 UTC 2026` or `… 12:54:24 AM UTC 2026`; None for other forms."""
     *words, zone, year = text.split()
     clock = "%I:%M:%S %p" if words[-1:] in (["AM"], ["PM"]) else "%H:%M:%S"
     try:
@@ -42,7 +39,7 @@ def parse_date(text: str) -> datetime | None:
 
 
 def iso_time(raw: str | None, first_day: datetime | None) -> str | None:
-    """`0418 00:55:39.221671` as ISO 8601, in the year that is nearest to `first_day`; None without a year."""
+    """Return `0418 00:55:39.221671` as ISO 8601, in the year nearest to `first_day`; None without `first_day`."""
     return pl.select(iso_in_year(pl.lit(raw, pl.String), first_day)).item()  # type: ignore[no-any-return]
 
 
@@ -50,7 +47,7 @@ def iso_in_year(raw: pl.Expr, first_day: datetime | None) -> pl.Expr:
     """The column of `iso_time`."""
     if first_day is None:
         return pl.lit(None, pl.String)
-    # no run takes half a year, but some see a new one
+    # runs last less than half a year, but may cross a new year
     apart = raw.str.slice(0, 2).cast(pl.Int32, strict=False) - first_day.month
     year = first_day.year + (apart < -6).cast(pl.Int32) - (apart > 6).cast(pl.Int32)
     return pl.format("{}-{}-{}T{}", year, raw.str.slice(0, 2), raw.str.slice(2, 2), raw.str.slice(5))
@@ -68,36 +65,36 @@ _PART = (
 )
 _LAUNCHED = re.compile(rb"\A(?:%s)*" % _PART)
 TIME = re.compile(rb"(?:\[|(?:^|[\]:] ?)(?=%s - ))(%s)(?:\]| - )" % (DATE, DATE))
-# a number alone is a rank only before a blank: `grep -n` puts none there
+# a bare number is a rank only before a blank: `grep -n` prints none
 RANK = re.compile(rb"(?:\[(?:rank-?|default|[\w.-]+:)?|rank-?|default|(?=\d+: ))(\d+)(?:/\d+)?\]?:")
 
 
 def line_before(data: bytes, position: int, within: int = 400) -> bytes:
-    """What stands before a position on its line, as far as it is looked for."""
+    """Return the text before `position` on its line, at most `within` bytes."""
     first = max(0, position - within)
     return data[max(first, data.rfind(b"\n", first, position) + 1) : position]
 
 
 def is_glued(before: bytes) -> bool:
-    """Whether what follows this text on its line was written behind another record."""
+    """Whether the text before a record on its line ends with another record."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(rest) and not rest[-1:].isspace()
 
 
 def is_plain(before: bytes) -> bool:
-    """Whether a row has nothing before it on its line but what a launcher or a logger puts there."""
+    """Whether only launcher and logger prefixes stand before a row on its line."""
     rest = _LAUNCHED.sub(b"", before, count=1)
     return bool(PREFIX.match(before)) or not re.search(rb"\w", re.sub(DATE, b"", rest))
 
 
 def time_before(window: Window, position: int) -> str | None:
-    """The last date in brackets before a position on its line, as ISO 8601."""
+    """Return the last date in brackets before `position` on its line, as ISO 8601."""
     found = TIME.findall(line_before(window.data, position))
     return iso_of(found[-1]) if found else None
 
 
 def iso_of(date: bytes) -> str:
-    """`20250528 09:03:28` and `2025-05-28 09:03:28,123` as ISO 8601."""
+    """Return `20250528 09:03:28` or `2025-05-28 09:03:28,123` as ISO 8601."""
     return pl.select(iso_dates(pl.lit(date.decode()))).item()  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Turns a file, or the bytes of one, into a LogReading."""
+"""Turns a file or its bytes into a LogReading."""
 
 import hashlib
 import re
@@ -14,31 +14,31 @@ from pathlib import Path
 from tasks.records import LogReading, RunReading
 from tasks.scrape.builder import RunBuilder
 from tasks.scrape.dialects import DIALECTS, recognise
-from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.window import Chunks, LogFormatError, Window, read_file, slices, text_of, windows
 from tasks.scrape.wrappings import Unwrapped, unwrap
 from tasks.scrape.wrappings.documents import is_guide, is_page, read_page, split_excerpts
 from tasks.scrape.wrappings.exports import count_steps
 from tasks.scrape.wrappings.unpack import GZIP, UTF16, ZSTD, head_of, unpack
 
-# what no text holds, or two bytes for each letter: beside these, zero bytes are those of a binary file; alone they
-# fill what a crash, or a log that was cut under its writer, left empty
+# control characters or UTF-16: beside them, zero bytes show a binary file; alone, they are holes left by a crash or by
+# truncating a log while it was written
 _BINARY = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]|(?:[ -~]\0){8}")
-# of the step lines, and so many: where damage is in the archive, one byte of it is in every line that was like another
+# refuse the file at this share and number of damaged step lines: a damaged archive repeats a wrong byte in many lines
 RUINED, RUINED_FROM = 0.25, 8
-WHOLE_UP_TO = 64 << 20  # documents around logs are read whole; nobody saves a page larger than this
+WHOLE_UP_TO = 64 << 20  # bytes of a document (page, guide) that are read at once
 
 
 def scrape(path: Path) -> LogReading:
-    """Read a log, a saved MaxView page with its logs, or a guide with excerpts, in constant memory for logs.
+    """Read a log, a saved MaxView page with logs, or a Markdown guide with excerpts. Logs need constant memory.
 
-    Raises LogFormatError if the file cannot be read, is empty or binary, or holds no training log.
+    Raises LogFormatError if the file cannot be read, is empty or binary, or contains no training log.
     """
     name = str(path)
     try:
         if path.is_dir():
             raise LogFormatError(f"{name}: is a folder; name the log file in it")
-        if not stat.S_ISREG(path.stat().st_mode):  # opening one waits for a writer, reading one may never end
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe may block, reading a device may never end
             raise LogFormatError(
                 f"{name}: is a pipe or a device, not a file; to read what comes through it, give - and redirect it: "
                 f"maxview scrape - < {shlex.quote(name)}"
@@ -50,7 +50,7 @@ def scrape(path: Path) -> LogReading:
 
 
 def scrape_run(path: Path) -> RunReading:
-    """Read a file that holds the log of one run. Raises LogFormatError as `scrape` does."""
+    """Read a file with the log of exactly one run. Raises LogFormatError as `scrape` does."""
     runs = scrape(path).runs
     if len(runs) != 1:
         raise LogFormatError(f"{path}: holds {len(runs)} runs; give a file with the log of one")
@@ -58,12 +58,12 @@ def scrape_run(path: Path) -> RunReading:
 
 
 def scrape_text(data: bytes, *, name: str) -> LogReading:
-    """Read the bytes of a log, page or guide; `name` is how messages call it. Raises LogFormatError."""
+    """Read the bytes of a log, page or guide; `name` is used in messages. Raises LogFormatError."""
     return scrape_chunks(partial(slices, data, 0, len(data)), name=name)
 
 
 def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
-    """Read a log of any size that `raw` gives from its start as often as called. Raises LogFormatError."""
+    """Read a log of any size; each call of `raw` yields its chunks from the start. Raises LogFormatError."""
     _check_text(head_of(raw), name)
     labels, text = unpack(raw, name)
     _check_text(head_of(text), name)
@@ -93,9 +93,9 @@ def scrape_chunks(raw: Chunks, *, name: str) -> LogReading:
 
 
 def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
-    """Write the text of a log without its wrappings, to which the lines and offsets of its reading refer.
+    """Write a log without its wrappings; the line numbers and offsets of its reading refer to this text.
 
-    `source`: the name of the run, where an export holds several. Raises LogFormatError if it must be named.
+    `source`: the run's name, needed if an export contains several. Raises LogFormatError without it.
     """
     with unwrap(partial(read_file, path), str(path)) as found:
         if source is None and len(found.logs) == 1:
@@ -107,9 +107,9 @@ def copy_log(path: Path, target: Path, *, source: str | None = None) -> None:
 
 
 def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> str:
-    """SHA-256 of a run's text without wrappings, line ends and blanks before them: copies of a log have one digest.
+    """Return the SHA-256 of a run's text without wrappings and trailing blanks, so that copies of a log agree.
 
-    `source`: the name of the run, where an export holds several. Raises LogFormatError as `scrape` does.
+    `source`: the run's name, if an export contains several. Raises LogFormatError as `scrape` does.
     """
     raw = partial(read_file, path)
     digest, (begin, end) = hashlib.sha256(), run.span
@@ -129,7 +129,7 @@ def digest_text(path: Path, run: RunReading, *, source: str | None = None) -> st
 
 
 def _document(text: Chunks) -> bytes | None:
-    """The whole of what begins like a document around logs."""
+    """Return the bytes of a text that begins like a document with logs; None for a plain log."""
     head = head_of(text)
     if not is_page(head) and b"```" not in head and b"~~~" not in head:
         return None
@@ -146,14 +146,14 @@ def _covered(run: RunReading, **update: object) -> RunReading:
 
 
 def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
-    """The runs of a log and of whatever is around it: one, or one per source where an export names several."""
+    """Return the runs of a wrapped log: one, or one per source of an export."""
     runs: list[RunReading] = []
     refused: LogFormatError | None = None
     with unwrap(raw, name) as found:
         for source, text in found.logs.items():
             try:
                 runs += _read_windows(windows(text()), _find_dialect(text(), name), source or Path(name).stem)
-            except LogFormatError as error:  # a container beside the trainer's
+            except LogFormatError as error:  # the log of a sidecar container
                 refused = refused or error
                 if steps := sum(count_steps(text_of(chunk)) for chunk in text()):
                     found.lost.append(steps)
@@ -164,7 +164,7 @@ def _read_wrapped(raw: Chunks, name: str) -> list[RunReading]:
 
 
 def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
-    """The run with what was taken off; of entries that were left out nobody knows which run they are of."""
+    """Return the run with its wrappings and the damaged entries; the run of a damaged entry is unknown."""
     wrappings, seen = tuple(found.wrappings), run.coverage.step_lines_seen + sum(found.lost)
     update: dict[str, object] = {"unwrapped": wrappings}
     if count := len(found.lost):
@@ -174,15 +174,14 @@ def _with_receipt(run: RunReading, found: Unwrapped, name: str) -> RunReading:
     missing = seen - run.coverage.step_lines_parsed
     if not found.checked and missing >= max(RUINED_FROM, RUINED * seen):
         raise LogFormatError(
-            f"{name}: {missing} of its {seen} step lines are damaged, and zstd was not told to add a checksum, without "
-            "which nobody knows whether the others are; copy it again, or unpack it (zstd -d) and give the text, if "
-            "you trust it"
+            f"{name}: {missing} of its {seen} step lines are damaged, and the zstd file has no checksum, so other "
+            "lines may be damaged too; copy it again, or if you trust it, unpack it (zstd -d) and give the text"
         )
     return run
 
 
 def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> RunReading:
-    """The run of a document's log, which stands in data[span]."""
+    """Read the run of a document's log in data[span]."""
     begin, end = span
     builder = RunBuilder(_find_dialect(slices(data, begin, end), name))
     for window in windows(slices(data, begin, end), base=begin, line=data.count(b"\n", 0, begin) + 1):
@@ -191,14 +190,14 @@ def _read_part(data: bytes, span: tuple[int, int], run_name: str, name: str) -> 
 
 
 def _starts(window: Window, marks: tuple[bytes, ...]) -> list[int]:
-    """Where one of these texts stands in a window, ascending."""
-    there = (mark for mark in marks if mark in window.data)  # found a hundred times faster than by a pattern
+    """Return the positions of these texts in a window, ascending."""
+    there = (mark for mark in marks if mark in window.data)  # a hundred times faster than a pattern
     found = (match.start() for mark in there for match in re.finditer(re.escape(mark), window.data))
     return sorted(start for start in found if window.start <= start < window.limit)
 
 
-def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> list[RunReading]:
-    """The runs of a log: a new one begins where its trainer starts again after the one before ended well."""
+def _read_windows(text: Iterator[Window], dialect: LogDialect, run_name: str) -> list[RunReading]:
+    """Read the runs of a log: a new run begins where the trainer starts again after a good end."""
     builder, begin, end, runs = RunBuilder(dialect), 0, 0, list[RunReading]()
     for window in text:
         first, end = window.start, window.base + len(window.data)
@@ -207,7 +206,7 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
                 continue
             deque(builder.take(replace(window, start=first, limit=cut, data=window.data[:cut], last=False)), maxlen=0)
             first = cut
-            if builder.other_lines.ended_well:
+            if builder.collector.ended_well:
                 runs.append(builder.finish(f"{run_name} (run {len(runs) + 1})", (begin, window.base + cut)))
                 builder, begin = RunBuilder(dialect), window.base + cut
         deque(builder.take(replace(window, start=first) if first > window.start else window), maxlen=0)
@@ -215,8 +214,8 @@ def _read_windows(text: Iterator[Window], dialect: Dialect, run_name: str) -> li
     return [*runs, last]
 
 
-def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
-    """The dialect of a log: that of its first rows; without any, the first of which it shows a mark."""
+def _find_dialect(chunks: Iterator[bytes], name: str) -> LogDialect:
+    """Return the dialect of the first rows; without rows, the first dialect with a mark in the log."""
     shown, lines = None, 1
     for chunk in chunks:
         dialect = recognise(chunk)
@@ -226,14 +225,14 @@ def _find_dialect(chunks: Iterator[bytes], name: str) -> Dialect:
     if shown is not None:
         return shown
     raise LogFormatError(
-        f"{name}: there is no training log in it: none of its {lines} lines is one that a known trainer prints "
+        f"{name}: contains no training log: none of its {lines} lines was printed by a known trainer "
         f"({'; '.join(f'{dialect.name}: {dialect.example}' for dialect in DIALECTS)}); give the file that holds the "
         "trainer's standard output and error"
     )
 
 
 def _check_text(head: bytes, name: str) -> None:
-    """Raise LogFormatError for what is no text at all."""
+    """Raise LogFormatError for a file that is not text."""
     if not head.strip():
         what = "is empty" if not head else "holds nothing but white space"
         raise LogFormatError(f"{name}: {what}; check that the run started and that its output was saved")

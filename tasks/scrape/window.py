@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into windows that overlap, so that a log of any size is read in constant memory."""
+"""Cuts a stream of bytes into overlapping windows, so that a log of any size is read in constant memory."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from re import _constants, _parser  # type: ignore[attr-defined]  # how Python itself takes a pattern apart
+from re import _constants, _parser  # type: ignore[attr-defined]  # Python's own parser of patterns; there is no public one
 from typing import Any
 
 import numpy as np
@@ -16,47 +16,47 @@ from numpy.typing import NDArray
 from tasks.records import Source, UnreadLine
 
 CHUNK = 4 << 20  # bytes read at a time
-FIRST = 1 << 20  # of those, where a text is looked at
-OVERLAP = 64 << 10  # nothing we look for is longer: it is whole in the window in which it starts
-CONTEXT = 4 << 10  # kept before a window's start, for what stands before a match (prefixes)
+FIRST = 1 << 20  # bytes of the first chunk, by which a text is recognised
+OVERLAP = 64 << 10  # longer than any match, so a match is complete in the window where it starts
+CONTEXT = 4 << 10  # bytes kept before a window, for the prefix of a match
 
-type Chunks = Callable[[], Iterator[bytes]]  # a text from its start, as often as asked
+type Chunks = Callable[[], Iterator[bytes]]  # each call yields a text from its start
 
 
 class LogFormatError(ValueError):
-    """A file that holds no log we can read: `file:line: what is wrong; what to do`."""
+    """The file is not a readable log. Messages: `file:line: what is wrong; what to do`."""
 
 
 def text_of(data: bytes | None) -> str:
-    """A piece of a log as text, "" for none; what is no UTF-8 in it becomes U+FFFD."""
+    """Return bytes of a log as text, "" for None; invalid UTF-8 becomes U+FFFD."""
     return (data or b"").decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a log. What starts at `start <= position < limit` belongs to it; the rest is context."""
+    """A part of a log. Matches with `start <= position < limit` belong to it; the rest is context."""
 
     data: bytes
     base: int  # offset of data[0] in the file
-    line: int  # 1-based number of the line that data[0] stands on
+    line: int  # 1-based line number of data[0]
     start: int
     limit: int
-    last: bool  # nothing comes after
+    last: bool  # the log ends here
 
     @cached_property
     def breaks(self) -> NDArray[np.int64]:
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
 
     def source(self, position: int) -> Source:
-        """Line and offset in the file of a position in `data`."""
+        """Return the line number and file offset of a position in `data`."""
         return Source(line=self.line + int(self.breaks.searchsorted(position)), offset=self.base + position)
 
     def place(self, position: int) -> dict[str, int]:
-        """The same as the fields of a record."""
+        """Return the same as fields of a record."""
         return self.source(position).model_dump()
 
     def unread(self, position: int) -> UnreadLine:
-        """What begins at a position in `data`, for the receipt."""
+        """Return the text at a position in `data` as an unread line of the receipt."""
         source, text = self.source(position), self.data[position : position + 200].split(b"\n")[0]
         return UnreadLine(line=source.line, offset=source.offset, text=text_of(text))
 
@@ -64,7 +64,7 @@ class Window:
 def find_all(
     patterns: Mapping[str, re.Pattern[bytes]], window: Window, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[str, re.Match[bytes]]]:
-    """(name, match) of all that starts in these stretches and before the window's limit, ascending."""
+    """Return the (name, match) of all matches that start in `spans` and before the window's limit, ascending."""
     text = b"\n".join([window.data[begin:end] for begin, end in spans])
     hits = [
         (match.start(), name, match)
@@ -79,7 +79,7 @@ def find_all(
 
 
 def may_match(pattern: re.Pattern[bytes], text: bytes) -> bool:
-    """Whether one of the texts stands there that every match holds: they are found a hundred times faster."""
+    """Whether `text` contains a literal that every match needs: a hundred times faster than matching."""
     needed = _needed_by(pattern)
     return not needed or any(each in text for each in needed)
 
@@ -92,7 +92,7 @@ def _needed_by(pattern: re.Pattern[bytes]) -> frozenset[bytes]:
 
 
 def _needed_in(parsed: Any) -> frozenset[bytes]:
-    """Texts of which each match of a parsed pattern holds one, as long as can be; none if it may do without."""
+    """Return the longest literals of which every match of a parsed pattern contains one; empty without any."""
     found, run = [frozenset[bytes]()], b""
     for operation, argument in (*parsed, (None, None)):
         if operation is _constants.LITERAL:
@@ -109,9 +109,9 @@ def _needed_in(parsed: Any) -> frozenset[bytes]:
 
 
 def read_file(path: Path) -> Iterator[bytes]:
-    """A file in chunks; the first is small, because often it is all that is wanted.
+    """Yield a file in chunks; the first is small, because callers often need only that.
 
-    One zero byte stands for each hole: a log that was cut under its writer goes on behind gigabytes never written.
+    A hole becomes one zero byte: a log that is truncated while it is written continues after gigabytes of holes.
     """
     with path.open("rb", buffering=0) as file:
         size, begin = FIRST, 0
@@ -127,7 +127,7 @@ def read_file(path: Path) -> Iterator[bytes]:
 
 
 def _written(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of the stretches of a file that its file system keeps; at least its end."""
+    """Yield (begin, end) of the written parts of a file; at least its end."""
     size, end = os.fstat(descriptor).st_size, 0
     while end < size:
         try:
@@ -135,7 +135,7 @@ def _written(descriptor: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            yield size, size  # nothing but a hole
+            yield size, size  # the rest is a hole
             return
         end = os.lseek(descriptor, first, os.SEEK_HOLE)
         yield first, end
@@ -147,7 +147,7 @@ def slices(data: bytes, begin: int, end: int) -> Iterator[bytes]:
 
 
 def windows(chunks: Iterable[bytes], *, base: int = 0, line: int = 1) -> Iterator[Window]:
-    """Turn the chunks of a log that starts at offset `base` and line `line` of its file into windows."""
+    """Yield the windows of a log that starts at offset `base` and line `line` of its file."""
     data, start = b"", 0
     for chunk in chunks:
         data += chunk

@@ -1,4 +1,4 @@
-"""Turns an output folder into the run and comparison directories that hold everything, and reads them back."""
+"""Stores runs and comparisons in an output folder or a bucket, and reads them back."""
 
 from tasks.store.atomic import StoreError, write_atomically
 from tasks.store.directories import ComparisonDirectory, RunDirectory

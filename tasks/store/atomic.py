@@ -1,4 +1,4 @@
-"""Turns a text or bytes into a file that is either the old one or the whole new one, whatever happens in between."""
+"""Writes files atomically: after any failure a file has its old or its complete new content."""
 
 import contextlib
 import os
@@ -10,28 +10,27 @@ from tasks.store.disk import explain_full
 
 
 class StoreError(ValueError):
-    """The store cannot be used as asked: the message names the file or folder and what to do."""
+    """The store cannot do this; the message names the file or folder and the remedy."""
 
 
 def write_atomically(path: str | Path, text: str) -> Path:
-    """Writes `text` in UTF-8 to `path` so that no reader ever sees half of it; missing folders are made.
+    """Write `text` in UTF-8 to `path` atomically, creating missing folders; returns the path.
 
-    The text goes to a hidden temporary file in the same folder, to disk, and then takes the name in one step. When
-    anything fails the temporary file is removed and the old file stands. Raises StoreError naming the path.
+    The text is written to a hidden temporary file in the same folder, synced, and renamed. After a failure the
+    temporary file is removed and the old file stays. Raises StoreError naming the path.
     """
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise StoreError(f"{path}: cannot hold {text[error.start : error.end]!r}, which is no Unicode text") from error
+        raise StoreError(f"{path}: cannot hold {text[error.start : error.end]!r}, invalid Unicode") from error
     return write_bytes_atomically(Path(path), data)
 
 
 def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create: bool = False) -> Path:
-    """The same for bytes, or for pieces of them. With `create` an existing file is never replaced: of several writers
-    one alone succeeds.
+    """Write bytes, or pieces of them, in the same way. With `create` an existing file is never replaced, so exactly one
+    of several writers succeeds.
 
-    Raises StoreError naming the path, also for a folder, a pipe or a device, which is never replaced; FileExistsError
-    with `create`.
+    Raises StoreError naming the path, also for a folder, pipe or device; FileExistsError with `create`.
     """
     if path.exists() and not path.is_file():
         kind = "a folder" if path.is_dir() else "a pipe or a device"
@@ -41,20 +40,18 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".tmp")
         with open(descriptor, "wb") as file:
-            os.fchmod(
-                file.fileno(), 0o666 & ~_umask()
-            )  # mkstemp's 0600 would hide records from the people they are for
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide records from other users
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         if create:
-            os.link(temporary, path)  # unlike a rename it refuses a name that is taken
+            os.link(temporary, path)  # unlike a rename, link fails if the name exists
         else:
             os.replace(temporary, path)
             temporary = None
         _sync_folder(path.parent)
     except FileExistsError:
-        if create and temporary is not None:  # else it is a parent that is no folder
+        if create and temporary is not None:  # otherwise a parent is not a folder
             raise
         raise StoreError(f"{path}: a file stands where a folder is needed; choose another folder") from None
     except OSError as error:
@@ -71,7 +68,7 @@ def write_bytes_atomically(path: Path, data: bytes | Iterable[bytes], *, create:
 
 
 def _umask() -> int:
-    # Linux tells the mask of a process without changing it; os.umask would change it for every thread for a moment.
+    # os.umask would change the mask of all threads for a moment; Linux shows it in /proc.
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as status:
             for line in status:
@@ -83,7 +80,7 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the new name itself survive a power cut."""
+    """Sync a folder, so that a new name survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

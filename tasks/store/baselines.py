@@ -61,7 +61,7 @@ def read_baseline(path: Path) -> Baseline | None:
 def _parse(text: str, name: str) -> Baseline:
     document = load_json(text, name)
     if document.pop("version", None) != VERSION:
-        raise StoreError(f"{name}: is no baseline file of this version; write it again: maxview bless COMPARISON")
+        raise StoreError(f"{name}: is not a baseline file of this version; write it again: maxview bless COMPARISON")
     runs = [run_record_from_json(json.dumps(run), f"{name}, run {n}") for n, run in enumerate(document.pop("runs", []))]
     try:
         return Baseline.model_validate(document | {"runs": runs})

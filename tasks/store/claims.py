@@ -1,4 +1,5 @@
-"""Says in a bucket who works on a run, and over which version of its record, so that no two machines write one run."""
+"""Marks runs in a bucket as claimed by one machine, over one version of the record, so that no two machines write
+one."""
 
 import os
 import socket
@@ -17,13 +18,13 @@ RECORD = "record.json"
 
 
 class Claim(Frozen):
-    """Who works on a run: a working copy on a machine, for flow runs that a Prefect server knows."""
+    """The owner of a run: a working copy on a machine, and its Prefect flow runs."""
 
     host: str
     pid: int
     folder: str  # the working copy
     since: str
-    replaces: str | None = None  # the version of the record that the work replaces
+    replaces: str | None = None  # the version of the record that will be replaced
     flow_runs: tuple[str, ...] = ()
 
 
@@ -36,7 +37,7 @@ class TakenError(StoreError):
 
 
 class Claims:
-    """The claims in the bucket `files`, as made by the working copy in `folder`."""
+    """The claims of the working copy in `folder` on runs in the bucket `files`."""
 
     def __init__(self, folder: Path, files: Files) -> None:
         self._folder, self._files = folder, files
@@ -44,10 +45,10 @@ class Claims:
     def take(
         self, name: str, flow_runs: tuple[str, ...] = (), *, is_over: Callable[[tuple[str, ...]], bool] | None = None
     ) -> Claim:
-        """Claim the folder `name` of a run, over the record of it that stands there now, or none.
+        """Claim the folder `name` of a run, and remember the present version of its record.
 
-        `is_over` says of the flow runs of another machine's claim whether they have ended, so that it counts no more.
-        Raises TakenError that names who else writes the run.
+        `is_over`: whether the flow runs of another machine's claim have ended, so that it no longer counts. Raises
+        TakenError naming the other machine.
         """
         known = self._files.stat(f"{name}/{RECORD}")
         ours = Claim(
@@ -64,11 +65,11 @@ class Claims:
             return ours
         except AlreadyThereError:
             found = self._files.stat(place)
-        if found is None:  # given back meanwhile
+        if found is None:  # released meanwhile
             self._files.write(place, text, create=True)
             return ours
         other = self._read(name)
-        # an earlier flow on this working copy: the lock of its folder keeps two of them apart
+        # the folder's lock excludes a second flow on this working copy
         if other is not None and not self._is_ours(other) and not (is_over and is_over(other.flow_runs)):
             raise TakenError(
                 f"{self._files.url(name)}: is being written on {other.host} since {other.since} (process "
@@ -80,14 +81,14 @@ class Claims:
         return ours
 
     def check(self, name: str) -> Claim | None:
-        """Our claim on the run, None without one. Raises StoreError if somebody else has taken the run meanwhile."""
+        """Return our claim on the run; None without one. Raises StoreError if another machine has taken it."""
         other = self._read(name)
         if other is not None and not self._is_ours(other):
             raise StoreError(f"{self._files.url(name)}: was taken over by {other.host}, which goes on with it")
         return other
 
     def give_back(self, name: str) -> None:
-        """Nobody works on the run any more."""
+        """Release our claim on the run."""
         self._files.delete(f"{name}/{WRITER}")
 
     def _read(self, name: str) -> Claim | None:
@@ -98,7 +99,7 @@ class Claims:
             return None
         except ValidationError as error:
             raise StoreError(
-                f"{self._files.url(place)}: is damaged; if nobody works on the run: "
+                f"{self._files.url(place)}: is damaged; if no machine works on the run: "
                 f"gcloud storage rm {self._files.url(place)}"
             ) from error
 

@@ -1,4 +1,4 @@
-"""Turns the folder of a run or of a comparison into the paths in it, and writes and reads the records there."""
+"""Names the files in the folder of a run or comparison, and writes and reads the records there."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from tasks.store.mirror import Mirror
 from tasks.store.names import check_name
 from tasks.store.seals import find_changed, write_seal
 
-MOST_BYTES = 1_000_000_000  # of a run's metrics; a step has 300 bytes
+MOST_BYTES = 1_000_000_000  # of a run's metrics; a step needs 300
 _HANDLE: TypeAdapter[RunHandle] = TypeAdapter(RunHandle)
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One run's folder, `<out>/runs/<run_name>`. Making the object touches no file; every write is atomic."""
+    """One run's folder, `<out>/runs/<run_name>`. Creating the object touches no file; every write is atomic."""
 
     path: Path
-    mirror: Mirror | None = None  # of a store in a bucket
+    mirror: Mirror | None = None  # for a store in a bucket
 
     @property
     def _name(self) -> str:
@@ -71,7 +71,7 @@ class RunDirectory:
         return self.path / "checkpoints"
 
     def checkpoints_of(self, plan: RunPlan) -> Path | None:
-        """Where the run of this plan saves its checkpoints; None if it saves none that can be verified."""
+        """Return the folder of the plan's checkpoints; None if it saves none that can be verified."""
         return None if plan.files.checkpoints is None else self.path / plan.files.checkpoints
 
     @property
@@ -83,7 +83,7 @@ class RunDirectory:
         return self.path / "record.json"
 
     def create(self) -> "RunDirectory":
-        """Makes the folder; StoreError if that is not possible, or a link would lead what is written elsewhere."""
+        """Create the folder. Raises StoreError if that fails, or a link would redirect writes."""
         links = [path for path in (self.path, self.checkpoints, self.manifests) if path.is_symlink()]
         if links:
             raise StoreError(f"{links[0]}: is a link to another place: remove it, or choose another --out")
@@ -92,7 +92,7 @@ class RunDirectory:
         except OSError as error:
             full = explain_full(self.path, error)
             raise StoreError(
-                full or f"{self.path}: cannot be made ({error.strerror or error}); choose another --out"
+                full or f"{self.path}: cannot be created ({error.strerror or error}); choose another --out"
             ) from error
         return self
 
@@ -103,16 +103,16 @@ class RunDirectory:
         is_over: Callable[[tuple[str, ...]], bool] | None = None,
         checkpoints: bool = True,
     ) -> None:
-        """Where the store is a bucket: take the run for these flow runs, with what another machine has left of it.
+        """In a bucket: claim the run for these flow runs, and fetch the files that another machine left.
 
-        `is_over` says whether another machine's flow runs have ended; `checkpoints`: they are wanted on this machine.
-        Raises TakenError if another machine works on it.
+        `is_over`: whether another machine's flow runs have ended; `checkpoints`: fetch them too. Raises TakenError if
+        another machine works on it.
         """
         if self.mirror is not None:
             self.mirror.claim(self._name, flow_runs, is_over=is_over, checkpoints=checkpoints)
 
     def check_claim(self) -> None:
-        """Raises StoreError if another machine has taken the run over."""
+        """Raise StoreError if another machine has taken over the run."""
         if self.mirror is not None:
             self.mirror.claims.check(self._name)
 
@@ -120,14 +120,14 @@ class RunDirectory:
         return write_atomically(self.plan, model_to_json(plan))
 
     def read_plan(self) -> RunPlan | None:
-        """The plan, or None if none was written; StoreError if the file is damaged."""
+        """Return the plan; None without one. Raises StoreError if the file is damaged."""
         return read_document(self.plan, model_from_json(RunPlan))
 
     def write_config(self, text: str) -> Path:
         return write_atomically(self.config, text)
 
     def write_handle(self, handle: RunHandle) -> Path:
-        """Written before the job begins, and known to every machine then: StoreError if it is another's by now."""
+        """Write the handle before the job starts, visible to every machine. Raises StoreError if the run was taken."""
         self.check_claim()
         written = write_atomically(self.handle, model_to_json(handle))
         if self.mirror is not None:
@@ -135,19 +135,19 @@ class RunDirectory:
         return written
 
     def read_handle(self) -> RunHandle | None:
-        """The handle, or None if the run was never launched; StoreError if the file is damaged."""
+        """Return the handle; None if the run was never launched. Raises StoreError if the file is damaged."""
         if self.mirror is not None:
             self.mirror.match(self.handle)
         return read_document(self.handle, model_from_json(_HANDLE))
 
     def read_program(self) -> dict[str, Any] | None:
-        """The trainer's own proof, or None if it wrote none; StoreError if the file is damaged."""
+        """Return the trainer's program.json; None without one. Raises StoreError if the file is damaged."""
         return read_document(self.program, load_json)
 
     def write_record(self, record: RunRecord) -> Path:
-        """The last thing written of a run: from here on it counts as done and is not run again.
+        """Write the record last: from then on the run is done and not repeated.
 
-        In a bucket it replaces only the record that was there when the plan was written: StoreError otherwise.
+        In a bucket it replaces only the version that the run was claimed over; otherwise StoreError.
         """
         text = run_record_to_json(record)
         if self.mirror is None:
@@ -160,11 +160,11 @@ class RunDirectory:
         return written
 
     def check_files(self) -> None:
-        """Raises StoreError for what a run may leave that cannot be read to its end: a pipe, a device, or a file that
-        describes the run and is far too large for one."""
+        """Raise StoreError for files of a run that cannot be read to their end: a pipe, a device, or a far too large
+        metadata file."""
         for path in (self.log, self.metrics, self.program):
             if path.exists() and not path.is_file():
-                raise StoreError(f"{path}: is no regular file, which the run's trainer put there; remove {self.path}")
+                raise StoreError(f"{path}: is not a regular file, left by the run's trainer; remove {self.path}")
         for path in (self.metrics, self.program):
             if path.exists() and (size := path.stat().st_size) > MOST_BYTES:
                 raise StoreError(
@@ -172,12 +172,12 @@ class RunDirectory:
                 )
 
     def find_changed(self) -> list[str]:
-        """The files that were sealed with the record and hold something else by now, as after another run's hand."""
+        """Return the sealed files that changed since the record was written."""
         return [] if self.mirror is not None else find_changed(self.path)
 
     def put_aside(self) -> Path:
-        """Move everything in the folder but locks below it, into `changed-1` or the next such name, which is returned:
-        the run begins anew."""
+        """Move everything but locks into a subfolder `changed-1` or the next free name, so that the run starts anew;
+        returns the subfolder."""
         aside = next(path for n in count(1) if not (path := self.path / f"changed-{n}").exists())
         aside.mkdir()
         for path in self.path.iterdir():
@@ -186,10 +186,10 @@ class RunDirectory:
         return aside
 
     def read_record(self, *, listed: bool = False) -> RunRecord | None:
-        """What the run did, bit for bit as it was written; None if it is not over; StoreError if damaged.
+        """Return the record, bit for bit as written; None if the run is not finished. Raises StoreError if damaged.
 
-        Its log is the one in this folder, wherever the store was when it was written and whatever a hand has put there.
-        `listed`: the working copy has just been made what the bucket is, so the bucket need not be asked.
+        Its log is the file in this folder, even if the store was moved. `listed`: the working copy was just refreshed,
+        so the bucket is not queried.
         """
         if self.mirror is not None and not listed:
             self.mirror.match(self.record)
@@ -198,21 +198,21 @@ class RunDirectory:
 
     @property
     def log_address(self) -> str:
-        """What people, and records, call the log: a path, or its address in the bucket."""
+        """The log's path, or its address in the bucket, for messages and records."""
         return self.mirror.files.url(f"{self._name}/{self.log.name}") if self.mirror else str(self.log)
 
     def bring_log(self) -> Path:
-        """The log on this machine, brought here from the bucket if it has to be; it need not exist."""
+        """Return the local path of the log, fetched from the bucket if needed; the file may be missing."""
         return self.bring(self.log.name)
 
     def bring(self, name: str) -> Path:
-        """A file of the run on this machine, in the same way; StoreError if `name` is not a plain file name."""
+        """Return the local path of a file in the same way. Raises StoreError if `name` is not a plain file name."""
         if self.mirror is not None:
             self.mirror.refresh(f"{self._name}/{check_name(name, 'file')}")
         return self.path / check_name(name, "file")
 
     def bring_checkpoints(self) -> None:
-        """Bring what another run needs to go on from this one: its checkpoints, metrics and program."""
+        """Fetch the files needed to continue from this run: checkpoints, metrics, program."""
         if self.mirror is not None:
             self.mirror.fetch_folder(self._name, without="")
 
@@ -233,14 +233,14 @@ class ComparisonDirectory:
         return self.path / "index.html"
 
     def file(self, name: str) -> Path:
-        """The path of any further file of the page; StoreError if `name` is not a plain file name."""
+        """Return the path of another file of the page. Raises StoreError if `name` is not a plain file name."""
         return self.path / check_name(name, "file")
 
     def write_comparison(self, record: ComparisonRecord) -> Path:
         return write_atomically(self.comparison, model_to_json(record))
 
     def read_comparison(self, *, listed: bool = False) -> ComparisonRecord | None:
-        """The comparison, or None if none was written; StoreError if the file is damaged. `listed`: as for runs."""
+        """Return the comparison; None without one. Raises StoreError if damaged. `listed`: as for runs."""
         if self.mirror is not None and not listed:
             self.mirror.match(self.comparison)
         return read_document(self.comparison, model_from_json(ComparisonRecord))

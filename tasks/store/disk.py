@@ -1,4 +1,4 @@
-"""Turns the system's word that there is no space left into which disk that is, and what to do."""
+"""Explains "no space left" errors: names the disk, its free space and the remedy."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def explain_full(path: str | Path, error: OSError) -> str | None:
-    """The disk that holds `path`, if the error is that it is full; None where it is another."""
+    """Return a message about the full disk that contains `path`; None for other errors."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     near = Path(path).absolute()
@@ -16,5 +16,5 @@ def explain_full(path: str | Path, error: OSError) -> str | None:
     usage, said = shutil.disk_usage(near), error.strerror or "No space left"
     return (
         f"{said}: the disk at {mount} has {usage.free / 1e9:.2f} of {usage.total / 1e9:.2f} GB free; make "
-        "room there, then the same command goes on from here, or choose another folder"
+        "room there and repeat the command, which continues from here, or choose another folder"
     )

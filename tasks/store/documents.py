@@ -1,7 +1,7 @@
-"""Turns the frozen records into strict JSON texts and back without losing a bit, and says which file is damaged.
+"""Converts frozen records to strict JSON and back without loss, and names damaged files.
 
 A run record is `{"document", "version", "record", "frames", "not_finite"}`: the record without its tables, the tables
-by column with their types, and JSON pointers to those strings of the record that stand for NaN or an infinity.
+by column with their types, and JSON pointers to the strings in the record that mean NaN or an infinity.
 """
 
 import json
@@ -22,7 +22,7 @@ _DOCUMENT = "maxview run record"
 
 
 def run_record_to_json(record: RunRecord) -> str:
-    """The text of `record.json`."""
+    """Return the text of `record.json`."""
     not_finite: list[str] = []
     fields = record.model_dump(exclude={"reading": {"steps"}, "metrics": True})
     document = {
@@ -39,7 +39,7 @@ def run_record_to_json(record: RunRecord) -> str:
 
 
 def run_record_from_json(text: str, name: str) -> RunRecord:
-    """The record in `text`; StoreError naming the file `name` if the text is no whole record of this version."""
+    """Return the record in `text`. Raises StoreError naming the file `name` if it is damaged or of another version."""
     document = load_json(text, name)
     if document.get("document") != _DOCUMENT:
         raise StoreError(f"{name}: is not a run record; {_REMEDY}")
@@ -63,8 +63,10 @@ def run_record_from_json(text: str, name: str) -> RunRecord:
 
 
 def model_to_json(model: BaseModel) -> str:
-    """The text of any other record. NaN and infinities are strings, which only fields of the type float read back as
-    numbers: a plan that holds one in its free-form config is refused with StoreError."""
+    """Return the text of any other record.
+
+    NaN and infinities become strings, which only float fields read back as numbers. Raises StoreError for such a number
+    in a free-form config."""
     not_finite: list[str] = []
     text = dump_json(_without_non_finite(model.model_dump(), "", not_finite))
     if isinstance(model, RunPlan) and not_finite:
@@ -73,7 +75,7 @@ def model_to_json(model: BaseModel) -> str:
 
 
 def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[str, str], M]:
-    """The function that reads what `model_to_json` wrote: (text, file name) → record, or StoreError."""
+    """Return the inverse of `model_to_json`: (text, file name) → record; it raises StoreError."""
     adapter = model if isinstance(model, TypeAdapter) else TypeAdapter(model)
 
     def parse(text: str, name: str) -> M:
@@ -86,7 +88,7 @@ def model_from_json[M: BaseModel](model: TypeAdapter[M] | type[M]) -> Callable[[
 
 
 def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
-    """What `parse(text, file name)` makes of a file, or None if there is none; StoreError if it cannot be read."""
+    """Return `parse(text, file name)` of a file; None without the file. Raises StoreError if it cannot be read."""
     if path.exists() and not path.is_file():
         raise StoreError(f"{path}: is a pipe, a device or a folder, not a file; remove it")
     try:
@@ -94,41 +96,41 @@ def read_document[T](path: Path, parse: Callable[[str, str], T]) -> T | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: is damaged: no UTF-8 text at byte {error.start}; {_REMEDY}") from error
+        raise StoreError(f"{path}: is damaged: invalid UTF-8 at byte {error.start}; {_REMEDY}") from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror or error}); check the folder's rights") from error
     return parse(text, str(path))
 
 
 def dump_json(value: Any, indent: int | None = 1) -> str:
-    """Strict JSON in ASCII with a final line break; ValueError for a NaN or infinity that is no string yet."""
+    """Return strict JSON in ASCII with a final line break. Raises ValueError for NaN or infinities."""
     return json.dumps(value, indent=indent, allow_nan=False) + "\n"
 
 
 def load_json(text: str, name: str) -> dict[str, Any]:
-    """The JSON object in `text`; StoreError naming the file `name` and the place where it breaks off."""
+    """Return the JSON object in `text`. Raises StoreError naming the file `name` and the place of the damage."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise StoreError(f"{name}: is not whole JSON ({error}); {_REMEDY}") from error
+        raise StoreError(f"{name}: is not valid JSON ({error}); {_REMEDY}") from error
     except ValueError as error:  # an integer of thousands of digits
-        raise StoreError(f"{name}: holds a number that cannot be one of ours ({error}); {_REMEDY}") from error
+        raise StoreError(f"{name}: contains a number that maxview never writes ({error}); {_REMEDY}") from error
     except RecursionError as error:
-        raise StoreError(f"{name}: is nested too deeply to be one of our files; {_REMEDY}") from error
+        raise StoreError(f"{name}: is nested deeper than any file of maxview; {_REMEDY}") from error
     if not isinstance(value, dict):
         raise StoreError(f"{name}: holds a {type(value).__name__}, not an object; {_REMEDY}")
     return value
 
 
 def describe(error: ValidationError) -> str:
-    """The first three things pydantic found, each as `key: message`."""
+    """Return the first three errors of pydantic, each as `key: message`."""
     details = error.errors(include_url=False)
     texts = [f"{'.'.join(map(str, d['loc']))}: {d['msg']}" for d in details[:3]]
     return "; ".join(texts) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
 def _without_non_finite(value: Any, pointer: str, found: list[str]) -> Any:
-    """`value` with NaN and infinities as strings; their JSON pointers (RFC 6901) are appended to `found`."""
+    """Return `value` with NaN and infinities as strings; appends their JSON pointers (RFC 6901) to `found`."""
     if isinstance(value, float):
         written = number_to_json(value)
         if isinstance(written, str):

@@ -1,4 +1,4 @@
-"""Turns names below a root into files with versions: one small interface that a local folder and a bucket both keep."""
+"""Defines versioned files below a root, an interface shared by local folders and buckets."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ from tasks.store.atomic import StoreError, write_bytes_atomically
 
 
 class AlreadyThereError(StoreError):
-    """A file that should be new, or unchanged since it was read, is not: somebody else wrote it."""
+    """Another process has created or changed the file."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file of a listing. `version` names exactly this content under this name; `crc32c` if the store knows it."""
+    """One file of a listing. `version` identifies the content under this name; `crc32c` is None if unknown."""
 
     name: str
     size: int
@@ -28,59 +28,59 @@ class Entry:
 
 
 class Files(Protocol):
-    """Whole files below one root, by `/`-separated names. Writes are atomic; every method may raise StoreError."""
+    """Files below a root, by `/`-separated names. Writes are atomic; every method may raise StoreError."""
 
     @property
     def root(self) -> str:
-        """What people call the root: a folder's path or gs://bucket/prefix."""
+        """The root for messages: a folder's path or gs://bucket/prefix."""
         ...
 
     def read(self, name: str) -> bytes:
-        """The content; FileNotFoundError if there is none."""
+        """Return the content. Raises FileNotFoundError."""
         ...
 
     def read_many(self, names: list[str]) -> dict[str, bytes]:
-        """The contents of those that are there, read side by side where that helps."""
+        """Return the contents of the existing files, read concurrently from a bucket."""
         ...
 
     def open(self, name: str) -> BinaryIO:
-        """A stream of the content, never held whole; FileNotFoundError if there is none."""
+        """Return a stream of the content. Raises FileNotFoundError."""
         ...
 
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
-        """Write a whole file and return its version. `create`: only if there is none; `version`: only over that one.
+        """Write a file and return its version. `create`: only if it is missing; `version`: only over that version.
 
-        Raises AlreadyThereError where that does not hold.
+        Raises AlreadyThereError if that condition fails.
         """
         ...
 
     def upload(self, name: str, path: Path) -> str:
-        """Write a local file under a name, however large, and return its version."""
+        """Write a local file of any size under a name and return its version."""
         ...
 
     def stat(self, name: str) -> Entry | None:
-        """What a listing would say of one file; None if there is none."""
+        """Return the listing entry of one file; None without it."""
         ...
 
     def entries(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
-        """Every file whose name begins with the folder `prefix`, in one listing, by name.
+        """Yield every file below the folder `prefix`, by name, from one listing.
 
-        `pattern` is a glob over whole names (`runs/*/record.json`; `*` stays within a folder, `**` does not) that the
-        store itself applies, so that other files cost nothing on the way.
+        `pattern`: a glob over full names (`runs/*/record.json`; `*` stays within a folder, `**` does not), applied by
+        the store, so that other files are not transferred.
         """
         ...
 
     def delete(self, name: str, *, version: str | None = None) -> bool:
-        """Remove a file, if `version` is given only that version of it; whether it was removed."""
+        """Remove a file (only that `version`, if given); returns whether it was removed."""
         ...
 
     def url(self, name: str) -> str:
-        """What people call the file."""
+        """Return the file's name for messages."""
         ...
 
 
 class LocalFiles:
-    """The files below a local folder, which need not exist yet."""
+    """The files below a local folder, which may be missing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -112,13 +112,13 @@ class LocalFiles:
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
         path = self._path(name)
         if version is not None and self._version(path) != version:
-            raise AlreadyThereError(f"{path}: somebody else has changed it")
+            raise AlreadyThereError(f"{path}: was changed by another process")
         try:
             write_bytes_atomically(path, data, create=create)
         except FileExistsError:
-            raise AlreadyThereError(f"{path}: somebody else has written it") from None
+            raise AlreadyThereError(f"{path}: was written by another process") from None
         written = self._version(path)
-        return written or ""  # removed by somebody else at once
+        return written or ""  # removed meanwhile
 
     def upload(self, name: str, path: Path) -> str:
         return self.write(name, path.read_bytes())
@@ -142,7 +142,7 @@ class LocalFiles:
             return True
         if self._version(path) != version:
             return False
-        # taken aside first: between a look and an unlink another writer could put a newer file under the name
+        # renamed first: between a check and an unlink another writer could replace the file
         taken = path.with_name(f".deleted-{uuid4().hex}")
         try:
             os.rename(path, taken)
@@ -150,7 +150,7 @@ class LocalFiles:
             return False
         removed = self._version(taken) == version
         if not removed:
-            with contextlib.suppress(FileExistsError):  # an even newer one is there: that one stands
+            with contextlib.suppress(FileExistsError):  # keeps an even newer file
                 os.link(taken, path)
         taken.unlink()
         return removed
@@ -161,7 +161,7 @@ class LocalFiles:
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if not all(parts) or any(part in (".", "..") for part in parts):
-            raise StoreError(f"{name!r} is no name of a file below {self._folder}")
+            raise StoreError(f"{name!r} is not the name of a file below {self._folder}")
         return self._folder.joinpath(*parts)
 
     def _version(self, path: Path) -> str | None:
@@ -182,5 +182,5 @@ class LocalFiles:
         return sorted(names)
 
     def _glob(self, pattern: str) -> list[str]:
-        # strings all the way: thousands of Path objects would be most of what a listing costs
+        # strings, because creating thousands of Path objects would dominate the time
         return sorted(glob(pattern, root_dir=self._folder, recursive=True, include_hidden=True))

@@ -1,4 +1,4 @@
-"""Turns an output folder into a store: checks what may be done there and finds the run and comparison folders in it."""
+"""Opens a store in an output folder or bucket, checks access, and finds its run and comparison folders."""
 
 import os
 import shlex
@@ -20,18 +20,18 @@ from tasks.store.names import check_name
 
 @dataclass(frozen=True)
 class Store:
-    """An output folder. Names are checked, so no run, comparison or case can stand outside it."""
+    """An output folder or bucket. Names are checked, so no run, comparison or case can leave it."""
 
-    path: Path  # of a store in a bucket: this machine's working copy
+    path: Path  # for a bucket: this machine's working copy
     mirror: Mirror | None = None
-    writable: bool = True  # what was opened for reading alone may not be
+    writable: bool = True  # may be False if opened with `reading`
 
     def run(self, run_name: str) -> RunDirectory:
-        """The folder of a run, whether it exists or not; StoreError for a name that is no folder name."""
+        """Return the folder of a run, which may be missing. Raises StoreError for an invalid name."""
         return RunDirectory(self.path / "runs" / check_name(run_name, "run name"), self.mirror)
 
     def run_of_log(self, log: str) -> RunDirectory:
-        """The folder of the run that a record names by its log's path, wherever the store was when it was written."""
+        """Return the folder of the run with this log path in a record, even if the store was moved."""
         return self.run(PurePath(log).parent.name)
 
     @property
@@ -41,27 +41,27 @@ class Store:
 
     @property
     def address(self) -> str:
-        """What people call the store, and what opens it again: an absolute path, or gs://bucket/prefix."""
+        """The store's address for messages and `open_store`: an absolute path, or gs://bucket/prefix."""
         return self.files.root
 
     def address_of(self, path: Path) -> str:
-        """What people call a file of the store."""
+        """Return a file's address for messages."""
         return self.mirror.files.url(path.relative_to(self.path).as_posix()) if self.mirror else str(path)
 
     def link_to(self, path: Path) -> str:
-        """What opens a file of the store in a browser. Of a bucket: for everybody who may read it, with their login."""
+        """Return a URL for browsers; a file in a bucket needs a login with read access."""
         if self.mirror is None:
             return path.as_uri()
         return "https://storage.cloud.google.com/" + quote(self.address_of(path).removeprefix("gs://"))
 
     def refresh(self, kind: Literal["runs", "comparisons"]) -> None:
-        """Make the records of all runs or comparisons in the working copy what they are in the bucket, all at once."""
+        """Update the records of all runs or comparisons in the working copy from the bucket."""
         patterns = {"runs": "runs/*/record.json", "comparisons": "comparisons/*/*/*/comparison.json"}
         if self.mirror is not None:
             self.mirror.refresh_all(self.mirror.files.entries(kind, patterns[kind]))
 
     def push(self, folder: Path) -> None:
-        """A folder or file of the store is finished: where the store is a bucket, it goes there."""
+        """Upload a finished folder or file, if the store is in a bucket."""
         if self.mirror is None:
             return
         if folder.is_file():
@@ -70,12 +70,12 @@ class Store:
             self.mirror.push_folder(folder.relative_to(self.path).as_posix())
 
     def comparison(self, comparison: str, case: str, id: str) -> ComparisonDirectory:
-        """The folder of a comparison, whether it exists or not; StoreError for names that are no folder names."""
+        """Return the folder of a comparison, which may be missing. Raises StoreError for invalid names."""
         parts = check_name(comparison, "comparison"), check_name(case, "case"), check_name(id, "comparison id")
         return ComparisonDirectory(self.path.joinpath("comparisons", *parts), self.mirror)
 
     def runs(self) -> Iterator[RunDirectory]:
-        """Every run folder that holds a plan or a record, by name: one listing, however many there are."""
+        """Yield every run folder with a plan or record, by name, from one listing."""
         if self.mirror is None:
             for path in sorted((self.path / "runs").glob("*")):
                 directory = RunDirectory(path)
@@ -88,16 +88,16 @@ class Store:
             yield self.run(name)
 
     def comparisons(self) -> Iterator[ComparisonDirectory]:
-        """Every folder that holds a finished comparison, by comparison, case and id."""
+        """Yield every folder of a finished comparison, by comparison, case and id."""
         for entry in self.files.entries("comparisons", "comparisons/*/*/*/comparison.json"):
             yield ComparisonDirectory((self.path / entry.name).parent, self.mirror)
 
 
 def open_store(out: str | Path, *, reading: bool = False) -> Store:
-    """The store in the folder `out`, which is made if it is missing, or in the bucket gs://…/….
+    """Return the store in the folder `out`, created if missing, or in the bucket gs://…/….
 
-    Raises StoreError, and leaves nothing behind, if files cannot be written there. `reading`: what is there is only
-    read, so nothing is made, and no more is asked for; whether files could be written is in `writable`.
+    Raises StoreError, leaving no files, if it is not writable. `reading`: needs read access only and creates nothing;
+    `writable` then shows whether files could be written.
     """
     if str(out).startswith("gs://"):
         return _open_bucket(str(out), reading=reading)
@@ -117,9 +117,9 @@ def open_store(out: str | Path, *, reading: bool = False) -> Store:
 
 
 def check_place(out: str | Path) -> tuple[str, Path]:
-    """What people call the store that `out` would be, and the folder of this machine whose disk its runs would fill.
+    """Return the address of the store `out`, and the local folder whose disk its runs would fill.
 
-    Nothing is made: of a folder that is missing it is the nearest one above it. Raises StoreError as `open_store` does.
+    Creates nothing: for a missing folder, it is the nearest existing parent. Raises StoreError as `open_store` does.
     """
     if str(out).startswith("gs://"):
         from tasks.store.gcs import GcsFiles  # takes a second to load
@@ -131,7 +131,7 @@ def check_place(out: str | Path) -> tuple[str, Path]:
     near = _nearest(path)
     try:
         with suppress(FileNotFoundError):
-            path.stat()  # says if it can be no name
+            path.stat()  # raises for an invalid name
         _try_to_write(near)
     except OSError as error:
         raise _not_writable(path, error) from error
@@ -164,7 +164,7 @@ def _not_writable(path: Path, error: OSError) -> StoreError:
 
 def _look_into(path: Path) -> Store:
     if not os.path.isdir(path):  # never raises, however long the name
-        raise StoreError(f"output folder {path}: there is no such folder; name one that maxview has written with --out")
+        raise StoreError(f"output folder {path}: does not exist; name a folder written by maxview with --out")
     if not os.access(path, os.R_OK | os.X_OK):
         raise StoreError(
             f"output folder {path}: you may not read it; let its owner type: chmod a+rX {shlex.quote(str(path))}"
@@ -173,7 +173,7 @@ def _look_into(path: Path) -> Store:
 
 
 def _open_bucket(url: str, *, reading: bool) -> Store:
-    from tasks.store.gcs import GcsFiles  # Google's client takes a second to load, which local stores need not wait for
+    from tasks.store.gcs import GcsFiles  # takes a second to import; local stores do not need it
 
     files = GcsFiles(url)
     writable = files.check_access(reading=reading)
@@ -183,6 +183,6 @@ def _open_bucket(url: str, *, reading: bool) -> Store:
         write_atomically(folder / ORIGIN, files.root)
     except OSError as error:
         raise StoreError(
-            f"{folder}: cannot be made ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
+            f"{folder}: cannot be created ({error.strerror}); set XDG_CACHE_HOME to a folder that can"
         ) from error
     return Store(folder, Mirror(folder, files), writable)

@@ -1,4 +1,4 @@
-"""Turns a polars table into JSON by column, with the type of each column, and back to the same bits and types."""
+"""Converts a polars table to JSON by column, with types, and back without loss."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ _FLAT: dict[str, pl.DataType] = {
 
 
 def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
-    """`{"rows": n, "types": {column: type}, "columns": {column: [values]}}`; NaN and infinities become strings.
+    """Return `{"rows": n, "types": {column: type}, "columns": {column: [values]}}`; NaN and infinities become strings.
 
-    Raises StoreError for a column whose type JSON cannot carry back (dates, binary, categories).
+    Raises StoreError for column types that JSON cannot represent (dates, binary, categories).
     """
     return {
         "rows": frame.height,  # a table without columns still has a height
@@ -29,7 +29,8 @@ def frame_to_json(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def frame_from_json(value: dict[str, Any]) -> pl.DataFrame:
-    """The inverse of `frame_to_json`; KeyError, TypeError, ValueError or a PolarsError for anything else."""
+    """Return the inverse of `frame_to_json`. Raises KeyError, TypeError, ValueError or a PolarsError for other
+    values."""
     types = {name: _type_from_json(dtype) for name, dtype in value["types"].items()}
     columns = value["columns"]
     if list(columns) != list(types):
@@ -68,7 +69,7 @@ def _type_from_json(value: Any) -> pl.DataType:
 
 
 def _map_floats(values: list[Any] | None, dtype: Any, change: Any) -> Any:
-    """`values` with `change` applied to what the type says are floats, at any depth; nothing else is touched."""
+    """Apply `change` to all floats in `values`, found by type at any depth."""
     if values is None:
         return None
     if dtype.is_float():

@@ -1,4 +1,4 @@
-"""Turns names below gs://bucket/prefix into objects with generations: the store's files in a bucket."""
+"""Reads and writes the store's files in a bucket: objects below gs://bucket/prefix, versioned by generation."""
 
 import base64
 import binascii
@@ -24,32 +24,32 @@ from tasks.store.files import AlreadyThereError, Entry
 SCHEME = "gs://"
 READING = ("get", "list")  # permissions, storage.objects.…
 WRITING = ("create", "delete")
-READERS = 10  # at once: as many connections as the client keeps
+READERS = 10  # concurrent reads: the client's connection pool
 TIMEOUT_S = 60
-LOOK_S = 20  # so long is a bucket asked whether it is there
-CHUNK = 8 << 20  # bytes of a stream that are asked for at once
+LOOK_S = 20  # seconds to wait for a bucket's answer
+CHUNK = 8 << 20  # bytes of a stream per request
 BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-FORBIDDEN = frozenset("*?[]#")  # which wildcards of the service's tools, and of listings, would read
+FORBIDDEN = frozenset("*?[]#")  # wildcards of gcloud and of listings
 FIELDS = "items(name,size,generation,crc32c),nextPageToken"
 
 
 class GcsFiles:
-    """The objects below a prefix of a bucket. Objects appear whole or not at all; a version is a generation.
+    """The objects below a prefix of a bucket. Writes are atomic; a version is a generation.
 
-    Credentials are those of the environment, which the client finds itself; none of them is ever kept or shown.
+    The client finds credentials in the environment; they are never stored or shown.
     """
 
     def __init__(self, url: str) -> None:
         bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
         if not url.startswith(SCHEME) or not BUCKET.fullmatch(bucket):
             raise StoreError(
-                f"{url}: is no bucket; give gs://bucket or gs://bucket/prefix, the bucket in lower-case letters, "
+                f"{url}: is not a bucket; give gs://bucket or gs://bucket/prefix, the bucket in lower-case letters, "
                 "digits and - _ . (3 to 222 characters)"
             )
         parts = prefix.strip("/").split("/") if prefix.strip("/") else []
         if any(part in ("", ".", "..") for part in parts) or not prefix.isprintable() or FORBIDDEN & set(prefix):
             raise StoreError(
-                f"{url}: cannot be the place of a store; give gs://bucket/prefix without empty parts, . or .., and "
+                f"{url}: cannot be a store; give gs://bucket/prefix without empty parts, . or .., and "
                 f"without the characters {' '.join(sorted(FORBIDDEN))}"
             )
         self._name = bucket
@@ -60,9 +60,9 @@ class GcsFiles:
         return f"{SCHEME}{self._name}/{self._prefix}".rstrip("/")
 
     def check_access(self, *, reading: bool = False) -> bool:
-        """Raise StoreError with what to type if there is no such bucket, or something may not be done in it.
+        """Raise StoreError with the command to type if the bucket is missing or permissions are.
 
-        `reading`: nothing will be written. Returns whether it could be.
+        `reading`: read access suffices. Returns whether the bucket is writable.
         """
         with self._errors(""):
             asked = [f"storage.objects.{what}" for what in (*READING, *WRITING)]
@@ -96,27 +96,27 @@ class GcsFiles:
             except FileNotFoundError:
                 return None
 
-        _ = self._bucket  # one client for all of them
+        _ = self._bucket  # creates the client before the threads use it
         with ThreadPoolExecutor(READERS) as pool:
             return {name: data for name, data in zip(names, pool.map(read, names), strict=True) if data is not None}
 
     def open(self, name: str) -> BinaryIO:
         with self._errors(name):
             blob = self._blob(name)
-            # a missing object would only be noticed at the first read, and every read would be of the newest version
+            # raises for a missing object now, and pins the version of all reads
             blob.reload(timeout=TIMEOUT_S)
-            # raw: what is stored, also of an object with a Content-Encoding, whose size is that of what is stored
+            # raw: an object's size is its stored size, also with a Content-Encoding
             stream = blob.open("rb", chunk_size=CHUNK, raw_download=True, timeout=TIMEOUT_S)
         return cast(BinaryIO, io.BufferedReader(_Stream(stream, lambda: self._errors(name)), CHUNK))
 
     def head(self, name: str, size: int) -> bytes:
-        """The first bytes of an object, for a look at what it is; FileNotFoundError if there is none."""
+        """Return the first `size` bytes of an object. Raises FileNotFoundError."""
         with self._errors(name):
             try:
                 return cast(
                     bytes, self._blob(name).download_as_bytes(end=size - 1, raw_download=True, timeout=TIMEOUT_S)
                 )
-            except exceptions.RequestRangeNotSatisfiable:  # of an empty object
+            except exceptions.RequestRangeNotSatisfiable:  # the object is empty
                 return b""
 
     def write(self, name: str, data: bytes, *, create: bool = False, version: str | None = None) -> str:
@@ -144,7 +144,7 @@ class GcsFiles:
                 yield self._entry(blob)
 
     def look(self) -> None:
-        """Raise StoreError if nobody answers, there is no such bucket, or it may not be listed."""
+        """Raise StoreError if the bucket is unreachable, missing, or may not be listed."""
         with self._errors(""):
             patience = DEFAULT_RETRY.with_timeout(LOOK_S)
             pages = self._bucket.list_blobs(prefix=self._prefix, max_results=1, timeout=LOOK_S, retry=patience)
@@ -167,21 +167,21 @@ class GcsFiles:
     def _blob(self, name: str) -> Any:
         parts = name.split("/")
         if not all(parts) or any(part in (".", "..") for part in parts):
-            raise StoreError(f"{name!r} is no name of a file below {self.root}")
+            raise StoreError(f"{name!r} is not the name of a file below {self.root}")
         return self._bucket.blob(self._prefix + name)
 
     def _send(
         self, name: str, send: Callable[..., None], *, crc32c: int | None, create: bool, version: str | None
     ) -> str:
         blob = self._blob(name)
-        conditions: dict[str, Any] = {"checksum": "crc32c", "retry": DEFAULT_RETRY}  # a whole object twice is harmless
+        conditions: dict[str, Any] = {"checksum": "crc32c", "retry": DEFAULT_RETRY}  # repeating an upload is harmless
         if create or version is not None:
             conditions["if_generation_match"] = 0 if create else int(version or 0)
         try:
             with self._errors(name):
                 send(blob, **conditions)
         except AlreadyThereError:
-            # the answer to our own write may have been lost, and the client has then tried again
+            # the response to our own write may have been lost and the write retried
             there = self.stat(name)
             if there is None or crc32c is None or there.crc32c != f"{crc32c:08x}":
                 raise
@@ -198,7 +198,7 @@ class GcsFiles:
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
-        """What the client raises, in the store's words."""
+        """Turn errors of the client into StoreError."""
         place, bucket = self.url(name), f"{SCHEME}{self._name}"
         try:
             yield
@@ -210,7 +210,7 @@ class GcsFiles:
                 ) from error
             raise FileNotFoundError(place) from None
         except exceptions.PreconditionFailed as error:
-            raise AlreadyThereError(f"{place}: somebody else has written it") from error
+            raise AlreadyThereError(f"{place}: was written by another process") from error
         except (exceptions.Unauthorized, GoogleAuthError) as error:
             raise StoreError(
                 f"{place}: there are no valid credentials ({type(error).__name__}); log in with: gcloud auth "
@@ -218,14 +218,14 @@ class GcsFiles:
             ) from error
         except exceptions.Forbidden as error:
             raise StoreError(f"{place}: you may not do this; {self._grant()}") from error
-        except exceptions.BadRequest as error:  # the service's own rules for the names of buckets, say
+        except exceptions.BadRequest as error:  # for example, the service's rules for bucket names
             raise StoreError(f"{place}: was refused ({error.message}); check the name") from error
         except (exceptions.GoogleAPICallError, exceptions.RetryError, requests.RequestException) as error:
             raise StoreError(f"{place}: the bucket does not answer ({type(error).__name__}); try again") from error
 
 
 class _Stream(io.RawIOBase):
-    """The client's stream, with its errors in the store's words whenever they come."""
+    """The client's stream, which raises StoreError instead of the client's errors."""
 
     def __init__(self, stream: BinaryIO, errors: Callable[[], AbstractContextManager[None]]) -> None:
         self._stream = stream
@@ -252,7 +252,7 @@ class _Stream(io.RawIOBase):
 
 
 def content_type(name: str) -> str:
-    """What a browser should make of an object: pages open, logs are text."""
+    """Return an object's MIME type for browsers: pages open, logs are shown as text."""
     texts = {"html": "text/html", "js": "text/javascript", "txt": "text/plain", "md": "text/markdown"}
     ending = name.rpartition(".")[2]
     if ending in texts:

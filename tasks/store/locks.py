@@ -1,4 +1,4 @@
-"""Turns a file of this machine into a lock that the kernel gives back, however its holder ends."""
+"""Uses a file as a lock that the kernel releases when its holder ends."""
 
 import fcntl
 import os
@@ -12,9 +12,9 @@ from tasks.store.atomic import StoreError
 
 @contextmanager
 def hold(path: Path, wait: Callable[[str], Any]) -> Iterator[None]:
-    """Hold the lock file `path`, which is made. While somebody else does, `wait` is called again and again.
+    """Hold the lock file `path`, created if missing. While another process holds it, calls `wait` repeatedly.
 
-    It is called with who that is, should take a moment, and may raise. Raises StoreError where no lock can be had.
+    `wait` gets the holder's description, should sleep, and may raise. Raises StoreError if files cannot be locked.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

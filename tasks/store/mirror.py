@@ -1,8 +1,8 @@
-"""Turns a folder of this machine into the working copy of a store in a bucket: what is finished goes up, whole.
+"""Keeps the working copy of a store in a bucket, and uploads finished runs and comparisons.
 
-Trainers append to logs and local backends follow them, which objects cannot do: a run lives in the working copy while
-it goes, and in the bucket once its record is written. Who works on a run, its plan and where its job lives are in the
-bucket from the beginning, so that another machine can go on with it, or end it.
+Objects cannot be appended to, as trainers do with logs: a run is in the working copy while it runs, and in the bucket
+once its record is written. A run's claim, plan and job handle are in the bucket from the start, so that another machine
+can continue or stop it.
 """
 
 import io
@@ -26,15 +26,15 @@ from tasks.store.files import AlreadyThereError, Entry, Files
 from tasks.store.names import safe_name
 
 HANDLE = "handle.json"
-OURS = ".handle.json"  # in a working copy: the handle of the last job that was begun here
+OURS = ".handle.json"  # in a working copy: the handle of the last job started here
 ORIGIN = ".store"  # in a working copy: the address of its bucket
-# they say that the rest is there
+# uploaded last, because they mark the other files as complete
 LAST = ("commit_success.txt", "log.txt", HANDLE, RECORD, "comparison.json", "index.html")
-BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # of a run that has not ended
-LEFT_OUT = "checkpoints/"  # of what is fetched: they are read where they lie
-SENDERS = 10  # at once: as many connections as the client keeps
+BEGUN = ("plan.json", "config.yml", "log.*.txt", HANDLE)  # of an unfinished run
+LEFT_OUT = "checkpoints/"  # not fetched: checkpoints are read in the bucket
+SENDERS = 10  # concurrent uploads: the client's connection pool
 BLOCK = 1 << 20
-ATTEMPTS = 5  # at a file that is replaced while it is read
+ATTEMPTS = 5  # to read a file that is being replaced
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Mirror:
 
     @property
     def claims(self) -> Claims:
-        """Who works on which run."""
+        """The claims on runs in the bucket."""
         return Claims(self.folder, self.files)
 
     def fetch(self, name: str) -> bool:
-        """Bring one file into the working copy, never holding it whole; whether the bucket has it."""
+        """Stream one file into the working copy; returns whether the bucket has it."""
         for _ in range(ATTEMPTS):
             try:
                 with self.files.open(name) as source:
@@ -59,10 +59,10 @@ class Mirror:
             except FileNotFoundError:
                 if self.files.stat(name) is None:
                     return False
-        raise StoreError(f"{self.files.url(name)}: is changed faster than it can be read; try again")
+        raise StoreError(f"{self.files.url(name)}: changes faster than it can be read; try again")
 
     def _keep(self, name: str, source: BinaryIO) -> None:
-        """Write a file of the working copy, whole or not at all; not down to the disk, for the bucket has it."""
+        """Write a file of the working copy atomically, without syncing, because the bucket has it."""
         target = self.folder / name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,38 +71,38 @@ class Mirror:
                 with part.open("wb") as file:
                     shutil.copyfileobj(source, file, BLOCK)
                 os.replace(part, target)
-        except FileNotFoundError:  # what is read was replaced meanwhile
+        except FileNotFoundError:  # the object was replaced meanwhile
             raise
         except OSError as error:
             other = f"{target}: cannot be written ({error.strerror or error}); make room there"
             raise StoreError(explain_full(target, error) or other) from error
 
     def refresh(self, name: str) -> bool:
-        """Make one file of the working copy what it is in the bucket, if the bucket has it; whether it has."""
+        """Update one file of the working copy from the bucket; returns whether the bucket has it."""
         entry = self.files.stat(name)
         return entry is not None and (not differs(self.folder / name, entry) or self.fetch(name))
 
     def match(self, path: Path) -> None:
-        """Make a record in the working copy what it is in the bucket; it goes if somebody has removed it there."""
+        """Update a record in the working copy from the bucket, or remove it if the bucket lacks it."""
         if not self.refresh(path.relative_to(self.folder).as_posix()):
             path.unlink(missing_ok=True)
 
     def refresh_all(self, entries: Iterable[Entry]) -> None:
-        """The same for many small files at once, each as a listing has it."""
+        """Update many small files from their listing entries."""
         names = [entry.name for entry in entries if differs(self.folder / entry.name, entry)]
         for name, data in self.files.read_many(names).items():
             self._keep(name, io.BytesIO(data))
 
     def fetch_folder(self, name: str, *, without: str = LEFT_OUT) -> None:
-        """Make the files of a folder in the working copy what they are in the bucket, but for those below `without`."""
+        """Update a folder of the working copy from the bucket, except files below `without`."""
         entries = [entry for entry in self.files.entries(name) if not entry.name.endswith(f"/{WRITER}")]
         kept = [e for e in entries if not (without and e.name.removeprefix(f"{name}/").startswith(without))]
         _in_order(self.fetch, [entry.name for entry in kept if differs(self.folder / entry.name, entry)])
 
     def push_folder(self, name: str, *, without: str = "", only: tuple[str, ...] = ("*",)) -> int:
-        """Send what the bucket lacks; returns how many files. What says that the rest is there goes last.
+        """Upload the files that the bucket lacks, those in `LAST` last; returns their number.
 
-        `without`: a file of the folder that stays here; `only`: what the names of all others look like.
+        `without`: a file that is not uploaded; `only`: patterns of the names to upload.
         """
         there = {entry.name: entry for entry in self.files.entries(name)}
         found = [path for path in (self.folder / name).rglob("*") if path.is_file() and not path.name.startswith(".")]
@@ -118,9 +118,9 @@ class Mirror:
         return len(wanted)
 
     def record(self, name: str, text: bytes) -> None:
-        """Send a run's folder, and last its record: over the one that was there when the run was claimed, or none.
+        """Upload a run's folder, then its record, over the version at the time of the claim.
 
-        Raises StoreError if somebody else has taken the run, or recorded it, meanwhile.
+        Raises StoreError if another machine has taken or recorded the run meanwhile.
         """
         claim, place = self.claims.check(name), f"{name}/{RECORD}"
         self.push_folder(name, without=RECORD)
@@ -129,7 +129,7 @@ class Mirror:
             self.files.write(place, text, create=before is None, version=before)
         except AlreadyThereError as error:
             raise StoreError(
-                f"{self.files.url(place)}: somebody else has recorded this run meanwhile; the same command reads it"
+                f"{self.files.url(place)}: another machine has recorded this run meanwhile; the same command reads it"
             ) from error
 
     def claim(
@@ -140,26 +140,26 @@ class Mirror:
         is_over: Callable[[tuple[str, ...]], bool] | None = None,
         checkpoints: bool = True,
     ) -> None:
-        """Say in the bucket that a run is ours to write, over the record of it that is in the working copy, or none.
+        """Claim a run in the bucket, over the version of its record in the working copy, if any.
 
-        What another machine has left of it comes into the working copy, with its checkpoints if they are wanted here.
-        Raises TakenError that names who else writes it, StoreError if somebody has recorded it since it was looked for.
+        Fetches the files that another machine left, with `checkpoints` also those. Raises TakenError naming the machine
+        that writes it, StoreError if another machine has recorded it meanwhile.
         """
         claim = self.claims.take(name, flow_runs, is_over=is_over)
         found = self.files.stat(f"{name}/{RECORD}")
         if _version(found) != claim.replaces or (found is not None and differs(self.folder / found.name, found)):
             self.claims.give_back(name)
             raise StoreError(
-                f"{self.files.url(name)}: was recorded by somebody else meanwhile; the same command reads it"
+                f"{self.files.url(name)}: was recorded by another machine meanwhile; the same command reads it"
             )
         handle = self.files.stat(f"{name}/{HANDLE}")
-        if handle is not None and differs(self.folder / name / OURS, handle):  # another machine's job was the last
+        if handle is not None and differs(self.folder / name / OURS, handle):  # another machine started the last job
             self.fetch_folder(name, without="" if checkpoints else LEFT_OUT)
 
     def push_begun(self, name: str) -> None:
-        """Send what another machine needs to go on with a run that has not ended, the handle of its job last.
+        """Upload the files that another machine needs to continue an unfinished run, the job's handle last.
 
-        Raises StoreError if somebody else has taken the run over: then no job of it may be started here.
+        Raises StoreError if another machine has taken over the run; no job may then be started here.
         """
         self.claims.check(name)
         self.push_folder(name, only=BEGUN)
@@ -167,26 +167,26 @@ class Mirror:
 
 
 def name_store(folder: Path) -> str:
-    """What people call the store whose files or working copy are in `folder`."""
+    """Return the address of the store whose files or working copy are in `folder`."""
     origin = folder / ORIGIN
     return origin.read_text(encoding="utf-8").strip() if origin.is_file() else str(folder)
 
 
 def working_copy(url: str) -> Path:
-    """Where this machine keeps its copy of the store at `url`."""
+    """Return the folder of this machine's working copy of the store at `url`."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "maxview" / safe_name(url.removeprefix("gs://").strip("/"))
 
 
 def _in_order(work: Callable[[str], Any], names: Iterable[str]) -> None:
-    """Do the work for many files at once, but for those that mark something as complete only after the others."""
+    """Process many files concurrently, and after them the files that mark others as complete."""
     with ThreadPoolExecutor(SENDERS) as pool:
         for _, group in groupby(sorted(names, key=_order), key=lambda name: _order(name)[0]):
             list(pool.map(work, group))
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Whatever marks something as complete is sent after what it speaks of."""
+    """Sort key: files that mark others as complete come last."""
     last = name.rpartition("/")[2]
     return (LAST.index(last) + 1 if last in LAST else 0, name)
 
@@ -196,7 +196,7 @@ def _version(entry: Entry | None) -> str | None:
 
 
 def differs(path: Path, entry: Entry) -> bool:
-    """Whether a file of this machine is not what a listing of the bucket says."""
+    """Whether a local file differs from the bucket's listing entry."""
     if not path.is_file() or path.stat().st_size != entry.size:
         return True
     crc = 0

@@ -1,4 +1,4 @@
-"""Turns names that come from users, branches and logs into single path components that cannot leave the store."""
+"""Turns names from users, branches and logs into path components that cannot leave the store."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
 def check_name(name: str, what: str) -> str:
-    """`name` itself if it can be a folder of the store; StoreError saying what is wrong with it otherwise."""
+    """Return `name` if it is a valid folder name in the store. Raises StoreError with the reason otherwise."""
     if not isinstance(name, str) or not _SAFE.fullmatch(name):
         raise StoreError(
             f"{what} {name!r} cannot name a folder: begin with a letter or digit and use only letters, digits "
@@ -26,9 +26,9 @@ def check_name(name: str, what: str) -> str:
 
 
 def safe_name(text: str) -> str:
-    """A folder name for any text, e.g. `feat/x` → `feat-x-3b5c7d1f`; a text that is already one stays as it is.
+    """Return a folder name for any text, e.g. `feat/x` → `feat-x-3b5c7d1f`; a valid name is unchanged.
 
-    Whatever had to be changed carries eight hex digits of the text's SHA-256, so two branches never share a folder.
+    Changed names end with eight hex digits of the text's SHA-256, so two branches never share a folder.
     """
     if _SAFE.fullmatch(text) and len(text) <= MAX_LENGTH:
         return text

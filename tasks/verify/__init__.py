@@ -1,1 +1,1 @@
-"""Turns an Orbax checkpoint into the proof that it is there, whole and unchanged, without JAX and without a restore."""
+"""Proves that an Orbax checkpoint exists, complete and unchanged, without JAX and without restoring it."""

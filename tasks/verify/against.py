@@ -34,10 +34,10 @@ from tasks.verify.values import decoded_bytes
 def compare_checkpoints(
     path: str | os.PathLike[str], other: str | os.PathLike[str], *, on_progress: Progress | None = None
 ) -> CheckpointDifference:
-    """Compares the checkpoint at `path` with that at `other`: the steps that are named, of runs the last common one.
+    """Return the difference of two checkpoints: of two given steps, or of the last common step of two runs.
 
-    Raises CheckpointError for what is no whole checkpoint, has no common step, or is of another model: its message
-    names the first parameter whose path or shape differs.
+    Raises CheckpointError for an incomplete checkpoint, without a common step, or for two models; its message names the
+    first parameter with another path or shape.
     """
     with reusing_memory(), telling_what_is_away(open_path(path), open_path(other)):
         return _compare_checkpoints(path, other, on_progress)
@@ -76,7 +76,7 @@ def _compare_checkpoints(
 
 
 def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
-    """The largest difference first, then what one side alone has, then what is equal."""
+    """Sort key: the largest difference first, then arrays of one side only, then equal arrays."""
     found = array.values
     lost = found is None and array.is_state
     apart = (-found.not_finite, -found.norm) if found else (0, 0.0)
@@ -85,7 +85,7 @@ def _by_size(array: ArrayDifference) -> tuple[bool, float, float, bool, str]:
 
 def _choose_steps(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> tuple[FoundStep, FoundStep]:
     ours, theirs = find_steps(path), find_steps(other)
-    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two steps, whatever their numbers
+    if ours[0].path == open_path(path) and theirs[0].path == open_path(other):  # two given steps may have any numbers
         return ours[0], theirs[0]
     there = {found.step: found for found in theirs}
     common = [found for found in ours if found.step in there]
@@ -103,7 +103,7 @@ def _parent(found: Sequence[FoundStep]) -> epath.Path:
 
 @dataclass(frozen=True)
 class _Tree:
-    """The arrays of one step, by name, and where each lies."""
+    """The arrays of one step, by name, with their locations."""
 
     arrays: tuple[ArraySpec, ...]
     side: Side
@@ -117,10 +117,10 @@ def _open_tree(found: FoundStep) -> _Tree:
     proof = verification.run()
     if not proof.ok:
         path, message = next(((one.path, one.message) for one in proof.problems), (".", "was removed meanwhile"))
-        raise CheckpointError(f"{folder}: {message if path == '.' else f'is no whole checkpoint: {path} {message}'}")
+        raise CheckpointError(f"{folder}: {message if path == '.' else f'is not complete: {path} {message}'}")
     if not verification.indexes:
         raise CheckpointError(f"{folder}: holds no tree of arrays; give a checkpoint of a training")
-    # beside the training's state lie small items, such as the position in the data
+    # the other items are small, such as the position in the data
     item, index = max(verification.indexes, key=lambda one: sum(map(decoded_bytes, one[1].arrays.values())))
     place = folder / item.prefix
     return _Tree(
@@ -129,11 +129,11 @@ def _open_tree(found: FoundStep) -> _Tree:
 
 
 def _read_sharding(folder: epath.Path) -> dict[str, str]:
-    """Array → how it lay over the devices, as Orbax wrote it down; what cannot be understood is left out."""
+    """Return array → sharding, as recorded by Orbax; unreadable entries are omitted."""
     found: dict[str, str] = {}
     try:
         content = read_json(folder / "_sharding")
-    except DamagedFile:  # not every checkpoint has one, and the verification has reported damage
+    except DamagedFile:  # optional file; the verification has reported any damage
         return found
     for key, text in content.items():
         try:
@@ -144,7 +144,7 @@ def _read_sharding(folder: epath.Path) -> dict[str, str]:
 
 
 def _name_sharding(layout: Mapping[str, Any]) -> str:
-    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the axes of each dimension; those of one device split nothing."""
+    """`(fsdp, -, tensor) over fsdp=8, tensor=2`: the mesh axes of each dimension; axes of size 1 are omitted."""
     if layout.get("sharding_type") != "NamedSharding":
         return str(layout.get("sharding_type"))
     sizes = {axis: size for axis, size in zip(layout["axis_names"], layout["shape"], strict=True) if size > 1}
@@ -175,7 +175,7 @@ def _counter(pairs: Sequence[Pair], on_progress: Progress | None) -> Callable[[i
 
 
 def _make_job(pair: Pair, left: _Tree, right: _Tree) -> Job | None:
-    """What is to be read of a pair; the side that has all layers in one array comes first."""
+    """Return the arrays of a pair to compare; the side with all layers in one array comes first."""
     if not (pair.ours and pair.theirs):
         return None
     sides = ((left.side, pair.ours), (right.side, pair.theirs))
@@ -204,7 +204,7 @@ def _describe_pair(pair: Pair, left: _Tree, right: _Tree, values: ValueDifferenc
 
 
 def _by_side(values: ValueDifference | None, pair: Pair) -> ValueDifference | None:
-    """The values with the sides of `lost` as given: a job has the array of all layers first."""
+    """Return the values with the sides of `lost` in the caller's order: a job may have swapped them."""
     if values is None or len(pair.ours) == 1:
         return values
     return values.model_copy(update={"lost": values.lost[::-1]})

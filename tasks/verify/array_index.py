@@ -1,4 +1,4 @@
-"""Turns the keys of an item, from an OCDBT database or plain zarr files, into its arrays and where their chunks lie.
+"""Turns the keys of an item (an OCDBT database or plain zarr files) into its arrays and the places of their chunks.
 
 Sources: TensorStore's `tensorstore.ocdbt.dump` for the database, the zarr v2 and v3 specifications for the metadata.
 """
@@ -14,8 +14,8 @@ import numpy as np
 
 from tasks.records import Problem
 
-MOST_CHUNKS = 10_000_000  # of one array; metadata that asks for more is damaged, or made to fill the memory
-# how the bytes under one key are packed, as far as their length can be known without unpacking them
+MOST_CHUNKS = 10_000_000  # per array; metadata with more is damaged or malicious
+# how the bytes under one key are packed, if that determines their length
 Packing = Literal["shard", "zstd", "none", "unknown"]
 _SHARD_INDEX = [{"configuration": {"endian": "little"}, "name": "bytes"}, {"name": "crc32c"}]
 _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
@@ -23,7 +23,7 @@ _SUFFIXES = {"/zarr.json": 3, "/.zarray": 2}
 
 @dataclass(frozen=True)
 class FileRange:
-    """Bytes [offset, offset + length) of a file, by its path below the item."""
+    """Bytes [offset, offset + length) of a file, given by its path below the item."""
 
     file: str
     offset: int
@@ -32,7 +32,7 @@ class FileRange:
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One array as zarr describes it: `write_shape` lies under one key, `read_shape` is decoded at once."""
+    """The zarr description of an array: `write_shape` is stored under one key, `read_shape` is decoded at once."""
 
     name: str
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class ArraySpec:
         return math.prod(math.ceil(size / step) for size, step in zip(self.shape, self.write_shape, strict=True))
 
     def chunk_keys(self) -> Iterator[str]:
-        """The keys under which the chunks lie, in C order."""
+        """Yield the keys of the chunks, in C order."""
         grid = [range(math.ceil(size / step)) for size, step in zip(self.shape, self.write_shape, strict=True)]
         for index in itertools.product(*grid):
             parts = [str(i) for i in index]
@@ -59,16 +59,16 @@ class ArraySpec:
 
 @dataclass
 class Index:
-    """What an item's keys say: arrays by name, chunks by key (None: they stand in the B-tree itself), B-tree nodes."""
+    """The contents of an item: arrays by name, chunks by key (None: stored in the B-tree itself), B-tree nodes."""
 
     arrays: dict[str, ArraySpec] = field(default_factory=dict)
     chunks: dict[str, FileRange | None] = field(default_factory=dict)
     nodes: list[FileRange] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    whole: bool = True  # False if a part of it could not be read, so that nothing can be concluded from absence
+    whole: bool = True  # False if a part was unreadable: then a missing key proves nothing
 
     def add_metadata(self, key: str, text: bytes | str, path: str) -> None:
-        """Takes the zarr metadata under `key`; what cannot be understood becomes a problem of the file `path`."""
+        """Add the zarr metadata under `key`; invalid metadata becomes a problem of the file `path`."""
         try:
             spec = parse_array(key, text)
         except (LookupError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -82,7 +82,7 @@ class Index:
 
 
 def array_name(key: str) -> str | None:
-    """The array whose metadata lies under `key`, or None for any other key."""
+    """Return the array whose metadata is stored under `key`, or None for any other key."""
     for suffix in _SUFFIXES:
         if key.endswith(suffix):
             return key.removesuffix(suffix)
@@ -90,8 +90,8 @@ def array_name(key: str) -> str | None:
 
 
 def parse_array(key: str, text: bytes | str) -> ArraySpec:
-    """The array that the zarr metadata `text` under `key` describes. Raises ValueError, LookupError, TypeError,
-    AttributeError or OverflowError for nonsense."""
+    """Return the array described by the zarr metadata `text` under `key`. Raises ValueError, LookupError, TypeError,
+    AttributeError or OverflowError for invalid metadata."""
     suffix = next(s for s in _SUFFIXES if key.endswith(s))
     name, zarr_format = key.removesuffix(suffix), _SUFFIXES[suffix]
     metadata: Mapping[str, Any] = json.loads(text)
@@ -113,7 +113,7 @@ def parse_array(key: str, text: bytes | str) -> ArraySpec:
         raise ValueError(f"shape {shape} with chunks {write_shape} and {read_shape}")
     array = ArraySpec(name, shape, _dtype_name(dtype), zarr_format, write_shape, read_shape, separator, packing)
     if array.chunk_count() > MOST_CHUNKS:
-        raise ValueError(f"{array.chunk_count():,} chunks, at most {MOST_CHUNKS:,} can be looked for")
+        raise ValueError(f"{array.chunk_count():,} chunks, more than the limit of {MOST_CHUNKS:,}")
     return array
 
 
@@ -134,16 +134,16 @@ def _packing_3(codecs: list[Mapping[str, Any]]) -> Packing:
 
 
 def _dtype_name(dtype: object) -> str:
-    """zarr v2's `<f4` and v3's `float32` are the same type. Raises TypeError for what is no name."""
+    """Return one name for zarr v2's `<f4` and v3's `float32`. Raises TypeError for other values."""
     if not isinstance(dtype, str) or not dtype:
         raise TypeError(f"the data type {dtype!r} is no name")
     try:
         return np.dtype(dtype).name
     except TypeError:
-        return dtype  # a type that numpy alone does not know, such as float8_e4m3fn
+        return dtype  # a type unknown to numpy, such as float8_e4m3fn
 
 
 def name_some(names: Iterable[str]) -> str:
-    """The first three of the names in order, and how many more there are."""
+    """Return the first three names in order, and the number of the others."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")

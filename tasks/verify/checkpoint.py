@@ -1,4 +1,4 @@
-"""Turns one step's folder into the proof that its checkpoint is there, whole and unchanged, or into what is wrong."""
+"""Turns a step's folder into the proof that its checkpoint exists, complete and unchanged, or into its problems."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ from tasks.verify.values import check_values, decoded_bytes
 
 Mode = Literal["record", "check", "none"]
 _LISTING_LAG_S = 0.5
-_DELETION_PAUSE_S = 0.1  # longer than between two files of one deletion
+_DELETION_PAUSE_S = 0.1  # longer than the deletion of one file takes
 Progress = Callable[[str, int, int], None]  # (name of the check, bytes done, bytes in all)
 
 
@@ -61,14 +61,15 @@ def verify_checkpoint(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> CheckpointProof:
-    """Verifies one step: commit marks, metadata, byte ranges; on demand the crc32c manifest and, `deep`, all values.
+    """Verify one step: commit marks, metadata, byte ranges; optionally the crc32c manifest and, with `deep`, all
+    values.
 
-    `manifest` is where the checksums are recorded or looked up, by default `RUN/manifests/<step>.json`. A manifest is
-    recorded only for a checkpoint without problems, and never over one of the same save: that one is checked instead.
-    `on_progress` may be called from other threads. Paths of problems are relative to the step's folder.
+    `manifest`: file of the checksums, by default `RUN/manifests/<step>.json`. A manifest is recorded only for a
+    checkpoint without problems; an existing manifest of the same save is checked, not overwritten. `on_progress` may be
+    called from other threads. Paths of problems are relative to the step's folder.
 
     Raises CheckpointError if `path` is not the folder of a step. An unfinished or damaged checkpoint, and in mode
-    "check" one without a manifest, raises nothing: it is a proof that is not `ok`.
+    "check" one without a manifest, yields a proof that is not `ok`.
     """
     steps = find_steps(path)
     if len(steps) > 1:
@@ -82,9 +83,9 @@ def verify_checkpoint(
 def _verify_step(
     found: FoundStep, manifest: os.PathLike[str], mode: Mode, deep: bool, on_progress: Progress | None
 ) -> CheckpointProof:
-    """The proof of a step. In a bucket, what is lacking is looked for twice: a listing may lag behind.
+    """Return the proof of a step. In a bucket, missing files are listed twice, because a listing may be stale.
 
-    Raises BucketError for a bucket that is away, which says nothing about the step.
+    Raises BucketError for an unreachable bucket, which proves nothing about the step.
     """
     with telling_what_is_away(found.path):
         proof = _look_twice(found, manifest, mode, deep, on_progress)
@@ -106,9 +107,9 @@ def _look_twice(
 
 
 def verify_saved(path: str | os.PathLike[str], *, manifest: os.PathLike[str], mode: Mode = "record") -> CheckpointProof:
-    """Verifies a step whose commit was seen. It may be gone by now: where newer ones lie beside it, it was retired.
+    """Verify a step whose commit was seen; if it is gone and newer steps exist, it was retired.
 
-    What is no checkpoint, or is not there, has a proof that is not `ok`. Raises BucketError for a bucket that is away.
+    A missing or invalid checkpoint yields a proof that is not `ok`. Raises BucketError for an unreachable bucket.
     """
     folder = open_path(path)
     found = FoundStep(step_number(folder.name), folder)
@@ -130,11 +131,11 @@ def verify_checkpoints(
     deep: bool = False,
     on_progress: Progress | None = None,
 ) -> Iterator[CheckpointProof]:
-    """Verifies every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
+    """Yield the proof of every finished step at `path` (a run's folder, its checkpoints folder, or one step), by step.
 
-    A step that is gone, though a manifest of it was recorded, has a proof that says so: it was retired where all that
-    is left is newer, as a checkpoint manager leaves it, and is missed where it is not. Raises CheckpointError as
-    `verify_checkpoint` does, and where a bucket goes away, behind what was proved before.
+    A missing step with a recorded manifest has a proof too: it was retired if all remaining steps are newer, as a
+    checkpoint manager leaves them, else it is reported missing. Raises CheckpointError as `verify_checkpoint` does, and
+    after the proofs so far if the bucket becomes unreachable.
     """
     steps: list[FoundStep] = []
     try:
@@ -154,7 +155,7 @@ def verify_checkpoints(
 
 
 def _has_newer(step: FoundStep) -> bool:
-    """Whether a newer step lies beside this one, as when a checkpoint manager removes it to keep its newest."""
+    """Whether a newer step exists beside this one, as after a checkpoint manager deleted old steps."""
     try:
         beside = find_steps(step.path.parent)
     except CheckpointError:
@@ -164,14 +165,14 @@ def _has_newer(step: FoundStep) -> bool:
 
 def _prove_gone(found: FoundStep, *, retired: bool) -> CheckpointProof:
     message = (
-        f"the step's folder is gone, though {manifest_path(found.path)} was recorded of it: put the checkpoint back, "
+        f"the step's folder is gone, but its manifest {manifest_path(found.path)} exists: put the checkpoint back, "
         "or remove the manifest too if the checkpoint was removed on purpose"
     )
     return _prove_unchecked(found, "" if retired else message)
 
 
 def _prove_unchecked(found: FoundStep, problem: str) -> CheckpointProof:
-    """The proof of a step that is not there to be checked: retired, unless there is a problem."""
+    """Return the proof of a missing step: retired, unless there is a problem."""
     return CheckpointProof(
         step=found.step,
         path=str(found.path),
@@ -189,7 +190,7 @@ def _now() -> str:
 
 @dataclass
 class Verification:
-    """One verification of one step; after `run`, `indexes` are those of its items that hold arrays."""
+    """One verification of one step; after `run`, `indexes` holds its items with arrays."""
 
     found: FoundStep
     manifest: os.PathLike[str]
@@ -198,7 +199,7 @@ class Verification:
     on_progress: Progress | None
 
     def run(self) -> CheckpointProof:
-        """The proof, as `verify_checkpoint` says."""
+        """Return the proof; see `verify_checkpoint`."""
         started = time.monotonic()
         self.checks: list[str] = []
         self.problems: list[Problem] = []
@@ -217,7 +218,7 @@ class Verification:
             message = str(error).removeprefix(str(folder)).lstrip("/: ")
             self.problems.append(Problem(check="commit", path=".", message=message))
         if self._is_being_removed(folder):
-            message = "was removed while it was being verified, so nothing can be said about it"
+            message = "was removed during the verification, so nothing was proved"
             retired = _has_newer(self.found)
             self.problems = [] if retired else [Problem(check="commit", path=".", message=message)]
             self.recorded = None
@@ -268,14 +269,14 @@ class Verification:
                 self._check_values(folder)
 
     def _check_commit(self, folder: epath.Path) -> list[Item] | None:
-        """The items of a step that is there; None where nothing further can be asked of it."""
+        """Return the items of a step; None if no further check is possible."""
         self.checks.append("commit")
         unfinished = check_unfinished(folder, self.files)
         if unfinished:
             self.problems.append(unfinished)
             return None
         odd = [name for name, size in self.files.items() if size < 0]
-        if odd:  # whoever put it there may have changed anything, and reading it may never end
+        if odd:  # the folder was tampered with, and reading a pipe may never end
             self.files = {name: size for name, size in self.files.items() if size >= 0}
             message = "is a pipe or a device, which no save leaves: nothing was read of this checkpoint; remove it"
             self.problems += [Problem(check="commit", path=name, message=message) for name in sorted(odd)]
@@ -289,7 +290,7 @@ class Verification:
         items = find_items(self.metadata.get("item_handlers"), self.files)
         self.problems += check_commit(folder, self.files, items, metadata)
         if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
-            return None  # still being written, or never finished: every further finding would only say so again
+            return None  # still being written, or never finished: further findings would repeat that
         return items
 
     def _check_values(self, folder: epath.Path) -> None:
@@ -330,18 +331,18 @@ class Verification:
             self.checks.append("manifest")
             return
         if self.mode == "check" and recorded is None:
-            message = "was never recorded: record it with --record while the checkpoint is known to be good"
+            message = "was never recorded; record it with --record while the checkpoint is known to be good"
             self.problems.append(Problem(check="manifest", path=str(self.manifest), message=message))
             return
-        # A resumed run may have saved the step again: a manifest of another save says nothing about this one.
+        # A resumed run may have saved the step again; a manifest of another save does not apply.
         stale = recorded is not None and recorded.get("commit_timestamp_nsecs") != committed_ns
         if self.mode == "record" and (recorded is None or stale):
             if self.problems:
-                return  # checksums of a damaged checkpoint would vouch for the damage
+                return  # never records the checksums of a damaged checkpoint
             sums, unreadable = self._checksum(folder, self.files)
             self.problems += unreadable
             vanished = sorted(self.files.keys() - sums.keys() - {problem.path for problem in unreadable})
-            message = "vanished while the checksums were taken: something deletes files of this checkpoint"
+            message = "vanished while the checksums were computed: another process deletes files of this checkpoint"
             self.problems += [Problem(check="manifest", path=name, message=message) for name in vanished]
             if not unreadable and not vanished:
                 self.recorded = write_manifest(self.manifest, self.found.step, committed_ns, sums)
@@ -361,16 +362,16 @@ class Verification:
         return checksum_files(folder, files, self._counter("manifest", sum(files.values())))
 
     def _is_being_removed(self, folder: epath.Path) -> bool:
-        """Whether the problems only come from a checkpoint manager that deletes the step, file by file, just now."""
+        """Whether a checkpoint manager is deleting the step file by file, which explains the problems."""
         files = self.files
         while self.problems and folder.exists():
             time.sleep(_DELETION_PAUSE_S)
             try:
                 left = list_files(folder)
-            except CheckpointError:  # which is what the problems say
+            except CheckpointError:  # already reported
                 return False
             if left.keys() >= files.keys():
-                return False  # nothing goes on any more: the problems are real
+                return False  # no deletion is going on: the problems are real
             files = left
         return bool(self.problems) and not folder.exists()
 
@@ -405,6 +406,6 @@ class Verification:
 
 
 def tree_digest(arrays: Mapping[str, ArraySpec]) -> str:
-    """SHA-256 over (path, shape, dtype) of every array, sorted by path: how it is cut into chunks does not matter."""
+    """Return the SHA-256 over (path, shape, dtype) of all arrays, sorted by path; independent of their chunks."""
     rows = [[path, list(spec.shape), spec.dtype] for path, spec in sorted(arrays.items())]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()

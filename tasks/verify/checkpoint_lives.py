@@ -1,4 +1,4 @@
-"""Turns what the logs of an arm and the store tell of its checkpoints into the life of each save."""
+"""Turns the checkpoint events in an arm's logs, and the proofs in the store, into the life of each save."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from tasks.records import (
     seconds_between,
 )
 
-QUARTER_S = 900  # by which time zones differ
+QUARTER_S = 900  # time zones differ by multiples of this
 
 
 def lives_of(runs: Iterable[RunRecord], others: Iterable[RunRecord] = ()) -> tuple[CheckpointLife, ...]:
-    """Every save of an arm's runs, by run and as its log tells them; `others`: runs that may have gone on from one."""
+    """Return every save of an arm's runs, by run in log order; `others`: runs that may have continued from one."""
     continued = set(_continued(others))
     return tuple(life for number, run in enumerate(runs) for life in _lives_of_run(run, number, continued))
 
 
 def _continued(runs: Iterable[RunRecord]) -> Iterable[tuple[str, int]]:
-    """(run, step) of each checkpoint that another run restored and trained on to the same bits."""
+    """Yield (run, step) of each checkpoint from which another run continued to the same bits."""
     for run in runs:
         crossing = run.program.get("cross_restore")
         if isinstance(crossing, dict) and crossing.get("holds") is True:
@@ -83,7 +83,7 @@ def _after(zero: str | None, moment: str | None, shift: float = 0.0) -> float | 
 
 
 def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -> float:
-    """What the log's clock is behind the store's by its time zone, in seconds: both date the commit."""
+    """Return the seconds by which the log's time zone is behind the store's; both date the commit."""
     if event is None or proof is None:
         return 0.0
     apart = seconds_between(event.committed_at, proof.committed_at)
@@ -91,7 +91,7 @@ def _clock_shift(event: CheckpointEvent | None, proof: CheckpointProof | None) -
 
 
 def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -> list[LifeSpan]:
-    """What the trainer waited for, and what went on beside it."""
+    """Return the blocking and the background part of a save."""
     if event is None or announced is None:
         return []
     spans, blocking = [], event.blocking_s or 0.0
@@ -109,7 +109,7 @@ def _saving(event: CheckpointEvent | None, announced: float | None, size: int) -
 
 
 def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
-    """The checks, one after the other, up to the moment at which they were over."""
+    """Return the spans of the checks, one after the other, up to the end of the proof."""
     end = _after(zero, proof.verified_at or None)
     if end is None:
         return []
@@ -123,7 +123,7 @@ def _proving(proof: CheckpointProof, zero: str | None) -> list[LifeSpan]:
 
 
 def _levels(event: CheckpointEvent | None, proof: CheckpointProof | None, *, goes_on: bool) -> tuple[Level, ...]:
-    """What was reached, by the proof if there is one and else by the log's word."""
+    """Return the levels reached, from the proof, or without one from the log."""
     announced: tuple[Level, ...] = ("announced",) if event is not None else ()
     if proof is None or proof.retired:
         committed: tuple[Level, ...] = ("committed",) if event is not None and event.committed else ()

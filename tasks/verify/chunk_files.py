@@ -1,4 +1,4 @@
-"""Turns the chunk files of plain zarr arrays into those that are too short or too long, without unpacking them.
+"""Finds chunk files of plain zarr arrays that are too short or too long, without unpacking them.
 
 Sources: RFC 8878, 3.1.1 (zstd's frames and blocks), and the zarr v3 specification of the codec `sharding_indexed`.
 """
@@ -16,15 +16,16 @@ from etils import epath
 from tasks.records import Problem
 from tasks.verify.array_index import ArraySpec, Index
 
-_HEAD = 18  # bytes of the longest header of a zstd frame
+_HEAD = 18  # bytes of the longest zstd frame header
 _CHECKSUM = 4
-_RLE = 1  # a block of one byte, however long it becomes
-_ABSENT = np.uint64(2**64 - 1)  # offset and length of a chunk that a shard does not hold
+_RLE = 1  # such a block is stored as one byte, whatever its length
+_ABSENT = np.uint64(2**64 - 1)  # offset and length of a chunk missing from a shard
 
 
 def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """One problem for every chunk file whose bytes do not end where they say; those that are missing or empty are left
-    to the check of the ranges. In a bucket nothing is read: an object appears whole or not at all."""
+    """Return one problem per chunk file with a wrong length; missing and empty files are left to `check_ranges`.
+
+    Buckets are not read, because objects are written atomically."""
     if "://" in str(folder):
         return []
     problems = []
@@ -36,7 +37,7 @@ def check_chunk_files(folder: epath.Path, index: Index, files: Mapping[str, int]
 
 
 def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
-    """What is wrong with the length of a chunk's file."""
+    """Return the problem with the length of a chunk's file, if any."""
     try:
         with path.open("rb") as file:
             match spec.packing:
@@ -49,8 +50,8 @@ def _check_file(path: Path, spec: ArraySpec, size: int) -> str | None:
                 case _:
                     return None
     except zstandard.ZstdError as error:
-        return f"is damaged: no whole zstd frame ({error})"
-    except TypeError:  # a type that numpy does not know
+        return f"is damaged: incomplete zstd frame ({error})"
+    except TypeError:  # a type unknown to numpy
         return None
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
@@ -63,7 +64,7 @@ def _compare(size: int, expected: int) -> str | None:
 
 
 def _zstd_length(file: BinaryIO) -> int:
-    """How long a zstd frame is by its own words, as far as its blocks are there."""
+    """Return the length of a zstd frame from its headers, as far as its blocks exist."""
     head = file.read(_HEAD)
     parameters = zstandard.get_frame_parameters(head)
     position, last = zstandard.frame_header_size(head), 0
@@ -74,14 +75,14 @@ def _zstd_length(file: BinaryIO) -> int:
             return position + 3
         header = int.from_bytes(block, "little")
         last, kind, length = header & 1, header >> 1 & 3, header >> 3
-        if not length and not last:  # as zeros are read; a file of nothing else would be walked for hours
+        if not length and not last:  # a file of zeros would be walked for hours
             raise zstandard.ZstdError("an empty block")
         position += 3 + (1 if kind == _RLE else length)
     return position + (_CHECKSUM if parameters.has_checksum else 0)
 
 
 def _check_shard(file: BinaryIO, spec: ArraySpec, size: int) -> str | None:
-    """A shard ends with the place of every chunk in it and a checksum of these places."""
+    """Check a shard's index at its end: the range of every chunk, and a checksum."""
     count = math.prod(whole // part for whole, part in zip(spec.write_shape, spec.read_shape, strict=True))
     length = 16 * count + _CHECKSUM
     if size < length:

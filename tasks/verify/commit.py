@@ -1,8 +1,8 @@
-"""Turns the marks that Orbax leaves when a save is complete into problems.
+"""Checks the marks that Orbax leaves when a save is complete.
 
-Where a save is complete shows in three places. On a local disk the folder has its final name only after the save
-(`9.orbax-checkpoint-tmp` before); on gs:// it has it from the beginning. `_CHECKPOINT_METADATA` gets its commit time
-just before that. `commit_success.txt` is written last: on gs:// by every version, on local disks since Orbax 0.12 only.
+There are three marks. On a local disk the folder is renamed after the save (`9.orbax-checkpoint-tmp` before); on gs://
+it has its final name from the start. `_CHECKPOINT_METADATA` gets its commit time just before that.
+`commit_success.txt` is written last: on gs:// by every version, on local disks since Orbax 0.12 only.
 """
 
 import json
@@ -25,17 +25,17 @@ from tasks.verify.layout import (
     step_number,
 )
 
-LAST_NS = 1 << 63  # Orbax counts with 64 bits
+LAST_NS = 1 << 63  # Orbax stores 64-bit times
 
 
 def commit_time(metadata: Mapping[str, Any] | None) -> int | None:
-    """When the save was committed, in ns since 1970; None without such a time."""
+    """Return the commit time of the save in ns since 1970; None without one."""
     time_ns = (metadata or {}).get("commit_timestamp_nsecs")
     return time_ns if _is_time(time_ns) else None
 
 
 def show_time(time_ns: Any) -> str | None:
-    """A time of Orbax as ISO 8601; None of what is none."""
+    """Return an Orbax time (ns) as ISO 8601; None for an invalid one."""
     if not _is_time(time_ns):
         return None
     return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
@@ -46,7 +46,7 @@ def _is_time(time_ns: Any) -> bool:
 
 
 def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | None:
-    """The one problem of a save that is not over, or of an emptied step; None if there is something to check."""
+    """Return the problem of an unfinished save or an emptied step; None if the step can be checked."""
     if TMP_MARK in folder.name:
         message = (
             "is an unfinished save: the run is still writing it, or was killed while it did; nothing can be restored "
@@ -64,21 +64,21 @@ def check_unfinished(folder: epath.Path, files: Mapping[str, int]) -> Problem | 
 def check_commit(
     folder: epath.Path, files: Mapping[str, int], items: Sequence[Item], metadata: Mapping[str, Any] | None
 ) -> list[Problem]:
-    """What is wrong with the commit marks of a step; `metadata` is its `_CHECKPOINT_METADATA`, None if unreadable."""
+    """Return the problems of a step's commit marks; `metadata` is its `_CHECKPOINT_METADATA`, None if unreadable."""
     problems: list[Problem] = []
 
     def report(path: str, message: str) -> None:
         problems.append(Problem(check="commit", path=path, message=message))
 
     if metadata is not None and not metadata.get("commit_timestamp_nsecs"):
-        report(STEP_METADATA, "says no commit time: the save never finished, so the checkpoint cannot be relied on")
+        report(STEP_METADATA, "has no commit time: the save never finished, so the checkpoint cannot be relied on")
     elif metadata is not None and commit_time(metadata) is None:
         said = json.dumps(metadata["commit_timestamp_nsecs"])
-        report(STEP_METADATA, f"is damaged: its commit time {said:.60} is none (nanoseconds since 1970)")
+        report(STEP_METADATA, f"is damaged: its commit time {said:.60} is invalid (nanoseconds since 1970)")
     own_markers = [] if V1_MARKER in files else [item.prefix for item in items]
     places = list(dict.fromkeys(["", *own_markers]))
     missing = [place + COMMIT_MARKER for place in places if place + COMMIT_MARKER not in files]
-    # A local checkpoint without any marker was written by an Orbax before 0.12; its name and commit time vouch for it.
+    # Orbax before 0.12 wrote no local markers; the folder's name and the commit time suffice.
     if missing and ("://" in str(folder) or len(missing) < len(places)):
         for path in missing:
             report(path, "is missing: the save never finished, or the file was deleted after it")
@@ -91,10 +91,10 @@ def check_commit(
 
 
 def _check_markers(folder: epath.Path, places: Sequence[str]) -> list[Problem]:
-    """Whether the markers were written for the step that the folder's name says, and all for the same save: each holds
-    the path that was committed."""
+    """Check that all markers were written for one save of the step in the folder's name; each contains the committed
+    path."""
     problems: list[Problem] = []
-    committed: PurePosixPath | None = None  # where the step was saved, by its own marker
+    committed: PurePosixPath | None = None  # the path in the step's own marker
     for place in places:
         path = place + COMMIT_MARKER
         try:
@@ -103,7 +103,7 @@ def _check_markers(folder: epath.Path, places: Sequence[str]) -> list[Problem]:
             problems.append(Problem(check="commit", path=path, message=str(damage)))
             continue
         if not found:
-            message = "does not say what was committed: it is damaged"
+            message = "is damaged: it names no committed path"
             problems.append(Problem(check="commit", path=path, message=message))
             continue
         step = _saved_at(written, is_item=bool(place))
@@ -124,7 +124,7 @@ def _check_markers(folder: epath.Path, places: Sequence[str]) -> list[Problem]:
 
 
 def _saved_at(written: str, *, is_item: bool) -> PurePosixPath:
-    """The step's folder by its final name, from the path that a marker says was committed."""
+    """Return the step's final folder, from the committed path in a marker."""
     path = PurePosixPath(written.strip())
     step = path.parent if is_item else path
     return step.with_name(step.name.split(TMP_MARK)[0] or step.name) if step.name else step

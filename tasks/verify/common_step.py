@@ -1,4 +1,4 @@
-"""Turns the runs of two arms into the difference of their checkpoints of the last step that both have."""
+"""Turns the runs of two arms into the difference of their checkpoints at the last common step."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ type Saved = tuple[RunRecord, CheckpointProof]
 
 
 def have_common_step(runs: Sequence[RunRecord]) -> bool:
-    """Whether the first run of each arm has a sound checkpoint of one step."""
+    """Whether the first runs of both arms have sound checkpoints of a common step."""
     return find_common(runs) is not None
 
 
 def find_common(runs: Sequence[RunRecord]) -> tuple[Saved, Saved] | None:
-    """The sound checkpoints of the last step that the first run of each arm has, in the order of `runs`."""
+    """Return the sound checkpoints of the last common step of the arms' first runs, in the order of `runs`."""
     first: dict[str, RunRecord] = {}
     for run in runs:
         first.setdefault(run.arm, run)
@@ -41,10 +41,10 @@ def compare_arms(
     known: CheckpointDifference | None = None,
     on_progress: Progress | None = None,
 ) -> CheckpointDifference | None:
-    """What the checkpoints of the last common step hold on each side; None where there is none.
+    """Return the difference of the checkpoints at the last common step; None without a common step.
 
-    `known`: an earlier outcome, which holds as long as it is of the same two saves. What cannot be compared, such as
-    checkpoints of two models, has a `problem`.
+    `known`: an earlier result, reused if it is of the same two saves. Checkpoints that cannot be compared, such as
+    those of two models, yield a result with a `problem`.
     """
     sides = find_common(runs)
     if sides is None:
@@ -64,7 +64,7 @@ def compare_arms(
 
 
 def find_saved(run: RunRecord, proof: CheckpointProof, store: Store) -> epath.Path:
-    """Where a proved checkpoint lies now: where it was saved, else in this store, or in the bucket behind it."""
+    """Return the present path of a proved checkpoint: where it was saved, else in this store or its bucket."""
     place = epath.Path(proof.path)
     if "://" in proof.path or place.exists() or run.plan is None or run.plan.files.checkpoints is None:
         return place

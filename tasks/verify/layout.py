@@ -1,4 +1,4 @@
-"""Turns a path into the Orbax checkpoint steps that lie there, and a step into its items and files."""
+"""Turns a path into its Orbax checkpoint steps, and a step into its items and files."""
 
 import json
 import logging
@@ -19,20 +19,20 @@ COMMIT_MARKER = "commit_success.txt"
 STEP_METADATA = "_CHECKPOINT_METADATA"
 TREE_METADATA = "_METADATA"
 OCDBT_MANIFEST = "manifest.ocdbt"
-V1_MARKER = "orbax.checkpoint"  # of a step whose items need no commit markers of their own: the step's is for all
-MOST_BYTES = 64 << 20  # of a file that describes; those of 10,000 arrays have a tenth of it
+V1_MARKER = "orbax.checkpoint"  # marks a step with one commit marker for all items
+MOST_BYTES = 64 << 20  # of a metadata file; 10,000 arrays need a tenth
 
 _MARKS = frozenset({STEP_METADATA, COMMIT_MARKER, TREE_METADATA, OCDBT_MANIFEST, "items"})
-_STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # Orbax writes `9`, and `checkpoint_9` or `00000009` where asked to
+_STEP_NAME = re.compile(r"(?:[A-Za-z]+_)?(\d+)")  # Orbax writes `9`, or, if configured, `checkpoint_9` or `00000009`
 _TREE_HANDLERS = ("PyTreeCheckpointHandler", "StandardCheckpointHandler", "PyTreeHandler")
 
 
 class CheckpointError(ValueError):
-    """The path is no checkpoint at all, or no manifest was recorded for it; the message says what to give instead."""
+    """The path is not a checkpoint, or has no manifest; the message tells what to give instead."""
 
 
 class BucketError(CheckpointError):
-    """The bucket cannot be looked into, now or at all: nothing that was seen there says anything of a checkpoint."""
+    """The bucket is unreachable or unreadable, so nothing is known about its checkpoints."""
 
 
 class DamagedFile(ValueError):
@@ -41,7 +41,7 @@ class DamagedFile(ValueError):
 
 @dataclass(frozen=True)
 class FoundStep:
-    """One step's folder; `step` is None where the folder's name is no number."""
+    """One step's folder; `step` is None if the folder's name is not a number."""
 
     step: int | None
     path: epath.Path
@@ -49,34 +49,34 @@ class FoundStep:
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a step: its path below the step, "" or ending in "/", and whether it holds a tree of arrays."""
+    """One item of a step: its path below the step, "" or ending in "/", and whether it is a tree of arrays."""
 
     prefix: str
     is_tree: bool
 
 
 def open_path(path: str | os.PathLike[str]) -> epath.Path:
-    """`path` made absolute if it is local; gs:// paths stay as they are. Raises CheckpointError for other addresses."""
+    """Return `path`, made absolute if local; gs:// paths are unchanged. Raises CheckpointError for other addresses."""
     text = os.fspath(path)
     if "://" not in text:
         return epath.Path(os.path.abspath(os.path.expanduser(text)))
     try:
         return epath.Path(text)
     except KeyError as error:
-        raise CheckpointError(f"{text}: there are no {error} addresses; give a folder or a gs:// address") from error
+        raise CheckpointError(f"{text}: {error} is not supported; give a folder or a gs:// address") from error
 
 
 def step_number(name: str) -> int | None:
-    """The step that a folder's name says, also for the folder of an unfinished save; None if it says none."""
+    """Return the step in a folder's name, also for an unfinished save; None without one."""
     match = _STEP_NAME.fullmatch(name.split(TMP_MARK)[0])
     return int(match[1]) if match else None
 
 
 def find_steps(path: str | os.PathLike[str]) -> list[FoundStep]:
-    """The checkpoint steps at `path`, by step: a run's folder, its `checkpoints` folder, or the folder of one step.
+    """Return the checkpoint steps at `path` (a run's folder, its `checkpoints` folder, or one step), sorted by step.
 
-    Folders of unfinished saves (`*.orbax-checkpoint-tmp*`) are left out, except when `path` itself is one. Raises
-    CheckpointError if there is no checkpoint at all.
+    Folders of unfinished saves (`*.orbax-checkpoint-tmp*`) are omitted unless `path` is one. Raises CheckpointError
+    if there is no checkpoint.
     """
     root = open_path(path)
     names = _list_names(root)
@@ -122,17 +122,17 @@ def _list_names(root: epath.Path) -> set[str]:
         raise CheckpointError(
             f"{root}: cannot be read ({error.strerror or error}); check the path and its rights"
         ) from error
-    except ImportError as error:  # epath loads the client of a cloud store on its first use
+    except ImportError as error:  # epath imports the client of a cloud store on first use
         raise CheckpointError(
             f"{root}: cannot be read here ({error}); install that package, or copy the checkpoint"
         ) from error
 
 
 def look_at_bucket(place: epath.Path) -> None:
-    """epath calls everything missing that it cannot see, after minutes; the store's client says what is wrong. Raises
-    BucketError."""
+    """Raise BucketError with the reason if a bucket is unreachable: epath would report every file missing, after
+    minutes."""
     if str(place).startswith("gs://"):
-        from tasks.store.gcs import GcsFiles  # a second to load, which local checkpoints need not wait for
+        from tasks.store.gcs import GcsFiles  # takes a second to import; local checkpoints do not need it
 
         try:
             GcsFiles(str(place)).look()
@@ -142,11 +142,11 @@ def look_at_bucket(place: epath.Path) -> None:
 
 @contextmanager
 def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
-    """What the clients of a bucket raise, each its own, as CheckpointError: reading broke off. Raises BucketError where
-    the bucket is away, whatever was made of that: what cannot be seen there is called missing, or damaged."""
+    """Turn errors of bucket clients into CheckpointError. Raises BucketError if the bucket is unreachable, whatever the
+    error was, because unreachable files appear missing or damaged."""
     remote = [place for place in places if "://" in str(place)]
     if remote:
-        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what it prints with its stack it raises too
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it raises every error that it logs
     try:
         yield
     except BucketError:
@@ -156,16 +156,16 @@ def telling_what_is_away(*places: epath.Path) -> Iterator[None]:
             look_at_bucket(place)
         if not remote or isinstance(error, CheckpointError):
             raise
-        told = f"reading broke off ({type(error).__name__}: {error}); try again"
-        raise CheckpointError(f"{' and '.join(map(str, remote))}: {told}") from error
+        reason = f"reading broke off ({type(error).__name__}: {error}); try again"
+        raise CheckpointError(f"{' and '.join(map(str, remote))}: {reason}") from error
 
 
 def _what_instead(missing: epath.Path) -> str:
-    """What to give instead of a step that is not there."""
+    """Return what to give instead of a missing step."""
     there: list[FoundStep] = []
     if step_number(missing.name) is not None:
         if missing.with_name(missing.name + TMP_MARK).exists():
-            return f"its save never came to its end: {missing.name}{TMP_MARK} lies there; give another step"
+            return f"its save was never finished: {missing.name}{TMP_MARK} exists; give another step"
         with suppress(CheckpointError):
             there = find_steps(missing.parent)
     return f"give one of {name_steps(there)}" if there else "give the folder of a checkpoint, or of a run"
@@ -180,17 +180,18 @@ def name_steps(found: Sequence[FoundStep]) -> str:
 def _can_be_step(folder: epath.Path) -> bool:
     try:
         names = {child.name for child in folder.iterdir()}
-    except FileNotFoundError:  # a checkpoint manager has just removed it
+    except FileNotFoundError:  # just removed by a checkpoint manager
         return False
-    except PermissionError:  # its verification says so, and the other steps are verified all the same
+    except PermissionError:  # its own verification reports that; the other steps are verified
         return True
     return not names or bool(names & _MARKS)
 
 
 def list_files(root: epath.Path) -> dict[str, int]:
-    """Every file below `root`: path relative to it, with "/" → size in bytes, -1 of a pipe or a device. What vanishes
-    meanwhile is left out, and so are links to folders, which Orbax never makes and which could lead anywhere. Raises
-    CheckpointError if the folder cannot be listed, or a file may not be read."""
+    """Return every file below `root`: relative path with "/" → size in bytes, -1 for a pipe or device.
+
+    Files that vanish meanwhile are omitted, and so are links to folders, which Orbax never makes. Raises
+    CheckpointError if the folder cannot be listed or a file not be read."""
     _forget_listings(root)
     try:
         return _walk_files(root)
@@ -199,7 +200,7 @@ def list_files(root: epath.Path) -> dict[str, int]:
 
 
 def _forget_listings(place: epath.Path) -> None:
-    """The client of a bucket keeps listings for the life of this process, however old they become."""
+    """Drop the cached listings of a bucket's client, which never expire."""
     if "://" in str(place):
         epath.backend.fsspec_backend.fs(place).invalidate_cache()
 
@@ -221,7 +222,7 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
             try:
                 plain = _is_plain(child)
                 if plain and "://" not in str(child) and not os.access(child, os.R_OK):
-                    os.close(os.open(child, os.O_RDONLY))  # raises what is wrong, also that it has just vanished
+                    os.close(os.open(child, os.O_RDONLY))  # raises if the file is unreadable or has vanished
                 files[prefix + child.name] = int(child.stat().length) if plain else -1
             except FileNotFoundError:
                 continue
@@ -229,14 +230,14 @@ def _walk_files(root: epath.Path) -> dict[str, int]:
 
 
 def _is_plain(path: epath.Path) -> bool:
-    """Whether reading ends by itself. Raises FileNotFoundError."""
+    """Whether a path is a regular file, whose reading ends. Raises FileNotFoundError."""
     return "://" in str(path) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
-    """The items of a step, from `item_handlers` of its metadata and from the files that are there.
+    """Return the items of a step, from `item_handlers` of its metadata and from its files.
 
-    A step that a StandardCheckpointer or Checkpointer wrote is its own single item, with the prefix "".
+    A step written by a StandardCheckpointer or Checkpointer is a single item with the prefix "".
     """
     if isinstance(handlers, str) or TREE_METADATA in files or OCDBT_MANIFEST in files:
         return [Item("", not isinstance(handlers, str) or handlers.endswith(_TREE_HANDLERS))]
@@ -252,7 +253,7 @@ def find_items(handlers: Any, files: Mapping[str, int]) -> list[Item]:
 
 
 def read_small(path: epath.Path) -> str:
-    """The text of a file that describes; DamagedFile if it is missing, empty, no text or far too large for one."""
+    """Return the text of a metadata file. Raises DamagedFile if it is missing, empty, not text or too large."""
     try:
         if not _is_plain(path):
             raise DamagedFile("is a pipe or a device, not a file")
@@ -262,7 +263,7 @@ def read_small(path: epath.Path) -> str:
     except FileNotFoundError as error:
         raise DamagedFile("is missing") from error
     except UnicodeDecodeError as error:
-        raise DamagedFile(f"is damaged: byte {error.start} is no text") from error
+        raise DamagedFile(f"is damaged: byte {error.start} is not text") from error
     except OSError as error:
         look_at_bucket(path.parent)
         raise DamagedFile(f"cannot be read ({error.strerror or error})") from error
@@ -272,13 +273,13 @@ def read_small(path: epath.Path) -> str:
 
 
 def read_json(path: epath.Path) -> dict[str, Any]:
-    """The JSON object in a small file; DamagedFile if it is missing, empty, cut off or something else."""
+    """Return the JSON object in a small file. Raises DamagedFile if it is missing, empty, cut off or no object."""
     try:
         value = json.loads(read_small(path))
     except DamagedFile:
         raise
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"is damaged: no whole JSON ({error})") from error
+        raise DamagedFile(f"is damaged: invalid JSON ({error})") from error
     if not isinstance(value, dict):
         raise DamagedFile(f"is damaged: holds a {type(value).__name__}, not an object")
     return value

@@ -1,7 +1,7 @@
-"""Turns every file of a checkpoint into a crc32c, records them outside the checkpoint, and finds what changed since.
+"""Records the crc32c of every file of a checkpoint outside of it, and finds files that changed since.
 
-Orbax's payload carries no checksum of its own (zstd runs without, crc32c covers the index alone), so a flipped byte in
-an array is restored without a word; only checksums that were taken right after the commit can tell.
+Orbax's payload has no checksum (zstd runs without, crc32c covers only the index), so a flipped byte in an array is
+restored silently; only checksums taken right after the commit detect it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,20 +28,21 @@ from tasks.verify.layout import (
 
 VERSION = 1
 _DOCUMENT = "maxview checkpoint manifest"
-_BLOCK = 256 << 10  # stays in the processor's cache between reading and summing: 6 GB/s instead of 3 for 4 MiB
+_BLOCK = 256 << 10  # fits the processor's cache: 6 GB/s, against 3 with 4 MiB
 _REMOTE_BLOCK = 8 << 20  # every read is a request
-_WORKERS = 2  # two cores read faster than most disks deliver, and a trainer runs beside us
+_WORKERS = 2  # two cores are faster than most disks, and a trainer may be running
 
 
 def manifest_path(step: epath.Path) -> epath.Path:
-    """Where a step's manifest belongs: `RUN/manifests/<step>.json` for `RUN/checkpoints/<step>`, else beside it."""
+    """Return the path of a step's manifest: `RUN/manifests/<step>.json` for `RUN/checkpoints/<step>`, else beside
+    it."""
     if step.parent.name == "checkpoints":
         return step.parent.parent / "manifests" / f"{step.name}.json"
     return step.parent / f"{step.name}.manifest.json"
 
 
 def find_gone(root: epath.Path) -> list[FoundStep]:
-    """The steps of a run, of a checkpoints folder, or the one step, that have a manifest and no folder any more."""
+    """Return the steps at `root` (a run, a checkpoints folder, or one step) that have a manifest but no folder."""
     if not root.exists() and open_path(manifest_path(root)).exists():
         return [FoundStep(step_number(root.name), root)]
     if root.name != "checkpoints" and ((root / "checkpoints").exists() or (root / "manifests").exists()):
@@ -68,8 +69,8 @@ def _is_gone(step: epath.Path) -> bool:
 def checksum_files(
     folder: epath.Path, files: Mapping[str, int], on_bytes: Callable[[int], None] | None = None
 ) -> tuple[dict[str, tuple[int, str]], list[Problem]]:
-    """File → (bytes, crc32c in hex), and a problem for every file that could not be read. A file that vanished
-    meanwhile is in neither. Memory: one block per worker."""
+    """Return file → (bytes, crc32c in hex), and one problem per unreadable file. Files that vanish meanwhile are in
+    neither. Memory: one block per worker."""
     problems: list[Problem] = []
     block_size = _REMOTE_BLOCK if "://" in str(folder) else _BLOCK
 
@@ -91,7 +92,7 @@ def checksum_files(
             return name, None
         return name, (size, f"{crc:08x}")
 
-    # the largest first, so that the workers end together
+    # largest first, so that the workers finish together
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="crc32c") as pool:
         found = pool.map(checksum, sorted(files, key=lambda name: -files[name]))
         return {name: entry for name, entry in found if entry is not None}, problems
@@ -100,7 +101,7 @@ def checksum_files(
 def write_manifest[P: PathLike[str]](
     path: P, step: int | None, commit_time: int | None, checksums: Mapping[str, tuple[int, str]]
 ) -> P:
-    """Writes the manifest atomically. `commit_time` (ns) ties it to this save of the step; StoreError if it cannot."""
+    """Write the manifest atomically. `commit_time` (ns) ties it to this save of the step. Raises StoreError."""
     document = {
         "document": _DOCUMENT,
         "version": VERSION,
@@ -121,12 +122,12 @@ def write_manifest[P: PathLike[str]](
 
 
 def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
-    """The manifest, None if none was recorded; DamagedFile if it is not whole."""
+    """Return the manifest; None without one. Raises DamagedFile if it is incomplete."""
     if not open_path(path).exists():
         return None
     manifest = read_json(open_path(path))
     if manifest.get("document") != _DOCUMENT or manifest.get("version") != VERSION:
-        raise DamagedFile(f"is no checkpoint manifest of version {VERSION}")
+        raise DamagedFile(f"is not a checkpoint manifest of version {VERSION}")
     try:
         for entry in manifest["files"].values():
             if type(entry["bytes"]) is not int:
@@ -138,8 +139,8 @@ def read_manifest(path: PathLike[str]) -> dict[str, Any] | None:
 
 
 def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list[Problem]:
-    """One problem for every file that is missing, new or of another length, `sizes` being file → bytes: a file of
-    another length has changed, so it need not be read, however long it is."""
+    """Return one problem per file that is missing, new or of another length; `sizes`: file → bytes. A file of another
+    length has changed and need not be read."""
     recorded = manifest["files"]
     lengths = {name: (size, recorded.get(name, {}).get("crc32c", "")) for name, size in sizes.items()}
     return check_manifest(manifest, lengths)
@@ -148,7 +149,7 @@ def compare_sizes(manifest: Mapping[str, Any], sizes: Mapping[str, int]) -> list
 def check_manifest(
     manifest: Mapping[str, Any], checksums: Mapping[str, tuple[int, str]], unreadable: Sequence[Problem] = ()
 ) -> list[Problem]:
-    """One problem for every file that is unreadable, missing, new, or not what it was when it was recorded."""
+    """Return one problem per file that is unreadable, missing, new or changed since the manifest was recorded."""
     recorded = manifest["files"]
     problems = list(unreadable)
     for name in sorted((set(recorded) | set(checksums)) - {problem.path for problem in unreadable}):

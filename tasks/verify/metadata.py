@@ -1,8 +1,8 @@
-"""Turns the descriptions of the arrays that Orbax keeps side by side into the places where they contradict each other.
+"""Finds contradictions between the descriptions of arrays that Orbax keeps.
 
-`_METADATA` names every leaf of the tree, `array_metadatas/process_*` the chunks of every jax.Array and what one device
-wrote of it at once, `_sharding` their layout over devices, and the keys of the data what is really there. Orbax itself
-believes `_METADATA` alone: a leaf that is missing there is left out of a restore without a word.
+`_METADATA` names every leaf of the tree; `array_metadatas/process_*` the chunks and write shapes of every jax.Array;
+`_sharding` the layout over devices; the keys of the data show the stored arrays. Orbax reads only `_METADATA`: it
+silently omits a leaf that is missing there from a restore.
 """
 
 import base64
@@ -28,7 +28,7 @@ class MetadataCheck:
         self.leaves: dict[str, Mapping[str, Any]] = {}
 
     def run(self) -> list[Problem]:
-        """All contradictions, in the order of the files."""
+        """Return all contradictions, in the order of the files."""
         tree = self._read(TREE_METADATA)
         if tree is not None:
             try:
@@ -51,7 +51,7 @@ class MetadataCheck:
         if index.whole and named - set(index.arrays):
             self._report(TREE_METADATA, f"names {name_some(named - set(index.arrays))}, which the data does not hold")
         if set(index.arrays) - named:
-            message = f"does not name {name_some(set(index.arrays) - named)}: a restore leaves that out without a word"
+            message = f"does not name {name_some(set(index.arrays) - named)}: a restore silently omits that"
             self._report(TREE_METADATA, message)
         expected = {key for spec in index.arrays.values() for key in spec.chunk_keys()}
         if index.whole and chunks_all_stored and expected - set(index.chunks):
@@ -60,7 +60,7 @@ class MetadataCheck:
             self._report("manifest.ocdbt", f"lists {name_some(set(index.chunks) - expected)}, which belong to no array")
 
     def _read_array_metadatas(self) -> dict[str, tuple[str, dict[str, list[int]]]]:
-        """Array → (file that describes it, its description), of all processes."""
+        """Return array → (file that describes it, its description), for all processes."""
         described: dict[str, tuple[str, dict[str, list[int]]]] = {}
         for path in sorted(name for name in self.files if name.startswith("array_metadatas/")):
             content = self._read(path)
@@ -79,7 +79,7 @@ class MetadataCheck:
 
     def _compare_array_metadatas(self, described: Mapping[str, tuple[str, dict[str, list[int]]]]) -> None:
         files = sorted({path for path, _ in described.values()}) or ["array_metadatas/process_0"]
-        # Orbax copies write_shape from array_metadatas into _METADATA: where it stands, they were written.
+        # Orbax copies write_shape from array_metadatas into _METADATA, so those files must exist.
         missing = {n for n, leaf in self.leaves.items() if leaf.get("write_shape") is not None} - set(described)
         if missing and not any(problem.path.startswith("array_metadatas/") for problem in self.problems):
             self._report(files[0], f"does not describe {name_some(missing)}" if described else "is missing")
@@ -128,7 +128,7 @@ class MetadataCheck:
 
 
 def _leaves(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Name → value metadata of the leaves that have data; None, {} and [] are kept in the tree alone."""
+    """Return name → value metadata of the leaves with data; None, {} and [] exist only in the tree."""
     leaves: dict[str, Mapping[str, Any]] = {}
     for entry in tree["tree_metadata"].values():
         value = entry["value_metadata"]

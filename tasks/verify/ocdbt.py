@@ -1,4 +1,4 @@
-"""Turns an item's files into an `Index` without reading a payload: the OCDBT database, or plain zarr files."""
+"""Turns an item's files (an OCDBT database or plain zarr files) into an `Index`, without reading array data."""
 
 import re
 from collections.abc import Mapping
@@ -18,31 +18,31 @@ _LOCATION = re.compile(r"(btreenode|value):([^:]*):([^:]*):(\d+):(\d+)")
 
 
 def kvstore_spec(folder: epath.Path) -> dict[str, Any] | str:
-    """TensorStore's name for a folder."""
+    """Return TensorStore's spec of a folder."""
     text = str(folder)
     return text.rstrip("/") + "/" if "://" in text else {"driver": "file", "path": text.rstrip("/") + "/"}
 
 
 def patient_context() -> ts.Context:
-    """Every chunk is read once, and a trainer may run beside us. A bucket is asked again for half a minute.
+    """Return a context for reading every chunk once beside a running trainer; bucket requests are retried for 30 s.
 
-    NODES keeps the nodes of the B-tree: without it each array's open would decode the node that lists all of them.
+    NODES caches the B-tree nodes: otherwise each array's open would decode the node that lists all arrays.
     """
     return ts.Context(
         {
             "cache_pool": {"total_bytes_limit": 0},
             NODES: {"total_bytes_limit": MOST_BYTES},
             "data_copy_concurrency": {"limit": 2},
-            "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # by itself it goes on for 15 minutes
+            "gcs_request_retries": {"max_retries": 5, "max_delay": "10s"},  # the default retries for 15 minutes
         }
     )
 
 
 def read_index(folder: epath.Path, files: Mapping[str, int]) -> Index:
-    """The index of the item in `folder`, whose `files` (path below the item → bytes) were listed before.
+    """Return the index of the item in `folder`; `files`: path below the item → bytes.
 
-    Problems carry the check "ranges" and paths below the item. TensorStore checks the crc32c of the manifest and of
-    every B-tree node that is read here.
+    Problems have the check "ranges" and paths below the item. TensorStore checks the crc32c of the manifest and of
+    every B-tree node read here.
     """
     if OCDBT_MANIFEST not in files and any(array_name(name) for name in files):
         return _index_plain_files(folder, files)
@@ -59,20 +59,20 @@ def _index_plain_files(folder: epath.Path, files: Mapping[str, int]) -> Index:
                 index.whole = False
                 index.problems.append(Problem(check="ranges", path=name, message=str(damage)))
     for spec in list(index.arrays.values()):
-        if spec.chunk_count() > len(files):  # each is a file of its own: to name all that are missing could take hours
+        if spec.chunk_count() > len(files):  # one file per chunk: listing all missing ones could take hours
             del index.arrays[spec.name]
             index.whole = False
             message = f"has {spec.chunk_count():,} chunks by its metadata, but only {len(files):,} files are there"
             index.problems.append(Problem(check="ranges", path=spec.name, message=message))
             continue
         for key in spec.chunk_keys():
-            index.chunks[key] = FileRange(key, 0, 1)  # its own header tells its length
+            index.chunks[key] = FileRange(key, 0, 1)  # its header contains its length
     index.problems += check_chunk_files(folder, index, files)
     return index
 
 
 class _Walk:
-    """One reading of a database, from the manifest down."""
+    """One traversal of a database, from the manifest down."""
 
     def __init__(self, folder: epath.Path, files: Mapping[str, int]) -> None:
         self.folder, self.files = folder, files
@@ -83,7 +83,7 @@ class _Walk:
         if OCDBT_MANIFEST not in self.files:
             self._fail(OCDBT_MANIFEST, "is missing: nothing in the checkpoint can be found without it")
             return self.index
-        # TensorStore takes an emptied manifest for a new database
+        # TensorStore treats an empty manifest as a new database
         if not self.files[OCDBT_MANIFEST]:
             self._fail(OCDBT_MANIFEST, "is empty: nothing in the checkpoint can be found without it")
             return self.index
@@ -113,7 +113,7 @@ class _Walk:
         self.seen.add(location)
         self.index.nodes.append(place)
         if self.files.get(place.file, -1) < place.offset + place.length:
-            self.index.whole = False  # the check of the ranges says so, once, with every other range in that file
+            self.index.whole = False  # `check_ranges` reports the missing file once
             return
         try:
             node = ts.ocdbt.dump(self.store, location).result()
@@ -168,7 +168,7 @@ def _parse_location(location: str) -> FileRange | None:
 
 
 def shorten(error: BaseException, length: int = 200) -> str:
-    """The first line of TensorStore's message without the places in its own source."""
+    """Return the first line of TensorStore's message without its source locations."""
     text = re.sub(r"\s*\[(?:source locations|tensorstore_spec|.*_version)=.*", "", str(error), flags=re.DOTALL)
     text = " ".join(text.split())
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""Turns the byte ranges that an item's index refers to into the files that are missing or too short."""
+"""Checks the byte ranges of an item's index for missing and short files."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from tasks.verify.array_index import FileRange, Index, name_some
 
 
 def check_ranges(index: Index, files: Mapping[str, int]) -> list[Problem]:
-    """What could not be read of the index, then one problem for every file that lacks bytes; paths below the item."""
+    """Return the index's problems, then one problem per missing or short file; paths below the item."""
     problems = list(index.problems)
     owners = {key: spec.name for spec in index.arrays.values() for key in spec.chunk_keys()}
     needed: dict[str, int] = {}

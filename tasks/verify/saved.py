@@ -1,4 +1,4 @@
-"""Turns what the logs of an arm and the store tell of its checkpoints into counts, sound steps and what is wrong."""
+"""Turns the checkpoint events in an arm's logs, and the proofs in the store, into counts, sound steps and problems."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -8,29 +8,29 @@ from tasks.records import CheckpointProof, RunRecord, Source
 
 
 class Saved(Frozen):
-    """The checkpoints of one arm: counts over all of its runs, steps that every run has, and what is wrong."""
+    """The checkpoints of one arm: counts over all of its runs, steps common to all runs, and problems."""
 
     announced: int
     verified: int
     retired: int  # deleted by a checkpoint manager that keeps only its newest ones
-    committed: int  # as the logs show it
-    invisible: int  # announced by a host that would not print the commit
-    steps: frozenset[int]  # verified or retired in every run, or committed where nothing could be verified
+    committed: int  # by the logs
+    invisible: int  # announced by a host that does not print commits
+    steps: frozenset[int]  # verified or retired in every run; committed if nothing could be verified
     broken: tuple[str, ...]
-    proved: bool  # whether anything of this arm was looked at
-    begun: float  # the step from which on every log of the arm is whole; inf: part of one is missing
+    proved: bool  # whether any checkpoint of this arm was verified
+    begun: float  # first step from which every log of the arm is complete; inf: a part is missing
     source: Source | None
 
     @property
     def counted(self) -> float | None:
-        """How many are there for sure; None where this host cannot tell."""
+        """The number of checkpoints that certainly exist; None if this host's log cannot show it."""
         if self.proved:
             return float(self.verified)
         return None if self.invisible == self.announced else float(self.committed)
 
     @property
     def summary(self) -> str:
-        """`2 of 2 verified, 1 retired`; what the logs say where nothing was looked at."""
+        """`2 of 2 verified, 1 retired`; without verification, the counts of the logs."""
         if self.proved:
             retired = f", {self.retired} retired" if self.retired else ""
             return f"{self.verified} of {self.announced} verified{retired}"
@@ -40,7 +40,7 @@ class Saved(Frozen):
 
 
 def read_saved(runs: Sequence[RunRecord], name_run: Callable[[int], str]) -> Saved:
-    """Put an arm's announcements and proofs together, run by run."""
+    """Combine an arm's announcements and proofs, run by run."""
     events = [(number, event) for number, run in enumerate(runs) for event in run.reading.checkpoints]
     first = [Source(line=event.line, offset=event.offset, run=number) for number, event in events[:1]]
     return Saved(
@@ -66,9 +66,9 @@ def _verified(run: RunRecord) -> set[int]:
 
 
 def _retired(run: RunRecord) -> set[int]:
-    """What a checkpoint manager deleted after its commit, by the log's word or as the verification saw it."""
+    """Return the steps that a checkpoint manager deleted after their commit, by log or verification."""
     retired = {event.step for event in run.reading.checkpoints if event.retired_line is not None and event.committed}
-    # saved again, or not deleted
+    # saved again after the deletion, or not deleted
     kept = {event.step for event in run.reading.checkpoints if event.retired_line is None}
     return (retired - kept) | {proof.step for proof in run.proofs if proof.retired and proof.step is not None}
 
@@ -80,7 +80,7 @@ def _good_steps(run: RunRecord) -> frozenset[int]:
 
 
 def _begun(run: RunRecord) -> float:
-    """The step from which on a log announces every save."""
+    """Return the first step from which a log announces every save."""
     first = run.reading.steps["step"].min() if _is_whole(run) else None
     return float(first) if isinstance(first, int) else inf
 
@@ -91,7 +91,7 @@ def _is_whole(run: RunRecord) -> bool:
 
 def _broken(name: str, run: RunRecord) -> list[str]:
     if not run.proofs:
-        if not _is_whole(run):  # the commit may stand in what is missing
+        if not _is_whole(run):  # the missing part may contain the commit
             return []
         lost = [event.step for event in run.reading.checkpoints if event.committed is False]
         return [f"{name}, step {step}: the run ended before it was committed" for step in lost]

@@ -1,4 +1,4 @@
-"""Turns places, and how far back to look, into the steps that are to be proved, and keeps what was proved of them."""
+"""Finds the steps to prove in given places since a given time, and stores their proofs."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,28 +25,29 @@ from tasks.verify.layout import (
 )
 from tasks.verify.manifest import manifest_path
 
-RUN_FOLDERS = ("", "runs")  # of a store, below which runs lie
+RUN_FOLDERS = ("", "runs")  # folders of a store that contain runs
 
 
 class Wanted(Frozen):
-    """One step to prove, by its path."""
+    """One step to prove, given by its path."""
 
     path: str
     step: int | None
 
 
 def find_wanted(places: Sequence[str], *, since: datetime | None = None) -> list[Wanted]:
-    """The steps in these places whose save was over, or only begun, since then: a step, a run, or a folder of runs.
+    """Return the steps saved since a time in these places, also unfinished ones; a place is a step, run or folder of
+    runs.
 
-    Raises CheckpointError for a place that holds no checkpoint, that cannot be read, or whose bucket is away.
+    Raises CheckpointError for a place without checkpoints, an unreadable one, or an unreachable bucket.
     """
     found = {str(step.path): step for place in places for step in _steps_in(place)}
     return [Wanted(path=path, step=step.step) for path, step in sorted(found.items()) if _is_since(step, since)]
 
 
 def find_unverified(folder: Path | None, proofs: Sequence[CheckpointProof]) -> list[Path]:
-    """The steps in a run's folder of checkpoints that have no proof: those that no commit in its log led to, as they
-    were left unfinished, or committed after the log was cut."""
+    """Return the steps in a run's checkpoints folder that have no proof: unfinished saves, and steps committed after
+    the log was cut."""
     if folder is None or not folder.is_dir():
         return []
     seen = {Path(proof.path).resolve() for proof in proofs}
@@ -74,12 +75,12 @@ def _runs_in(root: epath.Path) -> Iterator[epath.Path]:
 def _steps_of_run(run: epath.Path) -> list[FoundStep]:
     try:
         return find_steps(run)
-    except CheckpointError:  # a run that has not saved yet
+    except CheckpointError:  # the run has not saved yet
         return []
 
 
 def _is_since(step: FoundStep, since: datetime | None) -> bool:
-    """Also where nothing dates it: what is damaged is reported."""
+    """Whether a step was saved since a time, or has no date: damaged steps are included, so that they are reported."""
     if since is None:
         return True
     metadata = _read_metadata(step.path)
@@ -95,15 +96,15 @@ def _read_metadata(step: epath.Path) -> dict[str, Any]:
 
 
 def proof_path(step: epath.Path) -> epath.Path:
-    """Where the proof of a step lies: beside its manifest."""
+    """Return the path of a step's proof: beside its manifest."""
     manifest = manifest_path(step)
     return manifest.parent / f"{manifest.name.removesuffix('.json')}.proof.json"
 
 
 def prove(wanted: Wanted, *, deep: bool, again_after: timedelta) -> CheckpointProof:
-    """The proof of a step, its content recorded or checked, and kept beside it; one that is younger is taken as it is.
+    """Return the proof of a step, with its content recorded or checked, and store it; a recent proof is reused.
 
-    Raises CheckpointError where there is no such step, and StoreError where nothing can be written.
+    Raises CheckpointError for a missing step, and StoreError if the proof cannot be written.
     """
     step = open_path(wanted.path)
     before = _read_proof(step)
@@ -125,7 +126,7 @@ def _still_holds(proof: CheckpointProof, *, deep: bool, again_after: timedelta) 
 def _read_proof(step: epath.Path) -> CheckpointProof | None:
     try:
         proof = CheckpointProof.model_validate_json(read_small(proof_path(step)))
-    except (DamagedFile, ValueError):  # none, or none of ours: the step is proved again
+    except (DamagedFile, ValueError):  # no valid proof: the step is proved again
         return None
     return proof if proof.path == str(step) else None
 
@@ -133,6 +134,6 @@ def _read_proof(step: epath.Path) -> CheckpointProof | None:
 def _write_proof(step: epath.Path, proof: CheckpointProof) -> None:
     text, path = proof.model_dump_json(indent=1), proof_path(step)
     if "://" in os.fspath(path):
-        path.write_text(text)  # an object appears whole or not at all
+        path.write_text(text)  # objects are written atomically
     else:
         write_atomically(os.fspath(path), text)

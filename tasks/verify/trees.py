@@ -1,6 +1,6 @@
-"""Turns the paths of two checkpoints' arrays into pairs: Linen's tree and NNX's, scanned layers and unrolled ones.
+"""Pairs the arrays of two checkpoints by path: Linen and NNX trees, scanned and unrolled layers.
 
-The place of a transformation in optax's chain is no part of the path: what stands several times is numbered by order.
+The position in an optax chain is not part of the path; repeated paths are numbered in order.
 """
 
 import re
@@ -14,12 +14,12 @@ from tasks.verify.array_index import ArraySpec
 
 _LAYER = re.compile(r"(?P<stack>.*[A-Za-z])_(?P<number>\d+)")
 _NUMBER = re.compile(r"_(\d+)(?=\.|$)")
-_FIRST_AXES = (1, 0)  # where MaxText and we put the layers; where several fit, the first of these is meant
+_FIRST_AXES = (1, 0)  # layer axes of MaxText and of our trainer; the first match counts
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Arrays that mean the same: one on each side, or one on one side and one per layer on the other."""
+    """Arrays with the same meaning: one per side, or one on one side and one per layer on the other."""
 
     role: ArrayRole
     path: str  # canonical
@@ -29,7 +29,7 @@ class Pair:
 
 
 def pair_arrays(ours: Iterable[ArraySpec], theirs: Iterable[ArraySpec]) -> list[Pair]:
-    """Every array of both sides in one pair, by canonical path; one that has no partner in a pair of its own."""
+    """Return pairs that contain every array of both sides, by canonical path; unmatched arrays are pairs of one."""
     left, right = _places(ours), _places(theirs)
     common = left.keys() & right.keys()
     pairs = [Pair(*place, (left.pop(place),), (right.pop(place),)) for place in sorted(common)]
@@ -52,7 +52,7 @@ def _places(arrays: Iterable[ArraySpec]) -> dict[Place, ArraySpec]:
 
 
 def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpec]) -> list[Pair]:
-    """Takes out of both every array that holds all layers on one side and has one array per layer on the other."""
+    """Remove and pair arrays that hold all layers on one side and have one array per layer on the other."""
     layers: dict[Place, dict[int, Place]] = {}
     for place in unrolled:
         role, path = place
@@ -74,7 +74,7 @@ def _pair_stacks(scanned: dict[Place, ArraySpec], unrolled: dict[Place, ArraySpe
 
 
 def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec]) -> list[Pair]:
-    """Takes out of both what is one layer's array in both: `layers_3.w` in Linen is `layers.3.w` in a list of NNX."""
+    """Remove and pair arrays of one layer on both sides: `layers_3.w` in Linen, `layers.3.w` in an NNX list."""
     spelt = {(role, _NUMBER.sub(r".\1", path)): (role, path) for role, path in right}
     pairs = []
     for role, path in sorted(left):
@@ -85,7 +85,7 @@ def _pair_spellings(left: dict[Place, ArraySpec], right: dict[Place, ArraySpec])
 
 
 def _stacks_of(path: str) -> list[tuple[str, int]]:
-    """The paths that one layer's array has where all layers are one: of `layers_3.w` and `layers.3.w`, `layers.w`."""
+    """Return the scanned paths of one layer's array: `layers.w` for `layers_3.w` or `layers.3.w`."""
     parts = path.split(".")
     found = []
     for place, part in enumerate(parts):
@@ -111,7 +111,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def first_difference(pairs: Sequence[Pair]) -> str | None:
-    """Where two trees are of different models: the first parameter that one side lacks or has in another shape."""
+    """Return the first parameter that is missing on one side or has another shape; None if the models match."""
     found = [text for pair in pairs if pair.role == "parameter" and (text := _describe(pair))]
     if not found:
         return None

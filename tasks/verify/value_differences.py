@@ -1,4 +1,4 @@
-"""Turns a pair of arrays into how far their values lie apart, a few chunks of both at a time."""
+"""Measures the distance between the values of paired arrays, a few chunks of both at a time."""
 
 import ctypes
 import math
@@ -20,21 +20,21 @@ from tasks.verify.values import array_spec, boxes, chunk_bytes, decoded_bytes
 
 _BUDGET = 48 << 20  # bytes of decoded chunks held at once, of both sides; a single larger pair is read alone
 _WORKERS = 4
-_PIECE = 1 << 15  # elements that are compared at a time: they stay in the processor's cache
-_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # of mallopt(3)
+_PIECE = 1 << 15  # elements compared at a time: they fit the processor's cache
+_M_ARENA_MAX, _M_MMAP_MAX, _M_TRIM_THRESHOLD = -8, -4, -1  # options of mallopt(3)
 
 type Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
 class Side:
-    """The arrays of one checkpoint, and where to read them."""
+    """Opens the arrays of one checkpoint."""
 
     folder: epath.Path
     context: ts.Context
 
     def open(self, spec: ArraySpec) -> Any:
-        """The array, unread."""
+        """Return the array, opened but not read."""
         return ts.open(array_spec(self.folder, spec), open=True, context=self.context).result()
 
 
@@ -50,7 +50,7 @@ class Job:
 
 
 class UnreadableError(ValueError):
-    """Chunks of one job cannot be read; the cause says why."""
+    """Chunks of one job cannot be read; the reason is the exception's cause."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"{job.spec.name} cannot be read")
@@ -58,7 +58,7 @@ class UnreadableError(ValueError):
 
 
 def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None = None) -> list[ValueDifference]:
-    """The difference of each job's arrays. Memory: a few chunks of both sides, as they were written.
+    """Return the difference of each job's arrays. Memory: a few chunks of both sides, as written.
 
     Raises UnreadableError for chunks that cannot be read.
     """
@@ -89,8 +89,8 @@ def compare_values(jobs: Sequence[Job], on_bytes: Callable[[int], None] | None =
 
 @contextmanager
 def reusing_memory() -> Iterator[None]:
-    """What a chunk leaves the next one gets. The C library otherwise gives so large pieces back to the system, and gets
-    them again, zeroed page by page, which takes as long as to decode them. Only glibc has these switches."""
+    """Make malloc reuse the memory of earlier chunks. By default glibc returns large blocks to the system and gets them
+    back zeroed page by page, which takes as long as decoding. Other C libraries are left alone."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         yield
@@ -118,7 +118,7 @@ def _read_and_compare(
 ) -> ValueDifference:
     ours = _begin_reading(left, box)
     parts = list(_parts(rights, box, job.layer_axis))
-    following = _begin_reading(*parts[0][:2])  # both sides are read at once
+    following = _begin_reading(*parts[0][:2])  # starts reading both sides
     values, total = np.asarray(ours.result()), ValueDifference(values=0)
     for number, (_, _, mine) in enumerate(parts, 1):
         theirs = np.asarray(following.result())
@@ -131,7 +131,7 @@ def _read_and_compare(
 
 
 def _parts(rights: list[Any], box: Box, layer_axis: int | None) -> Iterator[tuple[Any, Box, tuple[Any, ...]]]:
-    """(array of the other side, its box, index in the values of our box) for every array that the box meets."""
+    """Yield (array of the other side, its box, index within our box) for every array that overlaps the box."""
     if layer_axis is None:
         yield rights[0], box, ()
         return
@@ -181,18 +181,18 @@ def _compare(ours: NDArray[Any], theirs: NDArray[Any], box: Box, mine: tuple[Any
 
 
 def _measure(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float, int, int, tuple[int, int]]:
-    """Of one piece: the sum of the squared differences, the largest, its place, how many are not finite, and how many
-    of each side alone are not.
+    """Return for one piece: sum of squared differences, largest difference, its index, number of non-finite values, and
+    those of each side only.
 
-    Types of up to 32 bits are subtracted as float32, which rounds a difference to 24 bits, and squared as float64.
+    Types of up to 32 bits are subtracted in float32, which rounds to 24 bits, and squared in float64.
     """
     narrow = all(side.dtype.itemsize <= 4 and side.dtype.name.startswith(("float", "bfloat")) for side in (a, b))
     with np.errstate(invalid="ignore", over="ignore"):
         apart = _as(np.float32, a) - _as(np.float32, b) if narrow else _wide(a) - _wide(b)
         wide = _wide(apart)
-        square = float(np.einsum("i,i->", wide, wide))  # no BLAS: its threads would wait for each other
+        square = float(np.einsum("i,i->", wide, wide))  # avoids BLAS, whose threads would wait for each other
         odd, alone = 0, (0, 0)
-        if not math.isfinite(square):  # those of the same bits are equal, whatever they are
+        if not math.isfinite(square):  # identical bits are equal, even NaN
             left, right = _wide(a), _wide(b)
             apart = left - right
             finite = np.isfinite(left), np.isfinite(right)
@@ -229,5 +229,5 @@ def _wide(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _as(dtype: Any, values: NDArray[Any]) -> NDArray[Any]:
-    """The values in this type; themselves where they have it."""
+    """Return the values in this type, without a copy if they have it."""
     return values.astype(dtype, copy=False)

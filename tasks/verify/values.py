@@ -1,4 +1,4 @@
-"""Turns every chunk of an item's arrays into numbers, a few at a time, and reports what is not decodable or finite."""
+"""Decodes every chunk of an item's arrays, a few at a time, and reports undecodable chunks, NaN and infinities."""
 
 import itertools
 import math
@@ -17,11 +17,11 @@ from tasks.verify.layout import OCDBT_MANIFEST, look_at_bucket
 from tasks.verify.ocdbt import NODES, kvstore_spec, patient_context, shorten
 
 _BUDGET = 512 << 20  # bytes of decoded chunks held at once; a single larger chunk is decoded alone
-_WORKERS = 2  # a trainer runs beside us
+_WORKERS = 2  # a trainer may be running
 
 
 def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], None] | None = None) -> list[Problem]:
-    """One problem for every array that cannot be decoded or holds NaN or infinities; paths below the item."""
+    """Return one problem per array that cannot be decoded or contains NaN or infinities; paths below the item."""
     context = patient_context()
     problems = []
     for spec in sorted(index.arrays.values(), key=lambda spec: spec.name):
@@ -32,12 +32,12 @@ def check_values(folder: epath.Path, index: Index, on_bytes: Callable[[int], Non
 
 
 def decoded_bytes(spec: ArraySpec) -> int:
-    """The array's size in memory; 4-byte elements are assumed for a type that numpy alone does not know."""
+    """Return the array's size in memory in bytes; 4 per element for a type unknown to numpy."""
     return math.prod(spec.shape) * itemsize(spec)
 
 
 def itemsize(spec: ArraySpec) -> int:
-    """Bytes of one element; 4 for a type that numpy alone does not know."""
+    """Return the bytes of one element; 4 for a type unknown to numpy."""
     try:
         return np.dtype(spec.dtype).itemsize
     except TypeError:
@@ -45,7 +45,7 @@ def itemsize(spec: ArraySpec) -> int:
 
 
 def chunk_bytes(spec: ArraySpec) -> int:
-    """The size of one decoded chunk in memory. Raises ValueError if it does not fit: TensorStore would abort."""
+    """Return the bytes of one decoded chunk. Raises ValueError if it exceeds free memory: TensorStore would abort."""
     size = math.prod(spec.read_shape) * itemsize(spec)
     if size > _BUDGET and size > (free := psutil.virtual_memory().available):
         raise ValueError(f"one chunk has {size / 1e9:,.1f} GB, {free / 1e9:,.1f} GB of memory are free")
@@ -82,7 +82,7 @@ def _check_array(
 
 
 def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
-    """TensorStore's words for an array of the item in `folder`."""
+    """Return TensorStore's spec of an array of the item in `folder`."""
     base = kvstore_spec(folder)
     kvstore: Any
     if (folder / OCDBT_MANIFEST).exists():
@@ -92,12 +92,12 @@ def array_spec(folder: epath.Path, spec: ArraySpec) -> dict[str, Any]:
     else:
         kvstore = {**base, "path": f"{base['path']}{spec.name}/"}
     driver = "zarr3" if spec.zarr_format == 3 else "zarr"
-    # a chunk that is missing must not be read as zeros
+    # a missing chunk must not be read as zeros
     return {"driver": driver, "kvstore": kvstore, "fill_missing_data_reads": False}
 
 
 def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
-    """The part of the array that each decoded chunk covers."""
+    """Yield the part of the array that each decoded chunk covers."""
     steps = spec.read_shape
     grid = [range(math.ceil(size / step)) for size, step in zip(spec.shape, steps, strict=True)]
     for index in itertools.product(*grid):
@@ -106,7 +106,7 @@ def boxes(spec: ArraySpec) -> Iterator[tuple[slice, ...]]:
 
 
 def _check_chunk(store: Any, box: tuple[slice, ...]) -> tuple[int, tuple[int, ...] | None, int]:
-    """(values that are not finite, index of the first in the whole array, bytes)."""
+    """Return (number of non-finite values, index of the first in the whole array, bytes)."""
     values = np.asarray((store[box] if box else store).read().result())
     if not values.dtype.name.startswith(("float", "bfloat", "complex")):
         return 0, None, values.nbytes

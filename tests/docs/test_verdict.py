@@ -18,9 +18,9 @@ from tasks.diff.curve_tests import AT_ONCE, FEWEST, MOST_BLOCKS, MOVED, OFFSET_C
 from tasks.diff.decide import LEAST_REPEATS, show_duration
 from tasks.diff.decide_noisy import CHANCE, SHARES, chance_of, show_effect
 from tasks.diff.effect import CONFIDENCE, ENOUGH, TOGETHER, WIDE, Sample, measure_effect
-from tasks.diff.fates import FAR_APART_S
 from tasks.diff.mean_step import MOST
 from tasks.diff.noise import LEAST_PAIRS, LENT, STATED_WITHIN, learn_noise
+from tasks.diff.run_endings import FAR_APART_S
 from tasks.diff.step_time_levels import CLOSE, QUICK, SHUFFLES, TOO_QUICK
 from tasks.diff.time_rows import MOST_SLOW, SHIFTED
 from tasks.diff.where_run import NEIGHBOURS_S

@@ -5,7 +5,7 @@ from typing import Any
 
 from flows.compare import run_until_decided
 from tasks.diff.case import CaseRuns
-from tasks.diff.until import NextLook
+from tasks.diff.repeat_rule import NextLook
 from tasks.services.events import EVENTS, Event, Extended
 
 

@@ -1,1 +1,1 @@
-"""What ended a run: the signs of it in a log, exceptions, causes, and the one of many that did."""
+"""Finds the cause of a run's death in its log: patterns, exceptions, and a table of causes."""

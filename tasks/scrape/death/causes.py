@@ -1,8 +1,8 @@
-"""Turns what ended a run into a class of death, by a table of the texts that programs really print, with their sources.
+"""Turns an error's text into a class of death, by a table of texts that programs print, with their sources.
 
-The first row that fits counts: what the machine did to the run comes before what its programs then said; what is
-certain before what is likely: memory before the checkpoint in whose course it ran out, a preemption before the
-connections that broke by it. Words that any program may print (`must be`) count last, and only before the first step.
+The first matching row counts. Rows are ordered: acts of the machine before messages of programs; certain causes before
+likely ones (out of memory before a failed checkpoint, a preemption before broken connections). Words that any program
+may print (`must be`) come last and count only before the first step.
 """
 
 import re
@@ -19,13 +19,13 @@ PYTHON = "https://docs.python.org/3/library"
 
 @dataclass(frozen=True)
 class Cause:
-    """One class, what its errors look like (`Type: message`, the lines below it), and where such a text is seen."""
+    """One class of death, a pattern of its errors (`Type: message` and the lines below), and the pattern's source."""
 
     kind: DeathKind
     pattern: str
     source: str
-    on: str | None = None  # the backend on which alone it means this
-    early: bool = False  # it means this only before the first step
+    on: str | None = None  # applies to this backend only
+    early: bool = False  # applies before the first step only
 
 
 CAUSES: tuple[Cause, ...] = (
@@ -36,14 +36,14 @@ CAUSES: tuple[Cause, ...] = (
         "https://github.com/LargeWorldModel/LWM/issues/60"),
     # the libtpu of JAX 0.10: "… the total memory required for HLO temporaries (44.00G) exceeds available HBM (31.25G)."
     Cause("device_oom", r"[Rr]an out of memory on HBM|exceeds available HBM", f"{JAX}/issues"),
-    # of 2026 with a code; before it starts, of what can never fit
+    # libtpu since 2026 prints a code; XLA warns of programs that can never fit
     Cause("device_oom", r"CompileTime\w*Oom\b", "https://github.com/vllm-project/tpu-inference/pull/3194"),
     Cause("device_oom", r"unlikely to have enough memory\. Requires", f"{JAX}/issues/7822"),
     # XLA for TPU, while it runs
     Cause("device_oom",
         r"[Aa]ttempting to (?:allocate|reserve) [\d.]+\w* *(?:at the \w+ of memory)?\. That was not possible",
         "https://github.com/google-deepmind/gemma/issues/85"),
-    # pinned host memory is the host's, whatever the backend
+    # pinned memory is host memory on every backend
     Cause("host_oom", r"(?i)(?:failed|unable) to allocate .{0,80}(?:pinned|host) memory", f"{JAX}/issues/23599"),
     # XLA for GPU; older JAX spells the status in words
     Cause("device_oom",
@@ -60,19 +60,19 @@ CAUSES: tuple[Cause, ...] = (
         "https://github.com/oneapi-src/unified-runtime/blob/main/include/ur_api.h"),
     Cause("host_oom", r"\AMemoryError|_ArrayMemoryError|std::bad_alloc|[Cc]annot allocate memory|\[Errno 12\]|"
         r"can't allocate memory: |DefaultCPUAllocator: not enough memory", f"{PYTHON}/exceptions.html#MemoryError"),
-    # what killed it, out of the kernel's and the kubelet's mouth
+    # messages of the kernel and the kubelet
     Cause("host_oom",
         r"OOMKilled|[Oo]ut of memory: Kill(?:ed)? process|oom-kill|[Oo]om_kill event|low on resource: memory|"
         r"MemoryPressure|worker .{0,60}killed by signal: Killed|might be out of shared memory|"
         r"insufficient shared memory|workers are out of shared memory|: Out Of Memory\b|"
         r"killed due to (?:the node running low on memory|memory pressure)|NODE_OUT_OF_MEMORY",
         f"{KUBERNETES}/issues/112927"),
-    # the kubelet, where it evicts for the disk
+    # the kubelet evicts pods when the disk is full
     Cause("storage", r"low on resource: ephemeral-storage|ephemeral local storage usage exceeds",
         f"{KUBERNETES}/blob/master/pkg/kubelet/eviction/helpers.go"),
     Cause("preempted", r"in response to imminent node shutdown",
         "https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/"),
-    # MaxText stops in good order; "Job is preempted." until 2026-06
+    # MaxText stops cleanly; it printed "Job is preempted." until 2026-06
     Cause("preempted", r"Job is preempted|Job received termination signal \(SIGTERM\)", f"{MAXTEXT}/pull/4124"),
     Cause("preempted",
         r"Preempted (?:to accommodate|by rule|in order to admit|by a pod)|EvictedDueTo\w+|PreemptionByScheduler",
@@ -82,7 +82,7 @@ CAUSES: tuple[Cause, ...] = (
         r"^Evicted$|\bEvicted\b.{0,200}\bpod\b",
         "https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"),
     Cause("preempted", r"DUE TO JOB REQUEUE", "https://github.com/facebookincubator/submitit/issues/1708"),
-    # Megatron stops in good order after its save, if it was asked to with --exit-signal-handler
+    # Megatron stops cleanly after a save if --exit-signal-handler is set
     Cause("preempted", r"exiting program after receiving SIGTERM", "https://github.com/NVIDIA/Megatron-LM"),
     Cause("preempted", r"SIGTERM caught at", f"{XLA}/tree/main/xla/tsl/distributed_runtime/preemption"),
     Cause("preempted",
@@ -96,10 +96,10 @@ CAUSES: tuple[Cause, ...] = (
     Cause("nan",
         r"\A(?:\w+\.)*FloatingPointError|invalid value \((?:nan|inf)\)|(?i:\bloss (?:is|was|became) (?:nan|inf))|"
         r"found (?:NaN|Inf) in|Unexpected result (?:nan|inf)|(?i:\bnan (?:detected|found) in)", f"{JAX}/issues/25701"),
-    # fp16 whose gradients overflow at every scale
+    # fp16 gradients overflow at every loss scale
     Cause("nan", r"loss scale already at minimum",
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/fp16/loss_scaler.py"),
-    # Orbax, and JAX's own trees: the checkpoint is of another model
+    # Orbax and JAX trees: the checkpoint belongs to another model
     Cause("shape_mismatch", r"tree structures do not match|Dict key mismatch|Custom node type mismatch",
         f"{MAXTEXT}/pull/4099"),
     Cause("shape_mismatch",
@@ -130,13 +130,13 @@ CAUSES: tuple[Cause, ...] = (
     Cause("storage", r"Error (?:opening|reading|writing) |InvalidLayoutError|commit_success\.txt|DATA_LOSS: |"
         r"(?i:checkpoint .{0,80}(?:not found|does not exist|is corrupt))|[Ff]ound incomplete checkpoint",
         "https://github.com/google/orbax/issues/924"),
-    # what should have been read is not there, or is no longer whole: TensorFlow, the Hub, PyTorch, safetensors
+    # missing or damaged inputs: TensorFlow, the Hub, PyTorch, safetensors
     Cause("storage",
         r"\A(?:\w+\.)*(?:errors_impl\.(?:NotFoundError|PermissionDeniedError|DataLossError)|DatasetNotFoundError|"
         r"RepositoryNotFoundError|GatedRepoError|SafetensorError)\b|PytorchStreamReader failed",
         "https://github.com/tensorflow/tensorflow/issues/37132"),
     Cause("storage", r"Checkpointing failed", f"{MAXTEXT}/pull/1886"),
-    # a disk that fills while PyTorch, NumPy or Python's own stream writes: none of them names the system's error
+    # PyTorch, NumPy and Python streams do not name the system's error when the disk is full
     Cause("storage", r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+|"
         r"\d+ requested and \d+ written|\biostream error|Not enough free space to write",
         "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc"),
@@ -157,7 +157,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\A(?:\w+\.)*(?:ValidationError|UnrecognizedFlagError|IllegalFlagValueError|ConfigError|ConfigurationError|"
         r"ConfigAttributeError|MissingMandatoryValue|ArgumentError|ParserError|ScannerError)\b|"
         r"FATAL Flags parsing error|unrecognized arguments", "https://errors.pydantic.dev/latest/v/value_error"),
-    # the last frame before the error is that of the code which reads the settings
+    # the error was raised by the code that reads the settings
     Cause("configuration",
         r"^in (?:pyconfig\w*|types|arguments|config\w*)\.py$|(?i:isn't in (?:the )?config|passed at the command line)",
         f"{MAXTEXT}/blob/main/src/maxtext/configs/pyconfig.py"),
@@ -168,7 +168,7 @@ CAUSES: tuple[Cause, ...] = (
         r"is required|\bis removed\b)", f"{MAXTEXT}/blob/main/src/maxtext/configs/types.py", early=True),
 )  # fmt: skip
 
-# of several hosts that die, these only say that another one died before
+# errors that only report that another host died before
 _FOLLOWERS = re.compile(
     r"JAX distributed service detected (?:fatal errors|failure)|another task died|coordination service|"
     r"(?:failed, got preempted, or crashed|stopped sending heartbeats)|[Hh]eartbeat timeout|Socket closed|"
@@ -178,16 +178,16 @@ _FOLLOWERS = re.compile(
 )
 
 
-# what the coordination service says may have happened elsewhere
+# guesses of the coordination service about other hosts
 _GUESSES = re.compile(
     r"\(e\.g\. preemption, eviction\)|was preempted/died/restarted|has failed, got preempted, or crashed"
 )
 
 
 def classify(text: str, *, backend: str | None = None, before_steps: bool = False) -> DeathKind:
-    """The class of an error; `other` where nothing in the table fits.
+    """Return the class of an error; `other` if no row of the table matches.
 
-    `text`: `Type: message`, the lines below it, and last, if it is known, `in file.py`: where it was raised.
+    `text`: `Type: message`, the lines below it, and last, if known, `in file.py`, the file that raised it.
     """
     text = _GUESSES.sub("", text)
     for cause in CAUSES:
@@ -206,5 +206,5 @@ def is_explained(kind: DeathKind, text: str) -> bool:
 
 
 def is_follower(text: str) -> bool:
-    """Whether an error only tells that something died elsewhere."""
+    """Whether an error only reports that another process died."""
     return bool(_FOLLOWERS.search(text))

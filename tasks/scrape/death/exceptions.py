@@ -1,9 +1,9 @@
-"""Reads one traceback out of a log, with line breaks or without, and tells whether it was the end of its process.
+"""Reads one traceback from a log, with or without line breaks, and tells whether it ended its process.
 
-What a launcher, a collector of logs or a person put before each of its lines is taken off: `[rank0]: `,
-`(RayTrainWorker pid=354) `, `trainer-1  | `, `2025-08-28 10:00:00 INFO - `, `> `, an indentation. What stands before
-`Traceback (most recent call last):` on its line is such a mark if a line right below has it too: exactly (the lines of
-other ranks, which have theirs, may stand between), or but for its numbers, which are a time's.
+Prefixes of each line are removed: `[rank0]: `, `(RayTrainWorker pid=354) `, `trainer-1  | `,
+`2025-08-28 10:00:00 INFO - `, `> `, an indentation. The text before `Traceback (most recent call last):` on its line is
+such a prefix (a "mark") if a line right below begins with it too. Its numbers may differ, because they may be a time;
+lines of other ranks, with marks of their own, may stand between.
 """
 
 import re
@@ -14,7 +14,7 @@ from itertools import islice
 from tasks.scrape.prefixes import ABSL, PREFIX
 from tasks.scrape.window import OVERLAP, text_of
 
-# with line breaks: indented lines, then `Type: message` where the indentation ends
+# with line breaks: indented lines, then `Type: message` without indentation
 _HEADER = b"Traceback (most recent call last)"
 _HEADER_LINE = re.compile(rb"Traceback \(most recent call last\):[ \t]*\r?\n")
 _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
@@ -22,7 +22,7 @@ _LAST_LINE = re.compile(rb"([A-Za-z_][\w.]*)(?:: (.*))?")
 _REMOTE = re.compile(rb"(?:ray\.exceptions\.)?RayTaskError\([\w.]+\): |ray::")
 # in a group of exceptions a margin stands before every line
 _MARGIN = re.compile(rb"[ \t]*[|+] (?:Exception Group )?")
-# without them: the first name of an exception after the last frame
+# without line breaks: the first exception name after the last frame
 _NOTEBOOK = re.compile(rb"[ \t]*([A-Za-z_]\w{2,80}) {2,}")
 _FRAME = re.compile(rb"File \"([^\"\n]*)\", line \d+(?:, in \S+)?")
 _NAMED = re.compile(
@@ -33,32 +33,32 @@ _STOP = re.compile(
     rb"Traceback \(most recent call last\):|During handling of the above exception|The above exception was the direct|"
     rb"XPK End:|EXIT_CODE=|%s" % ABSL
 )
-# what ends the lines below a message: JAX's own rule too
+# ends the lines below a message; JAX prints a horizontal rule
 _BELOW = re.compile(rb"-{20}\s*\Z|For simplicity, JAX has removed|[|+] |\s+\+-")
 LINES_BELOW = 12
 BYTES_BELOW = 2000
 
 _CHAINED = re.compile(rb"(?:During handling of the above exception|The above exception was the direct)[^\n]*\s*\Z")
-# what stands before a traceback that ended no process, and how to call it
+# text before a traceback that did not end its process, and the reason
 _WEAK = (
     (re.compile(rb"Error in atexit\._run_exitfuncs:\s*\Z"), "at exit"),
     (re.compile(rb"Exception in thread [^\n]*:\s*\Z"), "in a thread"),
-    (re.compile(rb"exception was never retrieved\n(?:future: [^\n]*\n)?\s*\Z"), "in a task that nobody waited for"),
+    (re.compile(rb"exception was never retrieved\n(?:future: [^\n]*\n)?\s*\Z"), "in a task that was never awaited"),
     (re.compile(rb"(?:\A|\n)(?:ERROR|WARNING|CRITICAL)(?::|\s-)[^\n]*\n\Z"), "logged"),
     (re.compile(rb"[EWF]\d{4} \S+ +\d+ [\w.+-]+\.py:\d+\] ?[^\n]*\n?\s*\Z"), "logged"),
 )
-# the interpreter's clean-up complains in the same form
+# the interpreter prints errors of its clean-up in the same form
 _IGNORED = re.compile(rb"Exception ignored in[^\n]*\s*\Z")
 LOOK_BACK = 600
 LONGEST_MARK = 200  # bytes before the header on its line
-MARKED_WITHIN = 40  # below the header, in which a mark comes again, whoever else writes between them
+MARKED_WITHIN = 40  # lines below the header, of all writers, among which the mark must occur again
 _NUMBER = re.compile(rb" *\d+")
 NO_MARK = b""
 _IN_GROUP = rb"[ \t]*\| ?"  # before the lines of a group of exceptions and of those in it
 
 
 def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
-    """Patterns of what the lines of the traceback whose header is at a position may begin with; the likeliest first."""
+    """Return patterns of the line prefixes of the traceback whose header is at `position`, the likeliest first."""
     begin = data.rfind(b"\n", max(0, position - LONGEST_MARK), position) + 1
     before = data[begin:position]
     if not before or (begin == 0 and position > LONGEST_MARK):
@@ -67,7 +67,7 @@ def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
         return [_IN_GROUP]
     found, plain = [], before.rstrip()
     if any(line.startswith(before) for _, line in islice(lines_below(data, position, limit, NO_MARK), MARKED_WITHIN)):
-        blanks = re.escape(before[len(plain) :])  # which an empty line lost
+        blanks = re.escape(before[len(plain) :])  # empty lines lack trailing blanks
         found.append(re.escape(plain) + (rb"(?:%s|(?=\r?(?:\n|\Z)))" % blanks if blanks else b""))
     text = rb" *\d+".join(re.escape(piece) for piece in _NUMBER.split(before))
     if _NUMBER.search(before) and re.compile(rb"[^\n]*\n" + text).match(data, position, limit):
@@ -76,14 +76,13 @@ def marks_of(data: bytes, position: int, limit: int) -> list[bytes]:
 
 
 def lines_below(data: bytes, position: int, limit: int, mark: bytes) -> Iterator[tuple[int, bytes]]:
-    """(where it begins, the line without its mark and its line break) of the writer's lines below a position's; between
-    them may stand those of a thousand other ranks. The last one may be cut by `limit`."""
+    """Yield (offset, line without mark and line break) of the writer's lines below `position`; skips other ranks'."""
     for line in re.compile(rb"\n%s([^\n]*)" % mark).finditer(data, position, limit):
         yield line.start(1), line[1].rstrip(b"\r")
 
 
 def lines_above(data: bytes, position: int, first: int, mark: bytes) -> bytes:
-    """What the writer put before the header at a position, from `first` on, with line breaks and without marks."""
+    """Return the same writer's lines between `first` and the header at `position`, without marks."""
     if not mark:
         return data[first:position]
     lines = re.compile(rb"(?m)^%s([^\n]*\n)" % mark).finditer(data[first:position])
@@ -92,7 +91,7 @@ def lines_above(data: bytes, position: int, first: int, mark: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception that a log shows, and where its own line begins and ends in the searched bytes."""
+    """An exception in a log, and the begin and end of its `Type: message` line in the searched bytes."""
 
     type: str
     message: str
@@ -100,22 +99,19 @@ class Raised:
     end: int
     detail: str = ""  # the lines below the message
     file: str = ""  # where it was raised, without folders
-    mark: bytes = NO_MARK  # a pattern of what its writer's lines begin with
-    before: bytes = b""  # what its writer put before the traceback
-    grouped: bool = False  # it is one of a group of exceptions
+    mark: bytes = NO_MARK  # pattern of the prefix of its writer's lines
+    before: bytes = b""  # its writer's text before the traceback
+    grouped: bool = False  # part of an ExceptionGroup
 
     @property
     def text(self) -> str:
-        """What its class is found by."""
+        """The text by which the exception is classified."""
         head = f"{self.type}: {self.message}" if self.message else self.type
         return "\n".join(part for part in (head, self.detail, self.file and f"in {self.file}") if part)
 
 
 def read_exception(data: bytes, position: int) -> Raised | None:
-    """The exception of the traceback that starts at a position, in either wrapping.
-
-    None if it is not there yet, or if the interpreter says that it ignored it.
-    """
+    """Return the exception of the traceback at `position`; None if it is incomplete or the interpreter ignored it."""
     limit = min(len(data), position + OVERLAP)
     marks = marks_of(data, position, limit)
     in_group = _IN_GROUP in marks
@@ -134,16 +130,16 @@ def read_exception(data: bytes, position: int) -> Raised | None:
 
 
 def is_chained(raised: Raised) -> bool:
-    """Whether an exception came of the one before it."""
+    """Whether an exception was caused by the one before it."""
     return raised.grouped or bool(_CHAINED.search(raised.before))
 
 
 def weakness(raised: Raised) -> str:
-    """Why an exception need not have ended its process, in words; empty if nothing says so."""
+    """Return the reason why an exception may not have ended its process; "" without one."""
     for pattern, words in _WEAK:
         if pattern.search(raised.before):
             return words
-    # a record that starts right before it, on its own line: somebody logged the traceback's text
+    # a log record right before the traceback, on the same line: the program logged it
     records = list(PREFIX.finditer(raised.before))
     return "logged" if records and not raised.before[records[-1].end() :].strip() else ""
 
@@ -154,7 +150,7 @@ def is_followed(data: bytes, raised: Raised, position: int) -> bool:
 
 
 def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None:
-    """The exception that frames end with, which its lines begin with."""
+    """Return the exception below the frames."""
     file = b""
     for start, text in lines:
         line = text.rstrip()
@@ -170,7 +166,7 @@ def _read_last(lines: Iterator[tuple[int, bytes]], mark: bytes) -> Raised | None
 
 
 def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
-    """The lines that a message of several lines goes on with."""
+    """Return the further lines of a multi-line message."""
     below: list[bytes] = []
     size = 0
     for _, text in islice(lines, LINES_BELOW):
@@ -183,7 +179,7 @@ def _below(lines: Iterator[tuple[int, bytes]]) -> bytes:
 
 
 def _read_notebook(data: bytes, position: int) -> Raised | None:
-    """`XlaRuntimeError   Traceback (most recent call last)`: the exception's line is the next that begins so."""
+    """Read `XlaRuntimeError   Traceback (most recent call last)`: the next line that begins with the name counts."""
     begin = data.rfind(b"\n", max(0, position - LOOK_BACK), position) + 1
     named = _NOTEBOOK.fullmatch(data, begin, position)
     if named is None:

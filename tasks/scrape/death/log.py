@@ -1,18 +1,18 @@
-"""Finds what ended a run: an exception, a signal, an eviction, or the line in which the program says why it stops.
+"""Finds the cause of a run's death: an exception, a signal, an eviction, or a message that the program stops.
 
-A log may show many exceptions, and most of them ended nothing. What counts, in this order:
+A log may show many exceptions that did not end the run. The following count, in this order:
 
-1. the program's own word that it stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception
-   that it raises for the same reason;
-2. tracebacks that ended their process, and fatal errors: not what the interpreter says it ignored, not what was logged
-   and survived (a retry), not what another thread raised, not what came up at exit, nothing after which training went
-   on, and nothing behind the trainer's word that it is done. Of a chain of exceptions of one writer the last is what
-   the process ended with; where it names no class, the earlier ones of the chain do. Where several processes died, the
-   first one that does not only report another's death, and a launcher's report only where no rank said anything;
-3. signals and evictions: in the log's own words, or by an exit code of 128 and more;
-4. an exception without its traceback, and, if the run failed, the last of what was left out under 2.
+1. a message that the program stops (`Aborting training due to NaN loss.`, `Training stopped: …`), or the exception that
+   it then raises for the same reason;
+2. tracebacks that ended their process, and fatal errors. Excluded: exceptions that the interpreter ignored, that were
+   logged and survived (a retry), raised in another thread or at exit, followed by further steps, or printed after the
+   trainer finished. The last exception of a chain ended the process; if its class is `other`, an earlier one decides
+   the class. If several processes died, the first one counts that does not merely report another death. A launcher's
+   report counts only if no rank printed an error;
+3. signals and evictions, printed or implied by an exit code of at least 128;
+4. an exception without a traceback, and, if the run failed, the last exception that rule 2 excluded.
 
-An exception that may follow of an eviction (a connection that broke, a time-out) has the class of the eviction.
+An exception that an eviction may have caused (a broken connection, a time-out) gets the class of the eviction.
 """
 
 import re
@@ -23,20 +23,20 @@ from dataclasses import dataclass, field
 from tasks.records import DeathKind, LogError, Source
 from tasks.scrape.death.causes import EXPLAINING, classify, is_explained, is_follower
 from tasks.scrape.death.exceptions import Raised, is_chained, is_followed, read_exception, weakness
-from tasks.scrape.death.signs import NOTED, signal_name
+from tasks.scrape.death.patterns import NOTED, signal_name
 from tasks.scrape.window import OVERLAP, Window, text_of
 
-MOST, FIRST = 4000, 2000  # how many are kept, and how many of them are the first
-_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # ends that were to be expected
+MOST, FIRST = 4000, 2000  # findings kept in memory, and how many of them are the first ones
+_REACHED = re.compile(r"Target loss .* is achieved|run out of training data")  # expected ends
 _LAUNCHERS = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessExitedException")
-# `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`: what happened, without whom to and why
+# keeps the event's name only: `SLICE_FAILURE_CHIP_DRIVER_ERROR in session e6; …`
 _NAME_ENDS = re.compile(r"[:;(*]| in session")
 _JOINT = rb"(?:During handling of the above exception|The above exception was the direct cause)"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Something that may have ended the run."""
+    """A line or traceback that may have ended the run."""
 
     form: str  # "traceback", "stop", "usage", "fatal", "signal", "event", "raised" or "exit"
     type: str
@@ -46,31 +46,31 @@ class Found:
     detail: str = ""
     weak: str = ""
     chained: bool = False
-    mark: bytes = b""  # what its writer's lines begin with
+    mark: bytes = b""  # prefix of its writer's lines
 
     @property
     def is_launchers(self) -> bool:
-        """Whether a launcher only says that a child of it failed."""
+        """Whether a launcher reports that its child failed."""
         return self.type.rsplit(".", 1)[-1] in _LAUNCHERS
 
 
 @dataclass
 class DeathLog:
-    """What a log gives as reasons to stop. `ranks`: it is of many ranks under one launcher."""
+    """Collects possible causes of death from a log. `ranks`: several ranks under one launcher write it."""
 
     ranks: bool = False
     found: list[Found] = field(default_factory=list)
-    pending: deque[int] = field(default_factory=deque)  # offsets of tracebacks whose end was not there yet, ascending
+    pending: deque[int] = field(default_factory=deque)  # offsets of incomplete tracebacks, ascending
     exit_code: int | None = None
-    since: int = -1  # what stands before this offset ended nothing: steps came after it
+    since: int = -1  # findings before this offset do not count: steps followed them
     _exit: Source | None = None
-    _early: bool = False  # no step was made
+    _early: bool = False  # there is no step yet
     _header: int = -1  # where the last traceback begins
     _backend: str | None = None
     _processes: set[bytes] = field(default_factory=set)
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
-        """Note one sign; what ends no run is ignored."""
+        """Note a match of a death pattern; other names are ignored."""
         if window.base + match.start() < self.since and name not in ("exit_code", "start"):
             return
         groups = [text_of(text).strip() for text in match.groups() if text]
@@ -98,7 +98,7 @@ class DeathLog:
             case "raised":
                 self._note("raised", first, text_of(match[2]).strip(), match.start(1), window)
             case "start":
-                self.exit_code, self._exit = None, None  # tried again: the end before was none
+                self.exit_code, self._exit = None, None  # the job was retried
             case "exit_code":
                 self.exit_code, self._exit = int(match[1]), window.source(match.start())
             case "backend":
@@ -107,14 +107,14 @@ class DeathLog:
                 self._processes.add(match[1])
 
     def forget(self, offset: int) -> None:
-        """Forget what stands before the row at an offset, behind which the lines of a traceback may go on."""
+        """Drop the findings before the row at `offset`; lines of a pending traceback may still follow."""
         self.since = offset - OVERLAP
         self.found = [one for one in self.found if one.source.offset > offset]
 
     def settle(self, window: Window, *, last: bool = False) -> None:
-        """Read the tracebacks that were waiting for their end. `last`: nothing comes any more."""
+        """Read the pending tracebacks that are complete. `last`: the log has ended."""
         everything = window.last or last
-        # they wait in their order: where one has to, all behind it have to
+        # pending tracebacks are read in order
         while self.pending and (everything or len(window.data) - (self.pending[0] - window.base) >= OVERLAP):
             self._read(self.pending.popleft() - window.base, window)
 
@@ -127,13 +127,13 @@ class DeathLog:
         if chained and before is not None:
             weak = weak or before.weak
         if weak == "logged" and not self.ranks and not is_followed(window.data, raised, position):
-            weak = ""  # it was the last that the program did
+            weak = ""  # nothing follows the traceback
         source = window.source(raised.position)
         said = raised.type, raised.message, raised.text
         self._keep(Found("traceback", *said, source, raised.detail, weak, chained, raised.mark))
 
     def _is_joined(self, raised: Raised, before: Found, position: int, window: Window) -> bool:
-        """Whether the words between two exceptions of a chain stand there; other ranks' lines may stand between."""
+        """Whether the text links the two exceptions as a chain; lines of other ranks may stand between."""
         begin = max(0, before.source.offset - window.base) if raised.mark else position
         return re.compile(raised.mark + _JOINT).search(window.data, begin, position) is not None
 
@@ -148,15 +148,14 @@ class DeathLog:
 
     def _keep(self, found: Found) -> None:
         self.found.append(found)
-        if len(self.found) > MOST:  # something fails for ever, and the log with it: what began it and what is last
+        if len(self.found) > MOST:  # bounds memory; keeps the first and the last findings
             del self.found[FIRST : len(self.found) - (MOST // 2 - FIRST // 2)]
 
     def cause(self, *, last_step: int, ordered: bool = True, finished: int | None = None) -> LogError | None:
-        """What ended the run, if it did not end well.
+        """Return the cause of death; None for a run that ended well.
 
-        last_step: the offset of the last step line, -1 without one. ordered: whether step lines and errors come through
-        one stream; otherwise an error may stand before steps that came earlier. finished: the offset of the trainer's
-        word that it is done.
+        last_step: offset of the last step line, -1 without one. ordered: step lines and errors share one stream;
+        otherwise an error may be printed before earlier steps. finished: offset of the trainer's final message.
         """
         self._early = last_step < 0 and not self.ranks
         found = sorted(self.found, key=lambda one: one.source.offset)
@@ -166,14 +165,14 @@ class DeathLog:
         if self.exit_code == 0:
             stops = [one for one in late if one.form == "stop" and one.type == "StopTraining"]
             return self._error(stops[0]) if stops else None
-        if self._header > last_step:  # what looks like an exception without its traceback is the last line of one
+        if self._header > last_step:  # a bare exception is the last line of an unfinished traceback
             late = [one for one in late if one.form != "raised"]
         if not late and not ordered and self.exit_code is not None and self.exit_code < 128:
             late = found
         strong = [one for one in late if not one.weak and not one.is_launchers]
         chain, why = self._stopped(strong) or self._raised(strong)
         if not chain:
-            # programs around the trainer complain in the same words, and the trainer may start all the same
+            # wrappers print usage errors too, and the trainer may still start
             chain = [one for one in strong if one.form == "usage"][-1:]
         if not chain:
             return self._without_exception(late)
@@ -185,8 +184,7 @@ class DeathLog:
         return self._explain(error, chain[-1].text, late)
 
     def _stopped(self, strong: list[Found]) -> tuple[list[Found], str] | None:
-        """The program's own word that it stops, or the exception that it then raises for the same reason: it says more,
-        and what to do."""
+        """Return the message that the program stops, or the exception of the same class after it, which tells more."""
         stop = next((one for one in strong if one.form == "stop"), None)
         if stop is None:
             return None
@@ -194,7 +192,7 @@ class DeathLog:
         return [next((one for one in ends if self._kind(one) == self._kind(stop) != "other"), stop)], ""
 
     def _raised(self, strong: list[Found]) -> tuple[list[Found], str]:
-        """The chain of exceptions that ended the run, and why this one; empty without any."""
+        """Return the chain of exceptions that ended the run, and why it was chosen; empty without any."""
         chains = _chains_of(strong)
         own = [chain for chain in chains if not all(is_follower(one.text) for one in chain)]
         others = len(chains) - len(own)
@@ -239,7 +237,7 @@ class DeathLog:
         return self._error(of["exit"][0]) if of["exit"] else None
 
     def _explain(self, error: LogError, text: str, late: Iterable[Found]) -> LogError:
-        """With the class of an eviction that the log tells of, if the error, of this text, may have come of it."""
+        """Return the error, with the class of an eviction in the log if that may have caused it."""
         events = (one for one in late if one.form == "event" and self._kind(one) in EXPLAINING)
         event = next(events, None) if is_explained(error.kind, text) else None
         if event is None:
@@ -258,9 +256,9 @@ class DeathLog:
 
 
 def _chains_of(strong: Iterable[Found]) -> list[list[Found]]:
-    """Exceptions that came of one another, of each writer its own; and fatal errors."""
+    """Return the chains of exceptions of each writer, and fatal errors, in the order of the log."""
     chains: list[list[Found]] = []
-    latest: dict[bytes, list[Found] | None] = {}  # of each writer, up to a fatal error
+    latest: dict[bytes, list[Found] | None] = {}  # writer → its open chain; a fatal error closes it
     for one in strong:
         if one.form not in ("traceback", "fatal"):
             continue

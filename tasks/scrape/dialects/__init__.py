@@ -1,15 +1,14 @@
-"""The dialects, in the order in which they are looked for: NeMo's rows hold what looks like Megatron's, and any run may
-stand in an XPK frame."""
+"""The dialects in order of recognition: NeMo's rows contain text like Megatron's, and an XPK frame may hold any run."""
 
 from tasks.scrape.dialects import maxtext, megatron, nemo, torchtitan
-from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.window import may_match
 
-DIALECTS: tuple[Dialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
+DIALECTS: tuple[LogDialect, ...] = (nemo.DIALECT, megatron.DIALECT, torchtitan.DIALECT, maxtext.DIALECT)
 
 
-def recognise(text: bytes) -> Dialect | None:
-    """The dialect of a piece of text; None if it shows no marks of any."""
+def recognise(text: bytes) -> LogDialect | None:
+    """Return the dialect of a text by its marks; None without any."""
     for dialect in DIALECTS:
         if may_match(dialect.marks, text) and dialect.marks.search(text):
             return dialect

@@ -1,4 +1,4 @@
-"""What a dialect is: a row of the table in `dialects/__init__.py`. A new one is one module with one of these."""
+"""Defines a log dialect. A new dialect is one module with a `LogDialect`, listed in `dialects/__init__.py`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,10 +9,10 @@ import polars as pl
 
 from tasks.records import CheckpointEvent, Environment, LogError, Parameters, Source, Stall, UnreadLine
 from tasks.scrape.death.log import DeathLog
-from tasks.scrape.death.signs import DEATHS, RANK_DEATHS
+from tasks.scrape.death.patterns import DEATHS, RANK_DEATHS
 from tasks.scrape.dialects.schedule import ScheduleLog
 from tasks.scrape.prefixes import PREFIX, iso_dates
-from tasks.scrape.table.rows import Row
+from tasks.scrape.table.rows import RowGrammar
 from tasks.scrape.table.stalls import find_stalls
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
@@ -20,20 +20,20 @@ from tasks.scrape.window import Window
 type Match = re.Match[bytes]
 
 
-class OtherLines:
-    """What a log says beside its rows: everything found is handed to it, in order; at the end it gives its records.
+class EventCollector:
+    """Collects the lines of a log other than its rows, in order, and builds the run's records at the end.
 
-    This is all that a trainer needs whose log has rows, an end and deaths: "finished" is the trainer's word that it is
-    done, "exit_code" that of a frame around it. Others add what they find to `take` and `records`.
+    This class handles the end and deaths: "finished" is the trainer's final message, "exit_code" that of a frame around
+    it. Subclasses extend `take` and `records`.
     """
 
-    ranks = True  # many ranks under one launcher may write it
+    ranks = True  # several ranks under one launcher may write the log
 
     def __init__(self) -> None:
         self.death = DeathLog(self.ranks)
         self.schedule = ScheduleLog()
-        self.finished_at: int | None = None  # the offset of the trainer's word that it is done
-        self.is_cut = False  # the text ends in the middle of a line
+        self.finished_at: int | None = None  # offset of the trainer's final message
+        self.is_cut = False  # the text ends within a line
         self.started: str | None = None
         self.environment, self.parameters = Environment(), Parameters()
         self.facts: dict[str, Any] = {}
@@ -43,11 +43,11 @@ class OtherLines:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the log showed a good end, behind which another run may begin."""
+        """Whether the run ended well, so that another run may follow in the log."""
         return self.death.exit_code == 0 or (self.death.exit_code is None and self.finished_at is not None)
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
-        """Note what was found, under its name in the dialect's patterns."""
+        """Note a match of the dialect's pattern `name`."""
         self.death.take(name, match, window)
         if name == "finished":
             self.finished_at = self.finished_at or window.base + match.start()
@@ -57,27 +57,27 @@ class OtherLines:
                 self.refuse(match, window)
 
     def refuse(self, match: Match, window: Window) -> None:
-        """Note a record that cannot be believed."""
+        """Report a damaged record in the receipt."""
         self.unread.append(window.unread(match.start()))
 
     def note_fact(self, key: str, value: Any, source: Source) -> None:
-        """Keep what a log says once, with its place."""
+        """Keep the first value of a fact, with its place."""
         self.facts.setdefault(key, {"value": value, "line": source.line, "offset": source.offset})
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Everything of a window was taken."""
+        """Finish a window; all its matches were taken."""
         del table
         self.is_cut |= window.last and bool(window.data) and not window.data.endswith(b"\n")
 
     def cause(self, table: StepTable, last_step: int | None = None) -> LogError | None:
-        """What ended the run, as far as is known; `last_step`: the offset of the last row that counts."""
+        """Return the cause of death so far, if any; `last_step`: offset of the last row that counts."""
         last_step = table.last_offset if last_step is None else last_step
-        # a logger and its program's errors come through one stream
+        # with a logger, steps and errors share one stream
         ordered = self.ranks or PREFIX.search(table.before) is not None
         return self.death.cause(last_step=last_step, ordered=ordered, finished=self.finished_at)
 
     def stalls(self, steps: pl.DataFrame) -> tuple[Stall, ...]:
-        """The steps that took far longer than their neighbours, and why."""
+        """Return the steps that took far longer than their neighbours, with the reason."""
         saves = [event.offset for event in self.checkpoints]
         return find_stalls(
             steps, saving=lambda begin, end: any(begin <= offset < end for offset in saves),
@@ -85,8 +85,7 @@ class OtherLines:
         )  # fmt: skip
 
     def records(self, steps: pl.DataFrame, table: StepTable) -> dict[str, Any]:
-        """The fields of the `RunReading`, all of its steps given; "is_ended": whether the log shows the run's end;
-        "is_cut": whether its text ends in the middle; and of the receipt what is the dialect's own."""
+        """Return the fields of the `RunReading`, and "is_ended" (the log shows the end), "is_cut" (within a line)."""
         steps = steps.with_columns(time=iso_dates(pl.col("time")))
         error = self.cause(table, int(steps["offset"][-1]) if steps.height else -1)
         over = self.death.exit_code is not None or self.finished_at is not None or error is not None
@@ -101,29 +100,19 @@ class OtherLines:
 
 
 def patterns(own: Mapping[str, bytes]) -> dict[str, re.Pattern[bytes]]:
-    """What a dialect of many ranks looks for: its own patterns, and those of deaths."""
+    """Return the patterns of a dialect with several ranks: its own, and those of deaths."""
     end = {"exit_code": rb"EXIT_CODE=(\d{1,3})(?!\d)"}
     return {name: re.compile(pattern) for name, pattern in {**own, **end, **DEATHS, **RANK_DEATHS}.items()}
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """How a trainer writes its log."""
+@dataclass(frozen=True, kw_only=True)
+class LogDialect(RowGrammar):
+    """Describe how a trainer writes its log: its rows, and the other lines that are read."""
 
     name: str
-    example: str  # of its rows, for people
-    marks: re.Pattern[bytes]  # what only its logs contain
-    row: bytes  # stands in each row: where it is in a text, what another trainer printed before counts less
-    head: re.Pattern[bytes]  # whatever looks like a row begins so: what is counted as seen
-    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, one like it, is it the log's end)
-    patterns: Mapping[str, re.Pattern[bytes]]  # what else its logs say
-    other_lines: Callable[[], OtherLines]
-    time: re.Pattern[bytes]  # a time, its group 1, in what stands before a row; the last counts
-    known: frozenset[str] = frozenset()  # the columns that some version prints
-    unfinished: frozenset[str] = frozenset()  # the columns behind which every version prints more
-    body: re.Pattern[bytes] | None = None  # stands in every row behind its head: alone, it is a row that lost it
-    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row that has the body of a step's row
-    record: re.Pattern[bytes] | None = None  # begins a record, wherever on a line it stands
-    rank: re.Pattern[bytes] | None = None  # whose row it is, in what stands before it
-    glued: Callable[[bytes], bool] | None = None  # whether a row behind this text shares its line with another record
-    afresh: tuple[bytes, ...] = ()  # where one of these stands, another run begins, if the one before has ended well
+    example: str  # a row, shown in messages
+    marks: re.Pattern[bytes]  # occurs only in this trainer's logs
+    row: bytes  # occurs in every row; text of another trainer before the first row is ignored
+    patterns: Mapping[str, re.Pattern[bytes]]  # lines other than rows, by name
+    collector: Callable[[], EventCollector]
+    afresh: tuple[bytes, ...] = ()  # starts another run if the run before it ended well

@@ -2,12 +2,12 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import Dialect, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, patterns
 from tasks.scrape.prefixes import TIME, is_glued
 from tasks.scrape.table.rows import GENERAL, Field, Row, Value, shape_of
 
-# nemo/lightning/pytorch/callbacks/progress_printer.py prints `.4`, and whole numbers as such: in each column come both,
-# and one at the end may have been cut
+# nemo/lightning/pytorch/callbacks/progress_printer.py prints `.4`, and whole numbers without a point: a column contains
+# both, so the last number of a row may be cut
 _HEAD = re.compile(rb"Training epoch \d{1,9}, iteration (0|[1-9]\d{0,14})/(\d{1,15})(?= \|)")
 _FIELD = re.compile(rb" \| ([A-Za-z][^|:\n]{0,79}): ([^\s|]{1,40})(?= \||\s|\Z)")
 _NUMBER = re.compile(rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|nan|inf)")
@@ -16,8 +16,7 @@ _KNOWN = frozenset({"lr", "consumed_samples", "global_batch_size", "val_loss", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """The row at a position; None if it is damaged or cut. Its step is `global_step`: iterations start anew with each
-    epoch."""
+    """Return the row at a position; None if damaged or cut. Its step is `global_step`: iterations restart per epoch."""
     head = _HEAD.match(line, position)
     if head is None:
         return None
@@ -41,7 +40,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     return row if is_whole and not (is_end and end == len(line)) else None
 
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="nemo",
     example="'Training epoch 0, iteration 0/99 | lr: … | reduced_train_loss: …'",
     marks=_HEAD,
@@ -49,7 +48,7 @@ DIALECT = Dialect(
     head=re.compile(rb"Training epoch \d+, iteration \d+/\d+"),
     parse=parse,
     patterns=patterns({"finished": rb"`Trainer\.fit` stopped: [^\n]{1,80}reached"}),
-    other_lines=OtherLines,
+    collector=EventCollector,
     time=TIME,
     known=frozenset(_NAMED.get(key, key) for key in _KNOWN) | {"iteration"},
     body=re.compile(rb"\| reduced_train_loss: "),

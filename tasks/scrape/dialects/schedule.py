@@ -1,7 +1,7 @@
-"""Reads pipeline schedule events (`rank 6 forward start tensor 0`) and says what each rank did and had in flight.
+"""Turns pipeline schedule events (`rank 6 forward start tensor 0`) into each rank's operations.
 
-The events have no times. Idle share is therefore counted in events: of the stretches between consecutive events of all
-ranks, from a rank's first event to its last, the part in which that rank had nothing in flight.
+The events have no times, so the idle share is counted in events: of the intervals between consecutive events of all
+ranks, from a rank's first event to its last, the part in which that rank has no operation in flight.
 """
 
 import re
@@ -21,7 +21,7 @@ class ScheduleLog:
         self.glued: set[int] = set()  # lines on which two ranks wrote
 
     def take(self, position: int, window: Window, step_before: int | None) -> bool:
-        """Whether the event at a position was read whole. `step_before`: the iteration of the last row before it."""
+        """Read the event at a position; returns whether it is complete. `step_before`: iteration of the row before."""
         match = _EVENT.match(window.data, position)
         if match is None or (window.last and match.end() == len(window.data)):
             return False
@@ -35,14 +35,14 @@ class ScheduleLog:
         return True
 
     def by_rank(self) -> dict[int, dict[str, Any]]:
-        """What every rank did: operations started and finished, those in flight at the end, its idle share."""
+        """Return, per rank: operations started and finished, operations in flight at the end, idle share."""
         final = {event["rank"]: index for index, event in enumerate(self.events)}
         first = {event["rank"]: index for index, event in reversed(list(enumerate(self.events)))}
         busy = dict.fromkeys(final, 0)
         running: dict[int, dict[tuple[str, int], dict[str, Any]]] = {rank: {} for rank in final}
         counts = {rank: {way: {"started": 0, "finished": 0} for way in ("forward", "backward")} for rank in final}
         for index, event in enumerate(self.events):
-            for rank, operations in running.items():  # in the stretch that ends with this event
+            for rank, operations in running.items():  # in the interval that ends with this event
                 busy[rank] += bool(operations) and index <= final[rank]
             rank, key = event["rank"], (event["direction"], event["tensor"])
             if event["event"] == "start":

@@ -1,5 +1,4 @@
-"""torchtitan's dialect: `step: 12  loss:  3.24405  grad_norm:  0.8319  memory: …`; of the rows that its ranks print,
-those of one."""
+"""torchtitan's dialect: `step: 12  loss:  3.24405  grad_norm:  0.8319  memory: …`."""
 
 import math
 import re
@@ -8,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import CheckpointEvent, Parameters
-from tasks.scrape.dialects.dialect import Dialect, Match, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, LogDialect, Match, patterns
 from tasks.scrape.prefixes import RANK, TIME, is_glued, iso_of, time_before
 from tasks.scrape.table.rows import Field, Row, shape_of
 from tasks.scrape.table.step_table import StepTable, gaps_between, usual_jump
@@ -16,11 +15,11 @@ from tasks.scrape.window import Window, text_of
 
 # torchtitan/components/metrics.py, MetricsProcessor.log; early versions have no tflops, grad_norm came in 2025
 HEAD = re.compile(rb"(?<!validate )(?<!\w)step: {1,9}\d{1,15}(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# what stands in every row: without a step before it, it is a row that lost one
+# occurs in every row; without a step before it, the row lost its step
 BODY = re.compile(rb"\bloss:\s{1,9}-?\d[\d.]{0,20}\s{1,9}(?:grad_norm|memory):|\)\s{1,9}tps:\s{1,9}\d")
 VALIDATE = rb"validate step: +\d{1,15}(?=  [a-z])"
 _STEP = re.compile(rb"(?:validate )?step: ( {0,8})(\d{1,15})(?:/\d+ = [\d.]+%)?(?=  [a-z])")
-# fields stand two spaces apart, so that one that lost its end is not followed by two
+# fields are separated by two spaces, so a field that lost its end is not followed by two
 _FIELD = re.compile(rb"  ([a-z][\w./]{0,59}): ( {0,8})([^\s:]{1,60})(?=  [a-z]|\s|\Z)")
 _NUMBER = re.compile(
     rb"([-+]?(?:(?:[1-9]\d{0,2}(?:,\d{3})+|0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))(%|s)?", re.IGNORECASE
@@ -29,7 +28,7 @@ _MEMORY = re.compile(rb"(?: (?=\d\.)|(?=\d\d))((?:0|[1-9]\d{0,8})\.\d\d)GiB\(((?
 _MISSING = (b"N/A", b"--")
 _NAMED = {"tflops": "tflops_per_device", "tps": "tokens_per_s_per_device", "elapsed_time_per_step": "seconds",
           "step_time": "seconds"}  # fmt: skip
-# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: a blank before what has one character before its point, and none else
+# {:8.5f}, earlier {:7.4f}; {:7.4f}; {:5.2f}: padded only if one character stands before the point
 _PADDED = frozenset({"loss", "grad_norm"})
 _DECIMALS = {"loss": (4, 5), "grad_norm": (4,), "tflops": (2,), "mfu": (2,), "tps": (0,), "wps": (0,)}
 _THOUSANDS = frozenset({"tps", "wps", "tflops"})
@@ -39,7 +38,7 @@ UNFINISHED = frozenset({"loss", "grad_norm", "tokens_per_s_per_device", "wps", "
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """The row at a position; None if it is damaged, or if its end may have been cut."""
+    """Return the row at a position; None if it is damaged or may be cut."""
     head = _STEP.match(line, position)
     if head is None or (len(head[2]) < 2 and not head[1] and line.startswith(b"step", position)):
         return None
@@ -53,11 +52,11 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
         keys.add(key)
         fields += read
         end = found.end()
-    sure = line.endswith((b"%", b"s", b")", *_MISSING), 0, end)  # the last field says itself that it is whole
+    sure = line.endswith((b"%", b"s", b")", *_MISSING), 0, end)  # the last field is visibly complete
     row = Row(int(head[2]), tuple(fields), position, end, certain=sure)
     if "loss" not in keys or line[end:].strip() or (line.startswith(b"step", position) and row.ends_early(like)):
         return None
-    if is_end and end == len(line) and not sure:  # as many decimals as before
+    if is_end and end == len(line) and not sure:  # needs as many decimals as the row before
         last = fields[-1]
         if like is None or not any(one.key == last.key and one.shape == last.shape for one in like.fields):
             return None
@@ -65,7 +64,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
 
 
 def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
-    """A match of `_FIELD` as one field, or as two: `3.20GiB(4.35%)`; None if a number in it is damaged."""
+    """Return a match of `_FIELD` as one field, or two (`3.20GiB(4.35%)`); None if a number is damaged."""
     text, at = found[3], found.start(3)
     if key == "memory":
         memory, at = _MEMORY.fullmatch(found[2] + text), found.start(2)
@@ -79,7 +78,7 @@ def _read(key: str, found: re.Match[bytes]) -> list[Field] | None:
     digits, width = number[1].replace(b",", b""), len(found[2]) + len(number[1])
     value, shape = float(digits), shape_of(digits)
     kind, decimals = shape
-    if kind != "open" and math.isinf(value):  # an exponent that damage has made
+    if kind != "open" and math.isinf(value):  # a damaged exponent
         return None
     if kind != "open" and key in _DECIMALS:
         lacks_comma = key in _THOUSANDS and value >= 1000 and b"," not in number[1]
@@ -111,8 +110,8 @@ ANCHORS = patterns(
 _DATE = re.compile(rb"(?:\[titan\] |(?m:^)|:)(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?) - ")
 
 
-class TorchtitanOtherLines(OtherLines):
-    """What was found so far."""
+class TorchtitanEventCollector(EventCollector):
+    """Collects torchtitan's checkpoints, evaluations and environment."""
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -132,10 +131,10 @@ class TorchtitanOtherLines(OtherLines):
                 self.environment = self.environment.model_copy(update={"mesh": mesh or None})
             case "saving":
                 step = int(match[1]) if match[1] else table.step_before(source.offset) or 0
-                if not self.checkpoints or self.checkpoints[-1].step != step:  # of the last step it says more
+                if not self.checkpoints or self.checkpoints[-1].step != step:  # the last step has two such lines
                     self.checkpoints.append(CheckpointEvent(step=step, **window.place(match.start())))
             case "saved" if self.checkpoints:
-                # with asynchronous saves this line ends the staging only: it is no commit
+                # asynchronous saves print this line after staging; it is not the commit
                 self._update_last(blocking_s=float(match[1]))
             case "saved_last" if self.checkpoints:
                 self._update_last(
@@ -158,7 +157,7 @@ class TorchtitanOtherLines(OtherLines):
         self.evals.append({**values, "time": time_before(window, match.start()), **window.place(match.start())})
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """When the log begins, and whether its text ends in the middle of a line."""
+        """Read the log's first date, and whether its text ends within a line."""
         super().settle(window, table)
         if self.started is None and (date := _DATE.search(window.data, window.start)):
             self.started = iso_of(date[1])
@@ -171,9 +170,8 @@ class TorchtitanOtherLines(OtherLines):
 
 
 def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ...]]:
-    """The rows of one rank, and what each rank printed. Stages of a pipeline that do not see the loss print −1: theirs
-    come last. Of ranks without a name, what several print of one step counts once; a line that lost its rank is
-    somebody's."""
+    """Return the rows of one rank, and a summary of each rank. Pipeline stages without a loss print −1: chosen last.
+    Repeated rows of unnamed ranks count once; rows that lost their rank fill gaps."""
     if "_rank" not in steps.columns or steps.is_empty():
         return steps.drop("_rank", strict=False), ()
     none, copy = pl.col("_rank").is_null(), pl.col("step") == pl.col("step").shift()
@@ -193,8 +191,8 @@ def _choose(steps: pl.DataFrame) -> tuple[pl.DataFrame, tuple[dict[str, Any], ..
 
 
 def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ...]:
-    """What the rows of the chosen rank leave out: between them, behind the first, and what another rank has."""
-    rest = numbers[1:] if numbers[:1] == [1] else numbers  # the first is always printed, then every log_freq-th
+    """Return the gaps of the chosen rank: between its rows, after the first row, and steps of other ranks."""
+    rest = numbers[1:] if numbers[:1] == [1] else numbers  # prints step 1, then every log_freq-th step
     gaps, every = list(gaps_between(rest)), usual_jump(rest)
     if len(rest) < len(numbers) and every and rest[0] > max(every, 2):
         gaps.append((max(every, 2), rest[0] - every))
@@ -203,12 +201,12 @@ def _gaps(numbers: list[int], every_rank: set[int]) -> tuple[tuple[int, int], ..
     return tuple(sorted(gaps))
 
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="torchtitan",
     example="'step:  1  loss:  8.1309  grad_norm: …'",
     marks=re.compile(rb"(?<!\w)step: +\d+(?:/\d+ = [\d.]+%)?  loss: +[-+\dni]|\[titan\] 20\d\d-\d\d-\d\d "),
     row=b"  loss: ",
-    head=HEAD, parse=parse, patterns=ANCHORS, other_lines=TorchtitanOtherLines, time=TIME, known=KNOWN,
+    head=HEAD, parse=parse, patterns=ANCHORS, collector=TorchtitanEventCollector, time=TIME, known=KNOWN,
     unfinished=UNFINISHED, body=BODY, evaluation=re.compile(VALIDATE), rank=RANK, glued=is_glued,
     afresh=(b"Starting job: ", b"Training starts at step"),
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""The table of steps: rows of numbers, their forms, and the steps that stalled."""
+"""The table of steps: rows of numbers, the forms in which they are printed, and stalled steps."""

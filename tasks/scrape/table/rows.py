@@ -1,10 +1,10 @@
-"""One row of numbers, and the many that are printed like it: a row that a grammar has read becomes a strict pattern.
+"""Turns a row that a grammar has read into a strict pattern, and the rows that match the pattern into a table.
 
-Every dialect shares this: its grammar gives a `Row`, `layout_of` makes a pattern of it, `read_layout` a table.
+All dialects share this: the grammar yields a `Row`, `layout_of` its pattern, `read_layout` the table of matching rows.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -14,7 +14,7 @@ from tasks.scrape.prefixes import is_plain
 _DIGITS = re.compile(rb"\d+")
 SEPARATOR = b"\x1f"
 _OPEN = (b"nan", b"inf", b"infinity")
-# what Python prints with `.4`; and a whole number, without a point
+# numbers that Python prints with `.4`; whole numbers have no point
 GENERAL = re.compile(
     rb"[-+]?(?:0|[1-9]\d{0,17}|0\.0{0,3}[1-9](?:\d{0,2}[1-9])?|[1-9]\.(?:0|\d{0,2}[1-9])|[1-9]\d\.(?:0|\d?[1-9])|"
     rb"[1-9]\d\d\.\d|[1-9](?:\.\d{0,2}[1-9])?e(?:-(?:0[5-9]|[1-9]\d)|\+(?:0[3-9]|[1-9]\d)))"
@@ -36,37 +36,37 @@ type Value = float | int | str
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a row. `begin` and `end` are where its text stands; `shape` is how it is printed: ("whole", the
-    width of its column or 0), ("fixed" or "exponent" or "thousands", decimals), "padded": "fixed" with a blank for a
-    second digit; ("general", 0): with four digits at most; ("free", 0): as the number happens to be; ("open", 0): no
-    finite number, ("word", 0)."""
+    """One value of a row, its text at [begin, end), and its `shape`: how it is printed.
+
+    Shapes: ("whole", column width or 0); ("fixed", "exponent" or "thousands", decimals); ("padded", decimals): fixed,
+    with a blank for a second digit; ("general", 0): at most four digits; "free"; "open": not finite; "word"."""
 
     column: str
     value: Value
     begin: int
     end: int
     shape: Shape
-    key: str = ""  # as it is printed
-    milli: bool = False  # its column holds a thousandth of the number
+    key: str = ""  # as printed
+    milli: bool = False  # the column stores a thousandth of the printed number
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that was read whole. `begin`: where its head stands."""
+    """A complete row. `begin`: position of its head."""
 
     step: int
-    fields: tuple[Field, ...]  # the first is the step
+    fields: tuple[Field, ...]  # the step first
     begin: int
     end: int
-    certain: bool = True  # its last number shows itself that it is whole
-    regular: bool = True  # its numbers are printed as every version prints them
-    excused: bool = False  # it says by itself why it lacks fields that others have
-    total: int | None = None  # steps that the run will make
-    tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # what may stand behind rows that are printed like this one
+    certain: bool = True  # the last number is visibly complete
+    regular: bool = True  # numbers are printed as in every version
+    excused: bool = False  # may lack fields that other rows have
+    total: int | None = None  # steps of the whole run
+    tail: bytes = field(default=rb"[ \t]*\r?$", repr=False)  # text allowed after rows of this form
 
     @property
     def form(self) -> tuple[int | None, tuple[tuple[str, str, Shape], ...]]:
-        """What rows that are printed alike have in common."""
+        """The key by which rows that are printed alike are grouped."""
         return self.total, tuple((one.column, one.key, one.shape) for one in self.fields)
 
     @property
@@ -74,24 +74,40 @@ class Row:
         return tuple(one.column for one in self.fields)
 
     def ends_early(self, like: "Row | None") -> bool:
-        """Whether a row like it goes on where this one ends."""
+        """Whether the similar row `like` has more fields than this row."""
         count = len(self.fields)
         return like is not None and len(like.fields) > count and like.columns[:count] == self.columns
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """The pattern of the rows that are like one: a group for the time before it, one where it begins, one per field."""
+    """The pattern of the rows like one row: a group for the time before it, one for its begin, one per field."""
 
     pattern: re.Pattern[bytes]
-    following: re.Pattern[bytes]  # the same from the end of the line before; nothing, if another line follows there
+    following: re.Pattern[bytes]  # the same, from the end of the line before; empty if another line follows
     row: Row
     timed: bool
-    plain: bool  # nothing else is to be looked for in what stands before it
+    plain: bool  # nothing in the text before the row has to be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGrammar:
+    """Describe how a trainer prints its rows."""
+
+    head: re.Pattern[bytes]  # begins every row; each match is counted as seen
+    parse: Callable[[bytes, int, Row | None, bool], Row | None]  # (line, position, a similar row, is it the log's end)
+    time: re.Pattern[bytes]  # group 1: a time in the text before a row; the last match counts
+    known: frozenset[str] = frozenset()  # columns that some version prints
+    unfinished: frozenset[str] = frozenset()  # columns that are never the last in a row
+    body: re.Pattern[bytes] | None = None  # occurs in every row; without a head before it, the row lost its head
+    evaluation: re.Pattern[bytes] | None = None  # begins an evaluation's row, which has the body of a step's row
+    record: re.Pattern[bytes] | None = None  # begins a record, anywhere on a line
+    rank: re.Pattern[bytes] | None = None  # the rank, in the text before a row
+    glued: Callable[[bytes], bool] | None = None  # whether a row after this text shares its line with another record
 
 
 def shape_of(text: bytes, width: int = 0) -> Shape:
-    """How a number is printed; `width`: with the blanks before it, where it may stand in a column."""
+    """Return the shape of a number; `width` includes the blanks before it, if it may be padded."""
     plain = text.lstrip(b"+-")
     if plain.isdigit():
         return "whole", width if width > len(text) else 0
@@ -103,7 +119,7 @@ def shape_of(text: bytes, width: int = 0) -> Shape:
 
 
 def layout_of(line: bytes, row: Row, time: re.Pattern[bytes], start: bytes) -> Layout | None:
-    """The layout of a row on its line; None if a value is a word. `start`: what its pattern begins with."""
+    """Return the layout of a row on its line; None if a value is a word. `start` begins its pattern."""
     if any(one.shape[0] == "word" for one in row.fields) or not re.match(b"(?m:" + row.tail + b")", line[row.end :]):
         return None
     before = line[: row.begin]
@@ -132,7 +148,7 @@ def _literal(text: bytes, one: Field) -> bytes:
 
 
 def _likely(text: bytes) -> bytes:
-    """A pattern of what stands before a row, in which the numbers may be others."""
+    """Return a pattern of the text before a row that admits other numbers."""
     return _DIGITS.sub(lambda found: rb"\d{%d,%d}" % _few(len(found[0])), re.escape(text))
 
 
@@ -149,7 +165,7 @@ def _number(shape: Shape) -> bytes:
 
 
 def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
-    """The table, without places, of the rows that its pattern matched; of each, its groups between separators."""
+    """Return the table, without places, of rows given as their pattern's groups joined by separators."""
     fields = {one.column: one for one in layout.row.fields}
     kinds = {"time": pl.String, "_": pl.String, **{name: _kind(one) for name, one in fields.items()}}
     frame = pl.read_csv(
@@ -158,7 +174,7 @@ def read_layout(layout: Layout, rows: Sequence[bytes]) -> pl.DataFrame:
     ).drop("_")  # fmt: skip
     texts = [] if layout.timed else [pl.lit(None, pl.String).alias("time")]
     for name, one in fields.items():
-        if _is_moved(one):  # the digits as they are printed, with the point moved
+        if _is_moved(one):  # moves the point in the printed digits; dividing would round
             texts.append((pl.col(name) + "e-3").cast(pl.Float64))
         elif kinds[name] == pl.String:
             texts.append(pl.col(name).str.replace_all(",", "").str.to_lowercase().cast(pl.Float64))

@@ -1,23 +1,22 @@
-"""Picks the steps that took far longer than their neighbours, and says what the log shows as the reason.
+"""Finds the steps that took far longer than their neighbours, and the reason that the log shows.
 
-A step is a stall if it took 3 times the median of the 21 steps around it (with it in the middle; at the ends of a log
-as many as there are) and at least 0.1 s more. The median of a stall's neighbours is not moved by the stall itself, nor
-by others as long as they are fewer than half. The first step of a process has no steady neighbours before it: it is
-held against the median of the steps after it. Reasons, in this order:
+A step is a stall if it took 3 times the median of the 21 steps centred on it (fewer at the ends of a log) and at least
+0.1 s more. The median is robust against the stall itself and against others, if they are fewer than half. The first
+step of a process has no steady neighbours before it and is compared with the steps after it. Reasons, in this order:
 
 - `compile`: the first step of the log, or a step of another size than the one before it;
 - `restart`: the first step after the steps were rewound, or after another process started;
-- `dispatch`: the time is paid back at once. Steps are dispatched asynchronously, so one line can show a step's time
-  and the next one almost none; if the steps within two lines lack at least half of the excess, nothing was lost;
-- `checkpoint`: a save was under way in the time that the step's seconds cover;
+- `dispatch`: the next steps are shorter by the same time. Steps are dispatched asynchronously, so one line can show too
+  much time and the next too little; no time was lost if the two next steps lack at least half of the excess;
+- `checkpoint`: a save was in flight in the time that the step's seconds cover;
 - `eval`: an evaluation ended in that time;
-- `profiler`: the profiler was started, or wrote what it had collected, in that time;
-- `compile` and `restart` again, for the second step of a program: its time holds the first one's execution;
+- `profiler`: the profiler started or wrote its data in that time;
+- `compile` and `restart` again, for the second step of a program: its time includes the first step's execution;
 - `unexplained`: none of these.
 
-Where in the log that time stands depends on the trainer. One that prints a step when it is done covers the lines since
-the step before. MaxText prints each step one iteration late, so that printing does not wait for the device: what stands
-between the lines of steps k and k+1 was done in iteration k+2, after its step was timed, and is in the time of k+3.
+The lines that fall into that time depend on the trainer. If a step is printed when it is done, they are the lines since
+the step before. MaxText prints each step one iteration late, so that printing does not wait for the device: lines
+between steps k and k+1 were printed in iteration k+2, after its step was timed, and count for the time of k+3.
 """
 
 import math
@@ -33,7 +32,7 @@ TIMES = 3.0
 SECONDS_MORE = 0.1
 NEIGHBOURS = 21
 PAID_BACK = 0.5
-LATE = 2  # lines by which a deferred step line is behind its time
+LATE = 2  # step lines between a deferred step line and its time
 
 
 def find_stalls(
@@ -46,9 +45,9 @@ def find_stalls(
     starts: Sequence[int] = (),
     deferred: bool = False,
 ) -> tuple[Stall, ...]:
-    """The stalls of a run. `saving(begin, end)`: whether a save was under way between two offsets of the log.
+    """Return the stalls of a run. `saving(begin, end)`: whether a save was in flight between two offsets of the log.
 
-    starts: where processes of the run started. deferred: whether step lines are printed one iteration late.
+    starts: offsets where the run's processes started. deferred: whether step lines are printed one iteration late.
     """
     timed = steps.select("step", "seconds", "line", "offset", "total_weights").filter(pl.col("seconds").is_finite())
     if timed.height < 2:
@@ -73,7 +72,7 @@ def find_stalls(
     for index, usual in zip(long.tolist(), medians[long].tolist(), strict=True):
         begin = int(offsets[index - 1 - late]) if index > late else 0
         end = int(offsets[index])
-        # what is over can only explain the time that it was in; a save goes on in the background
+        # an evaluation explains only its own time; a save continues in the background
         over = int(offsets[max(index - late + 1, 0)]) if deferred else end
         reasons = (
             ("restart", first[index] and index > 0),
@@ -93,10 +92,10 @@ def find_stalls(
 
 
 def is_deferred(steps: pl.DataFrame, done: Sequence[tuple[int, int]]) -> bool:
-    """Whether steps are printed late: something that is done after step n stands before the line of the step before it.
+    """Whether steps are printed late: work after step n is printed before the line of step n-1.
 
-    done: (step, offset) of where something begins that the trainer does once that step is done: saves, evaluations. A
-    trainer that saves a step before it prints it is not late.
+    done: (step, offset) of the begin of each save or evaluation that follows a step. A trainer that saves a step before
+    printing it is not late.
     """
     if steps.is_empty():
         return False
@@ -113,14 +112,14 @@ def _any_between(offsets: NDArray[np.int64], begin: int, end: int) -> bool:
 
 
 def _resized(timed: pl.DataFrame) -> NDArray[np.bool_]:
-    """Where a step has another number of weights than the one before it: its program is compiled anew."""
+    """Mark the steps with another number of weights than the step before: their program is compiled again."""
     weights = timed["total_weights"].cast(pl.Float64, strict=False).to_numpy()
     before = np.concatenate([[np.nan], weights[:-1]])
     return np.asarray((weights != before) & ~np.isnan(weights) & ~np.isnan(before))
 
 
 def _usual(seconds: NDArray[np.float64], first: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """What each step would have taken: the median around it, without the first step of each process."""
+    """Return the expected seconds of each step: the median around it, without the first step of each process."""
     calm = pl.Series(seconds).set(pl.Series(first), None)
     median = calm.rolling_median(NEIGHBOURS, min_samples=1, center=True)
     return median.fill_null(math.inf).to_numpy()

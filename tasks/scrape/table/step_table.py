@@ -1,4 +1,4 @@
-"""Collects the rows of a log, window by window, into one table, and keeps account of what it could not read."""
+"""Collects the rows of a log, window by window, into one table, and counts the rows that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,49 +13,48 @@ import polars as pl
 
 from tasks.records import STEP_SCHEMA, UnreadLine
 from tasks.scrape.prefixes import is_plain
-from tasks.scrape.table.forms import Forms
-from tasks.scrape.table.rows import SEPARATOR, Layout, Row, layout_of, read_layout
+from tasks.scrape.table.row_forms import RowForms
+from tasks.scrape.table.rows import SEPARATOR, Layout, Row, RowGrammar, layout_of, read_layout
 
 if TYPE_CHECKING:
-    from tasks.scrape.dialects.dialect import Dialect
     from tasks.scrape.window import Window
 
-LAYOUTS, LEARNT_FROM = 16, 3  # how many are known, and from how many rows of one form on
-LINE = 8192  # bytes of a row, and of what is read with it
-BEFORE = 400  # bytes before a row in which its line begins
+LAYOUTS, LEARNT_FROM = 16, 3  # layouts kept at most, and rows of one form needed to learn its layout
+LINE = 8192  # bytes of a row's line at most
+BEFORE = 400  # bytes between a line's begin and its row at most
 _PLACES = ("time", "line", "offset")
 
 type Span = tuple[int, int]
-type Alike = tuple[list[bytes], list[int], list[int]]  # the values of rows, where their heads stand, and their ends
+type Alike = tuple[list[bytes], list[int], list[int]]  # values of rows, positions of their heads, and their ends
 
 
 class StepTable:
-    """The rows read so far. `live`: each is asked for when it comes."""
+    """The rows read so far. `live`: the caller needs each row as soon as it is complete."""
 
-    def __init__(self, dialect: Dialect, *, live: bool = False) -> None:
+    def __init__(self, dialect: RowGrammar, *, live: bool = False) -> None:
         self.dialect, self._live = dialect, live
         self.seen = self.parsed = 0
         self.unread: list[UnreadLine] = []
-        self.glued: list[int] = []  # the lines of rows that share theirs
-        self.total: int | None = None  # steps that the run will make
-        self.before = b""  # what stands before the first row that has something before it
+        self.glued: list[int] = []  # line numbers of rows that share their line with another record
+        self.total: int | None = None  # steps of the whole run
+        self.before = b""  # the first row prefix that is not empty
         self.last_step: int | None = None
-        self.first_offset = self.last_offset = -1  # where the first and the last row begin
-        self.single: list[dict[str, Any]] = []  # the rows of the current window that the grammar read
-        self.forms = Forms(dialect.known, dialect.unfinished)
-        self._until = -1  # where the last row ends
+        self.first_offset = self.last_offset = -1  # positions of the first and the last row
+        self.single: list[dict[str, Any]] = []  # rows of the current window that the grammar read
+        self.forms = RowForms(dialect.known, dialect.unfinished)
+        self._until = -1  # end of the last row
         self._usual: Row | None = None
         self._layouts: list[Layout] = []
-        self._came: Counter[Any] = Counter()  # rows of each form that a layout may be learnt from
+        self._came: Counter[Any] = Counter()  # row form → rows seen
         self._frames: list[pl.DataFrame] = []
         self._steps, self._offsets = np.empty(0, np.int64), np.empty(0, np.int64)  # of the current window
-        self._step_before: int | None = None  # the last of the windows before
+        self._step_before: int | None = None  # last step of the windows before
 
     def add(self, window: Window) -> list[Span]:
-        """Read the rows that start in a window; returns the stretches between them, in which other things may stand."""
+        """Read the rows that start in a window; returns the spans between them, which may contain other lines."""
         self.forms.measure(window)
         data, left, alike = window.data, list[Span](), dict[Layout, Alike]()
-        edge = known = max(window.start, self._until - window.base)  # the end of the last row; of what looked like one
+        edge = known = max(window.start, self._until - window.base)  # end of the last row; end of the last head
         self.single = []
         while (head := self.dialect.head.search(data, known)) and (position := head.start()) < window.limit:
             begin, layout, match = self._find_alike(data, position)
@@ -71,7 +70,7 @@ class StepTable:
                 if row is None or not self.forms.admits(row):
                     self._refuse(window, position)
                     known = stop - 1 if data[stop - 1 : stop] == b"\n" else len(data)
-                    if following := self.dialect.head.search(data, head.end(), known):  # glued, it is another's
+                    if following := self.dialect.head.search(data, head.end(), known):  # glued: another row
                         known = following.start()
                     continue
                 first, end = max(begin, edge), position + row.end - row.begin
@@ -86,12 +85,12 @@ class StepTable:
         return [*left, (edge, len(data))] if len(data) - edge > 1 else left
 
     def step_before(self, offset: int) -> int | None:
-        """The step of the last row before an offset of the current window; None before the first."""
+        """Return the step of the last row before an offset in the current window; None before the first row."""
         index = int(np.searchsorted(self._offsets, offset)) - 1
         return int(self._steps[index]) if index >= 0 else self._step_before
 
     def frame(self) -> pl.DataFrame:
-        """All rows in the order of the log, in the columns of `STEP_SCHEMA` with the other keys before the places."""
+        """Return all rows in log order: the columns of `STEP_SCHEMA`, with the log's other keys before the places."""
         frames, self._frames = self._frames, []
         frame = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=STEP_SCHEMA)
         if frames and (odd := self.forms.odd(frame)):
@@ -105,9 +104,9 @@ class StepTable:
         return frame
 
     def _find_alike(self, data: bytes, position: int) -> tuple[int, Layout | None, re.Match[bytes] | None]:
-        """Where the line of a row's head begins, or its record; and the layout that the row has, if it is known."""
+        """Return the begin of a row's line or record, and the row's layout and match if its layout is known."""
         begin = _line_begin(data, position)
-        if self.dialect.record is not None:  # of a line that holds several records, the last one's
+        if self.dialect.record is not None:  # if a line contains several records, the last one counts
             begin = max((match.start() for match in self.dialect.record.finditer(data, begin, position)), default=begin)
         for layout in self._layouts:
             if (match := layout.pattern.match(data, begin)) and match.start(2) == position:
@@ -115,7 +114,7 @@ class StepTable:
         return begin, None, None
 
     def _take_alike(self, window: Window, layout: Layout, match: re.Match[bytes], rows: Alike) -> int:
-        """Take a row and those right behind it, which most often are like it; returns where the last one ends."""
+        """Read a row and the rows of the same layout right after it; returns the end of the last one."""
         texts, heads, ends = rows
         following = layout.following.finditer(window.data, match.end()) if layout.plain else ()
         for one in chain([match], following):
@@ -135,7 +134,7 @@ class StepTable:
         self.total = row.total or self.total
         is_glued = self.dialect.glued or (lambda _: first > 0 and not window.data[first - 1 : first].isspace())
         rest, record = line[row.end :], self.dialect.record
-        # a record right behind it that is no row itself, or whatever follows where only that can be
+        # another record after the row on its line
         follows = record.match(rest) and not self.dialect.head.search(rest) if record else rest.strip()
         glued = bool(is_glued(before))
         self.glued += [source.line] * (glued + bool(follows) if record else bool(glued or follows))
@@ -153,7 +152,7 @@ class StepTable:
             self._learn(line, row)
 
     def _learn(self, line: bytes, row: Row) -> None:
-        """Know the layout of a row whose form came often."""
+        """Learn the layout of a row whose form occurs often."""
         self._came[row.form] += 1
         if self._live or len(self._layouts) >= LAYOUTS or self._came[row.form] != LEARNT_FROM:
             return
@@ -162,7 +161,7 @@ class StepTable:
         self._layouts += [layout] if layout else []
 
     def _keep(self, window: Window, alike: dict[Layout, Alike]) -> None:
-        """Put the rows of a window into the table: those that the grammar read, and those that are like others."""
+        """Add the rows of a window to the table: those that the grammar read, and those that a layout matched."""
         frames = [frame_of(self.single)] if self.single else []
         for layout, rows in alike.items():
             frames.append(self._with_places(window, layout, rows))
@@ -192,7 +191,7 @@ class StepTable:
             widths = [end - _line_begin(window.data, head) for head, end in zip(heads, ends, strict=True)]
             columns["_width"] = pl.Series(widths)
         form = pl.lit(self.forms.number_of(layout.row), pl.Int64)
-        # in one piece: pieces of other lengths would all be copied when the tables of the windows become one
+        # one chunk: differently chunked columns would be copied when the windows are concatenated
         return read_layout(layout, texts).with_columns(**columns, _form=form).rechunk()
 
     def _rank_of(self, before: bytes) -> int | None:
@@ -204,7 +203,7 @@ class StepTable:
         self.unread.append(window.unread(position))
 
     def _refuse_headless(self, window: Window, begin: int, end: int) -> None:
-        """Count the rows that lost their head, one a line."""
+        """Count the rows that lost their head, one per line."""
         evaluation = self.dialect.evaluation
         while self.dialect.body and (found := self.dialect.body.search(window.data, begin, end)):
             before = _line_begin(window.data, found.start())
@@ -220,7 +219,7 @@ def _line_begin(data: bytes, position: int) -> int:
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """Rows to columns; a column in which any value is a word holds words."""
+    """Return rows as a table; a column with any word holds strings."""
     keys = dict.fromkeys(key for row in rows for key in row if key != "_text")
     columns = {}
     for key in keys:
@@ -232,7 +231,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def arrange(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table with the schema's columns in their order and the log's own between them."""
+    """Return the table with the schema's columns in order, and the log's other keys before the places."""
     other = [key for key in frame.columns if key not in STEP_SCHEMA]
     missing = [pl.lit(None, kind).alias(key) for key, kind in STEP_SCHEMA.items() if key not in frame.columns]
     named = [key for key in STEP_SCHEMA if key not in _PLACES]
@@ -241,14 +240,14 @@ def arrange(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def usual_jump(steps: Sequence[int]) -> int | None:
-    """How many steps most often lie between two rows; None if nothing came twice: what happened once is no habit."""
+    """Return the most frequent distance between the steps of two rows; None if every distance occurs once."""
     forward = Counter(after - before for before, after in pairwise(steps) if after > before)
     usual = min(forward, key=lambda jump: (-forward[jump], jump), default=1)
     return usual if forward[usual] > 1 else None
 
 
 def gaps_between(steps: Sequence[int], interval: int | None = None) -> tuple[tuple[int, int], ...]:
-    """(first, last) missing step of every gap. `interval`: how many steps a line stands for; None: the usual jump."""
+    """Return the (first, last) missing step of every gap. `interval`: steps per line; None: the usual jump."""
     interval = interval or usual_jump(steps) or 1
     return tuple(
         (before + interval, after - interval) for before, after in pairwise(steps) if after - before > interval

@@ -1,6 +1,6 @@
-"""Takes off what others put around a log: compression, exports, prefixes of each line, colours, progress bars.
+"""Removes the wrappings of a log: compression, exports, prefixes of each line, colours, progress bars.
 
-Lines and offsets of a reading then refer to the text that is left, which `copy_log` writes.
+Line numbers and offsets of a reading refer to the unwrapped text, which `copy_log` writes.
 """
 
 import re
@@ -22,29 +22,29 @@ _NOTEBOOK = re.compile(rb'\{\s*"(?:cells|metadata|nbformat)[^{]*')
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """The logs that were inside: the text of each by the name of its source, "" where nothing names one."""
+    """The unwrapped logs: source name ("" if unnamed) → text."""
 
     logs: dict[str, Chunks] = field(default_factory=dict)
-    wrappings: dict[str, None] = field(default_factory=dict)  # filled while the text is read: colours may come late
-    lost: list[int] = field(default_factory=list)  # of each entry that was left out, how many step lines it holds
-    checked: bool = True  # damage to the archive would have shown
+    wrappings: dict[str, None] = field(default_factory=dict)  # filled while the text is read
+    lost: list[int] = field(default_factory=list)  # step lines of each omitted entry
+    checked: bool = True  # a checksum would have shown damage
 
     def note(self, wrapping: str) -> None:
         self.wrappings.setdefault(wrapping)
 
     def lose(self, text: str) -> None:
-        """Remember that an entry with this text was damaged and left out."""
-        if text.strip(" \t\r\n,]"):  # what closes the export is none
+        """Count a damaged entry, which is omitted."""
+        if text.strip(" \t\r\n,]"):  # the closing bracket of the export is no entry
             self.lost.append(count_steps(text))
 
 
 @contextmanager
 def unwrap(raw: Chunks, name: str) -> Iterator[Unwrapped]:
-    """Unwrap a file that `raw` reads from its start as often as called. Raises LogFormatError for damaged archives."""
+    """Unwrap a file; each call of `raw` yields it from the start. Raises LogFormatError for damaged archives."""
     packed = head_of(raw)
     labels, chunks = unpack(raw, name)
-    head = head_of(chunks)  # what is no archive, for all its first bytes, is refused here
-    # the zstd tool adds a checksum to what it packs, and most libraries do not
+    head = head_of(chunks)  # raises if only the first bytes look like an archive
+    # the zstd tool adds a checksum, most libraries do not
     checked = not packed.startswith(ZSTD) or zstandard.get_frame_parameters(packed).has_checksum
     found = Unwrapped(wrappings=dict.fromkeys(labels), checked=checked)
     for wrapping, through in lines.recodings(head):
@@ -88,7 +88,7 @@ def _pods(chunks: Chunks, found: Unwrapped) -> dict[str, Chunks]:
     pods = dict.fromkeys(pod for block in lines.whole_lines(chunks()) for pod in lines.POD.findall(block))
     if len(pods) == 1:
         return {text_of(next(iter(pods))): piped(chunks, partial(lines.replaced, lines.POD, b""))}
-    for block in lines.whole_lines(chunks()):  # one that lost its prefix is nobody's
+    for block in lines.whole_lines(chunks()):  # the pod of a line without prefix is unknown
         for line in lines.NO_POD.findall(block):
             found.lose(text_of(line))
     return {text_of(pod): piped(chunks, partial(lines.lines_of, pod)) for pod in pods}

@@ -1,12 +1,12 @@
-"""Takes colour codes out of a stream of text, and makes line breaks of carriage returns and of zero bytes."""
+"""Removes colour codes from a stream of text, and turns carriage returns and zero bytes into line breaks."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 
 # CSI sequences, OSC strings up to their end, and the two-byte escapes (ECMA-48)
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-LONGEST = 256  # an escape sequence is not longer
-# zero bytes are no text: what stands on both sides was not written together. A carriage return before a break stays
+LONGEST = 256  # bytes of an escape sequence at most
+# zero bytes separate texts that were not written together; a carriage return before a line break stays
 _NOISE = (
     ("zero bytes", b"\0", re.compile(rb"\0+"), b"\n"),
     ("colour codes", b"\x1b", _ESCAPE, b""),
@@ -15,7 +15,7 @@ _NOISE = (
 
 
 class Cleaner:
-    """Cleans a text that comes in pieces; `note` is given what was found."""
+    """Cleans a text that arrives in pieces; calls `note` with the name of each kind of noise."""
 
     def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
         self._note, self._rest = note, b""
@@ -23,7 +23,7 @@ class Cleaner:
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
         data = self._rest + piece
         keep = len(data) if last else _certain(data)
-        self._rest = re.sub(rb"\0+", b"\0", data[keep:])  # there may be more of them than memory holds
+        self._rest = re.sub(rb"\0+", b"\0", data[keep:])  # bounds memory
         data = data[:keep]
         for name, hint, pattern, instead in _NOISE:
             if hint in data:
@@ -34,7 +34,7 @@ class Cleaner:
 
 
 def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[bytes]:
-    """The text without colour codes; `note` is given what was found."""
+    """Yield the text without colour codes; calls `note` with the name of each kind of noise."""
     cleaner = Cleaner(note)
     for chunk in chunks:
         yield cleaner.feed(chunk)
@@ -42,7 +42,7 @@ def clean(chunks: Iterable[bytes], note: Callable[[str], None]) -> Iterator[byte
 
 
 def _certain(data: bytes) -> int:
-    """Up to where a piece is certain: an escape sequence, a carriage return or zero bytes at its end may go on."""
+    """Return the length of the final part: an escape sequence, a carriage return or zero bytes at its end may go on."""
     escape = data.rfind(b"\x1b", max(0, len(data) - LONGEST))
     if escape >= 0 and not _ESCAPE.match(data, escape):
         return escape

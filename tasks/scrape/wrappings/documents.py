@@ -1,5 +1,4 @@
-"""Takes documents apart that hold logs: a saved MaxView page into its case and the places of its logs; a guide in
-Markdown into its excerpts, by the run that they are of."""
+"""Finds logs in documents: case and logs of a saved MaxView page; runs of a Markdown guide with excerpts."""
 
 import re
 
@@ -8,10 +7,10 @@ from tasks.scrape.dialects import recognise
 from tasks.scrape.dialects.maxtext.rows import HEAD
 from tasks.scrape.window import LogFormatError, text_of
 
-HEAD_BYTES = 16 << 10  # the title and the table's head stand within these
+HEAD_BYTES = 16 << 10  # contain the title and the table's head
 _GAP = r"[\s\u00a0]"
 _TITLES = (
-    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head, or of two
+    # a page copied from the browser: `Metrics: Linen vs NNX  ·  main`, the commits in the table's head; or of two
     # branches: `Metrics: main (574ad3fb9) vs feat/x (e27fc1e97)`
     re.compile(
         rf"Metrics:{_GAP}+(?P<a>\S[^\n]*?){_GAP}+vs{_GAP}+(?P<b>[^\n]*?)(?:{_GAP}+·{_GAP}+(?P<branch>\S+))?\s*$", re.M
@@ -20,12 +19,12 @@ _TITLES = (
     re.compile(r"^(?P<a>\S+ \([0-9a-f]{6,40}\)) vs (?P<b>\S+ \([0-9a-f]{6,40}\))(?P<branch>)", re.M),
 )  # fmt: skip
 _BRANCH = re.compile(rf"(\S+){_GAP}+\(([0-9a-f]{{6,40}})\)")
-# between the names of the cases before and after it
+# the case's name, between links to the cases before and after it
 _CASE = re.compile(r"^‹\s*\w*?Case:\s*(\d\d_\w+?)(?:\d\d_\w+)?\s*›\s*$", re.M)
-# `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`: a page without a headline still has its case in the paths
+# `…/linen_xpk_main_20260418_180002_03_dropout/checkpoints`: without a headline, the paths name the case
 _CASE_OF_PATH = re.compile(rb"/[\w.-]*?_(\d\d_[a-z]\w*)/checkpoints\b")
 _DOT = rb"(?:\s|\xc2\xa0)+\xc2\xb7(?:\s|\xc2\xa0)+"
-# where a log begins: at its head on the page, `Linen · 147168c3a · main_20260417 · full log`, or by itself
+# begins a log: its heading on the page, `Linen · 147168c3a · main_20260417 · full log`, or its own first line
 _BEGIN = re.compile(
     rb"(?P<head>(?:^(?P<name>[^\n\xc2]{1,80}?)%s)?(?P<commit>\b[0-9a-f]{7,40})%s\S+%sfull log[ \t\r]*\n?)"
     rb"(?:[^X]{0,2}XPK Start: )?|XPK Start: " % (_DOT, _DOT, _DOT), re.M,
@@ -36,7 +35,7 @@ _LINE = re.compile(rb"[^\n]*completed step: (\d+)[^\n]*")
 
 
 class PageLog(Frozen):
-    """One arm's log on a page: how the page calls it, and its byte range."""
+    """One arm's log on a page: the arm's name there, and the log's byte range."""
 
     name: str
     branch: str | None
@@ -51,13 +50,13 @@ def is_page(data: bytes) -> bool:
 
 
 def read_page(data: bytes, name: str) -> tuple[list[PageLog], str | None]:
-    """The page's logs and its case. Raises LogFormatError if an arm has no log."""
+    """Return the page's logs and its case. Raises LogFormatError if an arm has no log."""
     head = text_of(data[:HEAD_BYTES])
     arms = _read_arms(head)
     logs = _find_logs(data, arms)
     if len(logs) < len(arms):
         raise LogFormatError(
-            f"{name}: the page has {len(logs)} of the logs of {' and '.join(arm.name for arm in arms)}; open both logs "
+            f"{name}: has {len(logs)} of the logs of {' and '.join(arm.name for arm in arms)}; open both logs "
             "on the page and save it again, or give the two logs as files (maxview ingest BASELINE.log CANDIDATE.log)"
         )
     cases = {match[1].decode() for match in _CASE_OF_PATH.finditer(data)}
@@ -66,14 +65,14 @@ def read_page(data: bytes, name: str) -> tuple[list[PageLog], str | None]:
 
 
 def _read_arms(head: str) -> list[PageLog]:
-    """What the title and the table's head say of the two arms."""
+    """Read the two arms from the title and the table's head."""
     title = next(match for pattern in _TITLES if (match := pattern.search(head)))
     names = [title["a"].strip(), title["b"].strip()]
     named = [match for name in names if (match := _BRANCH.fullmatch(name))]
     if len(named) == len(names):
         return [PageLog(name=match[1], branch=match[1], commit=match[2]) for match in named]
-    # the head's cells have lost their borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`; a commit goes up to the
-    # other arm's name, which may begin with letters that commits have
+    # the cells have lost their borders: `MetricLinen  29bbe47edNNX  29bbe47edDiff`; a commit ends at the other arm's
+    # name, which may begin with hexadecimal letters
     cells = rf"{_GAP}+([0-9a-f]{{6,40}}?)".join([*map(re.escape, names), r"Diff \("])
     found = re.search(f"^Metric{cells}", head, re.M)
     commits = found.groups() if found else (None, None)
@@ -83,17 +82,17 @@ def _read_arms(head: str) -> list[PageLog]:
 
 
 def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
-    """The logs that are there, each given to its arm: by the name in its head, else by its place."""
+    """Assign the logs on the page to their arms: by the name in the log's heading, else by position."""
     names = [arm.name for arm in arms]
     begins = list(_BEGIN.finditer(data))
     ends = [*(match.start() for match in begins[1:]), len(data)]
     logs: dict[int, PageLog] = {}
-    for found, end in zip(begins, ends, strict=False):  # without any begin there is one end too many
+    for found, end in zip(begins, ends, strict=False):  # without any begin, one end is left over
         begin = found.end("head") if found["head"] else found.start()
         if recognise(data[begin:end]) is None:
             continue
         shown = text_of(found["name"]).strip()
-        named = [arm for arm, name in enumerate(names) if name == shown]  # both, where they are called the same
+        named = [arm for arm, name in enumerate(names) if name == shown]  # both, if the arms share a name
         arm = next((arm for arm in named or range(len(arms)) if arm not in logs), None)
         if arm is not None:
             commit = found["commit"].decode() if found["commit"] else arms[arm].commit
@@ -102,23 +101,22 @@ def _find_logs(data: bytes, arms: list[PageLog]) -> list[PageLog]:
 
 
 def is_guide(data: bytes) -> bool:
-    """Whether a text is Markdown whose step lines all stand in fenced blocks."""
+    """Whether a text is Markdown with all step lines in fenced blocks."""
     blocks = fenced_blocks(data)
     inside = sum(len(HEAD.findall(data, begin, end)) for begin, end in blocks)
     return inside > 0 and inside == len(HEAD.findall(data))
 
 
 def fenced_blocks(data: bytes) -> list[tuple[int, int]]:
-    """The byte ranges of the fenced code blocks, without their fences."""
+    """Return the byte ranges of the fenced code blocks, without their fences."""
     fences = list(_FENCE.finditer(data))
     return [(a.end(), b.start()) for a, b in zip(fences[::2], fences[1::2], strict=False)]
 
 
 def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
-    """(text, byte range) of every run in a guide; the text is as long as `data`, with all else blanked out.
+    """Return (text, byte range) of every run in a guide; the text is `data` with everything else blanked out.
 
-    Excerpts are parts of one log in their order. One whose step lines were all quoted before adds nothing; one whose
-    steps do not follow belongs to another run.
+    Excerpts are consecutive parts of a log. One with only repeated step lines is dropped; lower steps begin a run.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     last = -1
@@ -137,7 +135,7 @@ def split_excerpts(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
 
 
 def _keep(data: bytes, blocks: list[tuple[int, int]]) -> bytes:
-    """The text with everything outside the blocks turned into spaces; line breaks stay, so lines keep their numbers."""
+    """Replace everything outside the blocks with spaces; line breaks stay, so line numbers do too."""
     text = bytearray(re.sub(rb"[^\n]", b" ", data))
     for begin, end in blocks:
         text[begin:end] = data[begin:end]

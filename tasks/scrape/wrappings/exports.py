@@ -1,4 +1,4 @@
-"""Turns an export of Cloud Logging or of a container runtime into the text of each source, in the true order."""
+"""Turns an export of Cloud Logging or of a container runtime into the text of each source, in order of time."""
 
 import codecs
 import csv
@@ -12,39 +12,39 @@ from typing import Any
 
 from tasks.scrape.window import LogFormatError
 
-BLOCK = 20_000  # entries that are text at once
-_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # where the next one starts; those inside of others follow a key
+BLOCK = 20_000  # entries per chunk of text
+_OBJECT = re.compile(r"\n[ \t]{0,16}\{")  # begins the next object; nested ones follow a key
 _SKIP = re.compile(r"[\s,\[\]\x1e]*")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+]00:?00)?")
 PAYLOADS = ("message", "log", "msg", "MESSAGE")
 STAMPS = ("timestamp", "time", "receiveTimestamp")
-# what begins a step line in any dialect
+# begins a step line in any dialect
 STEP = re.compile(r"completed step:? *\d|\bstep: *\d+  [a-z]|\biteration[ =] *\d+ */")
-# what stands behind that in most of them: of a line that lost its begin
+# occurs later in most step lines: counts lines that lost their begin
 _BODY = re.compile(r"/s/device: *\d|elapsed time per iteration|train_loss: |\bloss: +-?\d\S* +(?:grad_norm|memory):")
 MARKS = re.compile(rb'"(?:textPayload|jsonPayload|log|message|msg)"\s*:')
 
 type Objects = Iterable[dict[str, Any]]
-type Lose = Callable[[str], None]  # is given the text of an entry that is left out
+type Lose = Callable[[str], None]  # called with the text of an omitted entry
 
 
 def count_steps(text: str) -> int:
-    """How many step lines a text holds, or pieces of one."""
+    """Return the number of step lines in a text, including damaged ones."""
     return len(STEP.findall(text)) or int(_BODY.search(text) is not None)
 
 
 def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines; a damaged one, or one that the end cuts, is given to `lose`."""
+    """Yield the objects of a JSON array or of JSON lines; calls `lose` for a damaged or cut one."""
     decoder, text, begin = json.JSONDecoder(object_pairs_hook=_once), "", 0
     for more in chain(_decoded(chunks), [None]):
         text, begin = text[begin:] + (more or ""), 0
         while (begin := _SKIP.match(text, begin).end()) < len(text):  # type: ignore[union-attr]
             try:
                 value, begin = decoder.raw_decode(text, begin)
-            except (ValueError, RecursionError):  # no JSON, a key twice, an endless number, or nested without end
+            except (ValueError, RecursionError):  # invalid JSON, a repeated key, a huge number, or nested too deeply
                 following = _OBJECT.search(text, begin + 1)
                 if more is not None and following is None:
-                    break  # it goes on in the next chunk
+                    break  # continues in the next chunk
                 end = following.end() - 1 if following else len(text)
                 lose(text[begin:end])
                 begin = end
@@ -54,7 +54,7 @@ def read_json(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these keys and values. Raises ValueError for a key that comes twice: two entries became one."""
+    """Build an object. Raises ValueError for a repeated key: two entries were merged by damage."""
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a key twice")
@@ -62,18 +62,18 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_csv(chunks: Iterable[bytes], lose: Lose) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV export as objects like those of a JSON export; why a damaged one is none is given to `lose`."""
+    """Yield the rows of a CSV export as objects like those of a JSON export; calls `lose` for a damaged row."""
     rows = csv.DictReader(_text_lines(chunks))
     while True:
         try:
             row = next(rows)
         except StopIteration:
             return
-        except csv.Error as error:  # a carriage return between fields, or a field without end: on with the next line
+        except csv.Error as error:  # a carriage return between fields, or an unterminated field
             lose(str(error))
             continue
         payloads = (row[key] for key in row if key and key.removeprefix("jsonPayload.") in PAYLOADS)
-        if None in row.values() or None in row:  # of another length: the text may be in any of its cells, or lack some
+        if None in row.values() or None in row:  # wrong number of cells: the text may be in any of them, or incomplete
             lose(",".join(str(cell) for cell in row.values()))
         text = next(filter(None, [row.get("textPayload"), *payloads]), "")
         yield {**row, "textPayload": text, "resource": {"labels": {"pod_name": row.get("resource.labels.pod_name")}}}
@@ -93,17 +93,17 @@ def _decoded(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def read_notebook(chunks: Iterable[bytes], name: str) -> dict[str, bytes]:
-    """What each cell of a Jupyter notebook printed, and the traceback with which it ended, by the cell's number."""
+    """Return the output of each cell of a Jupyter notebook, with its traceback, by cell number."""
     try:
         cells = json.loads(b"".join(chunks))["cells"]
         outputs = {f"cell {number}": cell.get("outputs") or () for number, cell in enumerate(cells, 1)}
         return {name: "".join(map(_printed, some)).encode("utf-8", "replace") for name, some in outputs.items() if some}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogFormatError(f"{name}: is a notebook that cannot be read: {error}; save it again") from error
+        raise LogFormatError(f"{name}: is a damaged notebook: {error}; save it again") from error
 
 
 def _printed(output: dict[str, Any]) -> str:
-    """The text of one output of a cell, with what it shows where it printed nothing."""
+    """Return the text of one output of a cell: printed, or displayed."""
     if "traceback" in output:
         return "\n".join([*output["traceback"], ""])
     text = output.get("text") or output.get("data", {}).get("text/plain") or ""
@@ -111,8 +111,7 @@ def _printed(output: dict[str, Any]) -> str:
 
 
 class Entries:
-    """The entries of an export, in their order as often as asked: time, then insertId, then as they came, which is the
-    order in which Cloud Logging itself shows them. Those that memory does not hold are in a file without a name."""
+    """The entries of an export, sorted like Cloud Logging by time, insertId, position. SQLite bounds the memory."""
 
     def __init__(self, values: Objects, lose: Lose) -> None:
         self._found = sqlite3.connect("")
@@ -123,7 +122,7 @@ class Entries:
         self.sources = [source for (source,) in came]
 
     def text(self, source: str) -> Iterator[bytes]:
-        """The text of one source in chunks; every entry ends its line, but for those that the next one continues."""
+        """Yield the text of one source in chunks; every entry ends its line unless the next entry continues it."""
         wanted = "SELECT text, part, goes_on FROM entries WHERE source = ? ORDER BY stamp, part, number"
         rows = self._found.execute(wanted, (source,))
         lines = (
@@ -138,8 +137,7 @@ class Entries:
 
 
 def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
-    """The rows of `Entries`; an object without text is left out, and reported if it holds a step line. `goes_on`: which
-    part continues its line, "" for whatever is next, None for none."""
+    """Yield rows of `Entries`. `goes_on`: the part that continues the line, "" for the next entry, None for none."""
     for number, value in enumerate(values):
         payload = value.get("jsonPayload")
         fields = payload if isinstance(payload, dict) else value
@@ -154,32 +152,32 @@ def _entries_of(values: Objects, lose: Lose) -> Iterator[tuple[Any, ...]]:
         source = labels.get("pod_name", "") if isinstance(labels, dict) else ""
         stamp = next((value[key] for key in STAMPS if value.get(key)), "")
         part, goes_on, split = str(value.get("insertId") or ""), None, value.get("split")
-        if isinstance(split, dict) and split.get("uid"):  # one text in several entries
+        if isinstance(split, dict) and split.get("uid"):  # one line split over several entries
             index, total = (_count(split.get(key)) for key in ("index", "totalSplits"))
             part = f"{split['uid']}/{index:09d}"
             goes_on = f"{split['uid']}/{index + 1:09d}" if index + 1 < total else None
-        elif key == "log" and fields is value and not text.endswith("\n"):  # docker cuts lines longer than 16 KiB
+        elif key == "log" and fields is value and not text.endswith("\n"):  # docker splits lines longer than 16 KiB
             goes_on = ""
         named, stamp, goes_on = _sound(str(source or "")), sortable(str(stamp)), goes_on and _sound(goes_on)
         yield named, stamp, _sound(part), number, _sound(text), goes_on
 
 
 def _count(value: Any) -> int:
-    """A number as JSON or as protobuf's JSON writes it; 0 if damage made it none."""
+    """Parse a number of JSON or protobuf JSON (a string); 0 if damaged."""
     return int(value) if re.fullmatch(r"\d{1,9}", str(value), re.ASCII) else 0
 
 
 def _sound(text: str) -> str:
-    """The text without lone halves of surrogate pairs, which JSON can hold and UTF-8 cannot."""
+    """Replace lone surrogates, which JSON allows and UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def sortable(stamp: str) -> str:
-    """An RFC 3339 time in UTC with nine decimals, so that text order is time order; "" if it is none."""
+    """Return an RFC 3339 time in UTC with nine decimals, which sorts as text; "" for an invalid time."""
     match = _STAMP.fullmatch(stamp)
     if match:
         return f"{match[1]}T{match[2]}.{(match[3] or '').ljust(9, '0')}"
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000")
-    except (ValueError, OverflowError):  # no time, or one before the first year
+    except (ValueError, OverflowError):  # not a time, or before year 1
         return ""

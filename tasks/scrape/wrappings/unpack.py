@@ -1,4 +1,4 @@
-"""Unpacks gzip and zstd streams chunk by chunk, and UTF-16; what a cut file still holds is read."""
+"""Unpacks gzip and zstd streams chunk by chunk, and UTF-16; a truncated file is read as far as possible."""
 
 import codecs
 import zlib
@@ -12,18 +12,17 @@ from tasks.scrape.window import Chunks, LogFormatError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-# PowerShell's `>` writes the first; both begin with a mark that is no text in UTF-8
+# byte order marks; PowerShell's `>` writes the first
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-PIECE = 512  # bytes at a time: zstd makes anything of a few
-TEXT = 1 << 20  # bytes of text at a time, or a little more
-FREE = 256 << 20  # bytes that any archive may become
-LARGEST_RATIO = 200  # of a longer text to its archive: real logs shrink to a tenth or a thirtieth
-HEAD = 1 << 20  # bytes in which a wrapping shows itself
+PIECE = 512  # packed bytes per step: a few zstd bytes can expand to gigabytes
+TEXT = 1 << 20  # bytes of a chunk of text, or a little more
+FREE = 256 << 20  # unpacked bytes without a limit on the ratio
+LARGEST_RATIO = 200  # of unpacked to packed bytes: real logs reach 10 to 30
+HEAD = 1 << 20  # bytes by which a wrapping is recognised
 
 
 def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
-    """The archives that a text is, from the outside, and its encoding; and what is in them. What is read of them raises
-    LogFormatError where they are damaged, or a bomb."""
+    """Return archives and encoding around a text, and the text, which raises LogFormatError if damaged or a bomb."""
     labels: tuple[str, ...] = ()
     for magic, label, opened in (
         (GZIP, "gzip", partial(zlib.decompressobj, wbits=31)),
@@ -37,7 +36,7 @@ def unpack(raw: Chunks, name: str) -> tuple[tuple[str, ...], Chunks]:
 
 
 def piped(chunks: Chunks, through: Callable[[Iterator[bytes]], Iterator[bytes]]) -> Chunks:
-    """A text that is made of another."""
+    """Return chunks that are passed through a function each time they are read."""
     return lambda: through(chunks())
 
 
@@ -51,14 +50,14 @@ def head_of(chunks: Chunks) -> bytes:
 
 
 def unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind: str) -> Iterator[bytes]:
-    """The text of all members or frames of an archive."""
+    """Yield the text of all members or frames of an archive."""
     unpacker, packed, size, held = opened(), 0, 0, b""
     pieces = (chunk[begin : begin + PIECE] for chunk in chunks for begin in range(0, len(chunk), PIECE))
     for data in pieces:
         packed += len(data)
         while data:
             if unpacker.eof:
-                if not GZIP.startswith(data[: len(GZIP)]):  # padding behind the last member
+                if not GZIP.startswith(data[: len(GZIP)]):  # padding after the last member
                     break
                 unpacker = opened()
             try:
@@ -80,5 +79,5 @@ def unpacked(chunks: Iterable[bytes], opened: Callable[[], Any], name: str, kind
 
 
 def from_utf16(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The text of a file that begins with a byte order mark; what is no UTF-16 in it becomes U+FFFD."""
+    """Yield the text of a UTF-16 file; invalid UTF-16 becomes U+FFFD."""
     yield from (text.encode("utf-8", "replace") for text in codecs.iterdecode(chunks, "utf-16", "replace"))

@@ -163,7 +163,7 @@ HOW = "maxview ingest --baseline LOG… --candidate LOG…"
         ((["x"] * 50, [], []), "expected one page or two logs, got 50 files; several runs of each: " + HOW),
         (([], ["a"], []), "there is no log of the candidate: " + HOW),
         (([], [], ["a"] * 50), "there is no log of the baseline: " + HOW),
-        ((["x"], ["a"], ["b"]), "x: say of every log which side it is of: " + HOW),
+        ((["x"], ["a"], ["b"]), "x: name the side of every log: " + HOW),
     ],
 )
 def test_words_that_are_no_comparison(words: tuple[list[str], list[str], list[str]], message: str) -> None:

@@ -101,7 +101,7 @@ def test_a_missing_and_a_damaged_file_say_what_to_type(night: Night, store: Stor
     with pytest.raises(StoreError, match=r"01_base\.json: is damaged: .*maxview bless COMPARISON"):
         check_baselines([plan], folder)
     path.write_text(json.dumps(document | {"version": 99}))
-    with pytest.raises(StoreError, match="is no baseline file of this version"):
+    with pytest.raises(StoreError, match="is not a baseline file of this version"):
         check_baselines([plan], folder)
 
 

@@ -80,7 +80,7 @@ def test_a_missing_folder_is_not_created(tmp_path: Path, capsys: pytest.CaptureF
         (tmp_path / "file").write_text("not a folder")
         assert call(["history", "--out", str(out)]) == 2
         told = " ".join(capsys.readouterr().err.split())
-        assert "there is no such folder; name one that maxview has written with --out" in told
+        assert "does not exist; name a folder written by maxview with --out" in told
         assert str(out) in told.replace(" ", "")
     assert os.listdir(tmp_path) == ["file"]
 

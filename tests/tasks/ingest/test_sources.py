@@ -35,7 +35,7 @@ def test_a_folder(logs: Any, tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     with pytest.raises(LogFormatError, match=r"c: none of its 0 files is a training log"):
         scrape_folder(tmp_path / "c")
-    with pytest.raises(LogFormatError, match=r"config\.yml: is no folder"):
+    with pytest.raises(LogFormatError, match=r"config\.yml: is not a folder"):
         scrape_folder(tmp_path / "config.yml")
 
 
@@ -118,11 +118,11 @@ def test_addresses_in_buckets(logs: Any, gcs_url: str) -> None:
     assert list_logs(f"{gcs_url}/runs/a") == [f"{gcs_url}/runs/a/{n}" for n in ("config.yml", "log.txt", "log.txt.gz")]
     with pytest.raises(LogFormatError, match=r"/runs/x: there is no object of this name and none below it"):
         read_sources([f"{gcs_url}/runs/x"])
-    with pytest.raises(LogFormatError, match=r"/runs/a/config\.yml: there is no training log in it"):
+    with pytest.raises(LogFormatError, match=r"/runs/a/config\.yml: contains no training log"):
         read_sources([f"{gcs_url}/runs/a/config.yml"])
     with pytest.raises(LogFormatError, match=r"gs://other-bucket: there is no such bucket"):
         read_sources(["gs://other-bucket/x"])
-    with pytest.raises(LogFormatError, match=r"gs://: is no bucket"):
+    with pytest.raises(LogFormatError, match=r"gs://: is not a bucket"):
         read_sources(["gs://"])
 
 

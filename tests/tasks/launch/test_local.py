@@ -438,11 +438,11 @@ def test_a_log_that_grows_without_end_is_ended(start: Start) -> None:
 def test_a_pipe_that_a_run_leaves_is_refused_by_name(name: str, directory: RunDirectory) -> None:
     directory.create()
     os.mkfifo(directory.path / name)
-    with pytest.raises(StoreError, match=rf"{name}: is no regular file.*remove"):
+    with pytest.raises(StoreError, match=rf"{name}: is not a regular file.*remove"):
         directory.check_files()
     (directory.path / name).unlink()
     (directory.path / name).symlink_to("/dev/zero")
-    with pytest.raises(StoreError, match=rf"{name}: is no regular file"):
+    with pytest.raises(StoreError, match=rf"{name}: is not a regular file"):
         directory.check_files()
 
 

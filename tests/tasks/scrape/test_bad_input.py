@@ -16,7 +16,7 @@ from tasks.scrape import LogFormatError, scrape, scrape_chunks, scrape_run, scra
         (b" \n\n\t\n", r"log\.txt: holds nothing but white space; check"),
         (b"XPK Start: \n\x7fELF\0\0\0", r"log\.txt:2: is not text \(a zero byte at offset 16\); give the trainer"),
         (b"\n<!DOCTYPE html><html>", r"log\.txt: is HTML; open it in a browser, select all"),
-        (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: there is no training log in it: none of its 3 lines"),
+        (b"Dear diary,\ntoday I trained nothing.\n", r"log\.txt: contains no training log: none of its 3 lines"),
     ],
 )  # fmt: skip
 def test_one_message(data: bytes, message: str, tmp_path: Path) -> None:
@@ -197,5 +197,5 @@ def test_the_holes_of_a_file_are_not_read(logs: Any, tmp_path: Path) -> None:
     assert run.model_dump(exclude={"name"}) == expected.model_dump(exclude={"name"})
     path.write_bytes(b"")
     os.truncate(path, 2 << 40)
-    with pytest.raises(LogFormatError, match="there is no training log in it"):
+    with pytest.raises(LogFormatError, match="contains no training log"):
         scrape(path)

@@ -166,7 +166,7 @@ def test_a_record_is_written_over_the_one_that_was_known_only(machine, record_of
     first.mirror.claim("runs/run-1")
     run.write_record(record_of(first, "again"))
     second.mirror.files.write("runs/run-1/writer.json", late, create=True)
-    with pytest.raises(StoreError, match="somebody else has recorded this run meanwhile"):
+    with pytest.raises(StoreError, match="another machine has recorded this run meanwhile"):
         other.write_record(record_of(second, "late"))
     assert other.read_record().label == "again"  # nothing of the late one is left, here or there
 
@@ -175,7 +175,7 @@ def test_a_run_that_was_recorded_meanwhile_is_not_begun(machine, record_of) -> N
     first, second = machine("one"), machine("two")
     assert second.run("run-1").read_record() is None
     first.run("run-1").create().write_record(record_of(first, "done"))
-    with pytest.raises(StoreError, match="was recorded by somebody else meanwhile; the same command reads it"):
+    with pytest.raises(StoreError, match="was recorded by another machine meanwhile; the same command reads it"):
         second.mirror.claim("runs/run-1")
     assert second.mirror.files.stat("runs/run-1/writer.json") is None
     second.run("run-1").read_record()

@@ -116,7 +116,7 @@ def test_a_step_that_is_not_there_leads_to_those_that_are(run_folder, there):
         verify_checkpoint(steps / "77")
     assert ("9" in str(caught.value).partition("give")[2]) == (there == "9")
     if there != "9":
-        with pytest.raises(CheckpointError, match=r"never came to its end: 9\.orbax-checkpoint-tmp"):
+        with pytest.raises(CheckpointError, match=r"was never finished: 9\.orbax-checkpoint-tmp"):
             verify_checkpoint(steps / "9")
 
 

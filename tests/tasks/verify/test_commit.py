@@ -197,7 +197,7 @@ def test_a_step_that_is_removed_meanwhile_is_no_damage(step_folder):
     proof = verify_checkpoint(step_folder, mode="record", on_progress=remove)
     assert (proof.ok, proof.manifest) == (False, None)
     assert [(p.check, p.path) for p in proof.problems] == [("commit", ".")]
-    assert "was removed while it was being verified" in proof.problems[0].message
+    assert "was removed during the verification" in proof.problems[0].message
 
 
 def test_a_file_that_vanishes_meanwhile_is_named(step_folder):

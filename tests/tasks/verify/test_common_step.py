@@ -34,10 +34,10 @@ def test_the_same_two_saves_are_not_read_again(trees, tmp_path):
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert told[-1][0] == told[-1][1] > 0  # every byte of both sides was counted
     for path in folders[1].rglob("d/*"):
-        path.unlink()  # what is read again now is no whole checkpoint
+        path.unlink()  # what is read again now is not complete
     assert compare_arms(runs, open_store(tmp_path), known=found) is found
     newer = [runs[0], run("b", folders[0], committed_at="2026-11-18T10:00:00+00:00", path=found.other_path)]
-    assert "is no whole checkpoint" in compare_arms(newer, open_store(tmp_path), known=found).problem
+    assert "is not complete" in compare_arms(newer, open_store(tmp_path), known=found).problem
 
 
 def test_another_model_is_told_and_no_error(trees, tmp_path):

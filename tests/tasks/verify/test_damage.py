@@ -131,7 +131,7 @@ def test_a_leaf_removed_from_the_tree_is_named(step_folder):
     problems = verify_checkpoint(step_folder).problems
     assert {(p.check, p.path) for p in problems} == {("metadata", "items/_METADATA")}
     assert all("params.params.decoder.layer_1.kernel" in p.message for p in problems)
-    assert any("a restore leaves that out" in p.message for p in problems)
+    assert any("a restore silently omits that" in p.message for p in problems)
 
 
 def test_a_leaf_that_the_data_lacks_is_named(step_folder):

@@ -68,7 +68,7 @@ def test_a_step_that_is_gone_is_reported_while_its_manifest_is_there(run_folder,
     whole, gone = verify_checkpoints(run_folder / place, mode=mode)
     assert (whole.step, whole.ok) == (0, True)
     assert (gone.step, gone.ok, [(p.check, p.path) for p in gone.problems]) == (9, False, [("commit", ".")])
-    assert "9.json was recorded" in gone.problems[0].message
+    assert "9.json exists" in gone.problems[0].message
     (named,) = verify_checkpoints(run_folder / "checkpoints" / "9", mode=mode)
     assert named.problems == gone.problems
 

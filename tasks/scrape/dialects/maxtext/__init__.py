@@ -2,12 +2,12 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import Dialect
+from tasks.scrape.dialects.dialect import LogDialect
 from tasks.scrape.dialects.maxtext.anchors import ANCHORS
-from tasks.scrape.dialects.maxtext.other_lines import MaxTextOtherLines
+from tasks.scrape.dialects.maxtext.event_collector import MaxTextEventCollector
 from tasks.scrape.dialects.maxtext.rows import BODY, HEAD, KNOWN, UNFINISHED, parse
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="maxtext",
     example="'completed step: 0, seconds: …', 'System Information: …', 'XPK Start: …', MaxText's and our own",
     marks=re.compile(
@@ -16,8 +16,8 @@ DIALECT = Dialect(
         rb"Completed eval (?:step:|after train)|File \"[^\"\n]*/(?:maxtext|MaxText|model)/[^\"\n]*\.py\""
     ),
     row=b"completed step: ",
-    head=HEAD, parse=parse, patterns=ANCHORS, other_lines=MaxTextOtherLines,
-    # between the prefix and a step may stand `[Rampup Batch Size Phase], `
+    head=HEAD, parse=parse, patterns=ANCHORS, collector=MaxTextEventCollector,
+    # `[Rampup Batch Size Phase], ` may stand between prefix and step
     time=re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) +\d+ [\w.+-]+:\d+\] ?(?:\[[^\]\n]*\], )?\Z"),
     record=re.compile(rb"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w.+-]+:\d+\]"),
     known=KNOWN, unfinished=UNFINISHED, body=BODY,

@@ -1,11 +1,8 @@
-"""Finds the lines of MaxText's dialect that are no step lines: a table of patterns, whatever the white space between.
-
-No pattern relies on line breaks, because some logs have lost them: a value ends where the next record starts.
-"""
+"""Patterns of MaxText's lines other than step lines. None relies on line breaks, because some logs have lost them."""
 
 import re
 
-from tasks.scrape.death.signs import DEATHS, JAX_DEATHS
+from tasks.scrape.death.patterns import DEATHS, JAX_DEATHS
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import NEXT
 
@@ -82,10 +79,10 @@ _PATTERNS = {
 }
 ANCHORS = {name: re.compile(pattern) for name, pattern in _PATTERNS.items()}
 
-# what `print_non_trivial_mesh_axis` prints; only before the first step, where nothing else looks like it
+# output of `print_non_trivial_mesh_axis`; read only before the first step, where no other line looks like it
 MESH_AXIS = re.compile(
     rb"(?<=\s)(diloco|data|stage|fsdp|fsdp_transpose|sequence|context|context_usp_ulysses|context_autoregressive|tensor|"
     rb"tensor_transpose|tensor_sequence|expert|autoregressive|model|attn_dp|attn_dp_expert): (\d+)(?=\s)"
 )
-# for logs that no XPK frame dates; it begins with letters, which are found without trying every place
+# for logs without the dates of an XPK frame; the leading literal makes the search fast
 WHOLE_DATE = re.compile(rb"20(?<!\d20)\d\d-\d\d-\d\d \d\d:\d\d:\d\d")

@@ -1,11 +1,10 @@
-"""Follows the life of each checkpoint through the lines of Orbax, in its wordings from 2024 to today; and what a run
-was started or continued from.
+"""Follows each checkpoint through Orbax's lines, in its wordings since 2024, and the restores of a run.
 
 announced → blocking part done → background part done → committed → validated on all hosts → restored, or retired:
 deleted by a manager that keeps only its newest ones. The announcement (`Started an asynchronous checkpoint save`, an
-event with `'event_type': 'save'`) says nothing about the commit: it is printed when the save starts. Only the primary
-host prints the commit (`Finished saving checkpoint`), which for the others is not visible; that the save is over on
-all hosts (`Save Finalize is done on all hosts`) every host prints.
+event with `'event_type': 'save'`) is printed when the save starts and proves no commit. Only the primary host prints
+the commit (`Finished saving checkpoint`); in logs of other hosts it is not visible. Every host prints that the save is
+over on all hosts (`Save Finalize is done on all hosts`).
 """
 
 import re
@@ -16,14 +15,13 @@ from tasks.records import CheckpointEvent, CheckpointState, Restore
 from tasks.scrape.prefixes import iso_time, prefix_before
 from tasks.scrape.window import Window, text_of
 
-RECENT = 16  # saves that may be under way at once: many more than Orbax allows
+RECENT = 16  # saves in flight at once: many more than Orbax allows
 _STEP = re.compile(r"/(\d{1,18})(?:/[A-Za-z_][\w.-]*)?/?\Z")
 
 
 @dataclass
 class Save:
-    """One save under way, in the words of `CheckpointEvent`. `done` is the offset from which on it no longer competes
-    with training."""
+    """One save, with the fields of `CheckpointEvent`. `done`: offset where it stops competing with training."""
 
     step: int
     line: int
@@ -34,7 +32,7 @@ class Save:
     background_s: float | None = None
     total_s: float | None = None
     arrays: int | None = None
-    background: bool = False  # the background part is done, with or without its time
+    background: bool = False  # the background part is done, with or without a printed time
     committed_line: int | None = None
     committed_time: str | None = None
     validated_line: int | None = None
@@ -61,8 +59,8 @@ class Save:
 @dataclass
 class CheckpointLog:
     saves: list[Save] = field(default_factory=list)
-    primary: int | None = 0  # the host that commits; None: every host does for itself
-    _newest: dict[int, Save] = field(default_factory=dict)  # of each step
+    primary: int | None = 0  # the host that commits; None: each host commits
+    _newest: dict[int, Save] = field(default_factory=dict)  # by step
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         end, line = window.base + match.end(), window.source(match.start()).line
@@ -73,11 +71,11 @@ class CheckpointLog:
             case "saving":
                 self._begin(int(match[1]), match, window)
             case "save_announced":
-                # MaxText says so once Orbax has taken the work over; logs without Orbax's own lines have only this
+                # MaxText prints this after Orbax's own lines, if there are any
                 self._known(int(match[1]), match, window)
             case "save_path":
                 save = self._newest.get(int(match[2]))
-                if save is None or save.committed_line is not None:  # a rewound run saves a step again
+                if save is None or save.committed_line is not None:  # a rewound run saves the step again
                     save = self._begin(int(match[2]), match, window)
                 save.path = text_of(match[1])
             case "save_event":
@@ -88,7 +86,7 @@ class CheckpointLog:
             case "save_arrays" if self.saves and self.saves[-1].arrays is None:
                 self.saves[-1].arrays = int(match[1])
             case "save_background":
-                # Orbax waits for one save before it starts the next: the oldest that is not done is meant
+                # Orbax finishes one save before it starts the next, so the oldest unfinished save is meant
                 if (oldest := next((save for save in recent if not save.background), None)) is not None:
                     oldest.background, oldest.done = True, oldest.done or end
                     oldest.background_s = float(match[1]) if match[1] else None
@@ -115,7 +113,7 @@ class CheckpointLog:
                 found.retired_line = line
 
     def restored(self, read: Restore) -> None:
-        """Note that a checkpoint was read back, if it is one of this log's: runs read each other's too."""
+        """Mark a checkpoint of this log as restored; runs may restore checkpoints of other runs too."""
         for save in reversed(self.saves):
             if save.step == read.step and save.offset < read.offset and _same_place(save.path, read.path):
                 save.restored_line = read.line
@@ -128,15 +126,15 @@ class CheckpointLog:
         return self._newest[step]
 
     def _known(self, step: int, match: re.Match[bytes], window: Window) -> Save:
-        """The newest save of a step that a line is about, even if its commit stands before that line."""
+        """Return the newest save of a step, even if its commit is already known."""
         return self._newest.get(step) or self._begin(step, match, window)
 
     def in_flight(self, begin: int, end: int) -> bool:
-        """Whether a save was under way at any point of the log between two offsets."""
+        """Whether a save was in flight at any point between two offsets of the log."""
         return any(save.offset < end and (save.done is None or save.done > begin) for save in self.saves)
 
     def events(self, *, first_day: datetime | None, process: int | None, ended: bool) -> tuple[CheckpointEvent, ...]:
-        """The checkpoints. Only a host that commits prints it, so only its log can show that there was none."""
+        """Return the checkpoints. Only the log of a committing host can show that a commit is missing."""
         commits = process is not None and self.primary in (None, process)
         return tuple(
             CheckpointEvent(
@@ -153,7 +151,7 @@ class CheckpointLog:
 
 @dataclass
 class RestoreLog:
-    """What was read back, in order. MaxText asks for a step, and Orbax then tells of the same reading with its path."""
+    """Collects restores in order. MaxText prints the step, then Orbax prints the path of the same restore."""
 
     found: list[Restore] = field(default_factory=list)
 
@@ -168,7 +166,7 @@ class RestoreLog:
                 self.found.append(Restore(step=_step_of(path), path=path, origin=origin, **place))
             case "restore_path":
                 read, last = Restore(step=_step_of(text_of(match[1])), path=text_of(match[1]), **place), self.found[-1:]
-                if last and not last[0].finished and last[0].step in (read.step, None):  # it was asked for before
+                if last and not last[0].finished and last[0].step in (read.step, None):  # announced before
                     read = last[0].model_copy(update={"path": last[0].path or read.path, "step": read.step})
                     self.found.pop()
                 self.found.append(read)
@@ -179,7 +177,7 @@ class RestoreLog:
                 self._end(Restore(step=int(match[1]), path=f"{text_of(match[2])}/{text_of(match[1])}", **place))
 
     def _end(self, read: Restore) -> None:
-        """A reading is over: the last one of its step, or one that nothing announced."""
+        """End a restore: the last one of its step, or one without an announcement."""
         indices = range(len(self.found) - 1, -1, -1)
         index = next((index for index in indices if self.found[index].step == read.step), None)
         if index is None:
@@ -192,8 +190,8 @@ class RestoreLog:
         })  # fmt: skip
 
     def restores(self, last_step: int) -> tuple[Restore, ...]:
-        """What was read back; `last_step`: the offset of the last step line, -1 without one."""
-        over = {"finished": True}  # training went on after it
+        """Return the restores; `last_step`: offset of the last step line, -1 without one."""
+        over = {"finished": True}  # steps follow it
         return tuple(read.model_copy(update=over) if read.offset < last_step else read for read in self.found)
 
 
@@ -203,7 +201,7 @@ def _step_of(path: str) -> int | None:
 
 
 def _same_place(one: str | None, other: str | None) -> bool:
-    """Whether two paths may be the same: either may be unknown, relative, or end in the name of an item."""
+    """Whether two paths may be equal: either may be unknown, relative, or end in an item's name."""
     if one is None or other is None:
         return True
     one, other = (re.sub(r"(/\d+)/[A-Za-z_][\w.-]*\Z", r"\1", path.rstrip("/")) for path in (one, other))

@@ -1,8 +1,8 @@
-"""Reads evaluation lines, in their old and new wording, into one row per evaluation; and finds what a log says of time
-that its process spent beside the steps: waits for saves, blocking saves, evaluations.
+"""Turns evaluation lines, old and new wording, into one row per evaluation, and finds time spent outside the steps:
+waits for saves, blocking saves, evaluations.
 
-What stands before the last steps is in the time of the step after it, where `stalls` finds it. What comes after the
-last step was timed, such as the save on completion, is in no step's time.
+Work between steps is part of the next step's time, where `stalls` finds it. Work after the last step was timed, such as
+the save on completion, is in no step's time.
 """
 
 import re
@@ -21,17 +21,17 @@ from tasks.scrape.window import Window, text_of
 
 _PAIR = re.compile(r"[:,] ([^\s:=,][^:=,\n]*)(?:: |=)([\w.]+\([^()\n]*\)|[^\s,]+)")
 _WRAPPED = re.compile(r"[\w.]+\(([^\s,()]+)[^()]*\)")  # Array(6.7, dtype=float32)
-# MaxText of 2024 prints its variables' names
+# MaxText of 2024 prints variable names
 _NAMES = {"eval_loss": "loss", "eval_step_count": "eval_steps"}
 _PLAIN = re.compile(r"[-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf)%?", re.IGNORECASE)
 
 
 @dataclass
 class EvalLog:
-    """The evaluations of a log. An evaluation's own steps are counted into its row, and their seconds added up."""
+    """Collects evaluations; each row has the number of its own steps and the sum of their seconds."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of where an evaluation starts
+    begun: list[tuple[int, int]] = field(default_factory=list)  # (step, offset) of each evaluation's start
     _steps: int = 0
     _seconds: float = 0.0
 
@@ -40,7 +40,7 @@ class EvalLog:
             self.begun.append((int(match[1]), window.base + match.start()))
         if name not in ("eval", "eval_step"):
             return
-        # the last number may have been cut by the end of the log
+        # the end of the log may cut the last number
         cut = window.last and match.end() == len(window.data)
         values = {} if cut else _values(text_of(match[2]))
         if name == "eval_step":
@@ -72,15 +72,15 @@ def _values(text: str) -> dict[str, float | str]:
 
 @dataclass
 class WaitLog:
-    printed: list[Wait] = field(default_factory=list)  # with their seconds
-    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # with the times of their begin and end
+    printed: list[Wait] = field(default_factory=list)  # waits with printed seconds
+    timed: list[tuple[str, str, Source]] = field(default_factory=list)  # (begin, end, source) of waits without
     _begun: tuple[str, Source] | None = None
 
     def take(self, name: str, match: re.Match[bytes], window: Window) -> None:
         source = window.source(match.start())
         if name == "save_waited":
             self.printed.append(_wait("waits for saves", float(match[1]), source))
-            self.timed, self._begun = self.timed[:-1], None  # the same wait, with its two times
+            self.timed, self._begun = self.timed[:-1], None  # the same wait, printed with seconds
         time = prefix_before(window, match.start())[0] if name in ("wait_begins", "wait_ends") else None
         if time is not None and name == "wait_begins":
             self._begun = time, source
@@ -91,7 +91,7 @@ class WaitLog:
     def beside(
         self, steps: pl.DataFrame, saves: CheckpointLog, evals: EvalLog, *, deferred: bool, first_day: datetime | None
     ) -> tuple[Wait, ...]:
-        """What is in no step's time, in the order of the log."""
+        """Return the waits outside all steps' times, in log order."""
         day = first_day or datetime(2000, 1, 1)
         took = [(_seconds(begin, end, day), at) for begin, end, at in self.timed]
         waits = [
@@ -111,7 +111,7 @@ def _wait(part: str, seconds: float, at: Source | Save) -> Wait:
 
 
 def _seconds(begin: str, end: str, day: datetime) -> float | None:
-    """What passed between two prefixes' times; None where damage made them no times, or put them in another order."""
+    """Return the seconds between two prefix times; None if either is damaged or their order is reversed."""
     try:
         first, last = (datetime.fromisoformat(iso_time(raw, day) or "") for raw in (begin, end))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Turns the anchors of a log into what it says once: environment, memory, parameters, FLOPs, config, its frame."""
+"""Turns anchors into facts printed once: environment, memory, parameters, FLOPs, config, XPK frame."""
 
 import math
 import re
@@ -12,28 +12,28 @@ from tasks.scrape.window import Window, text_of
 
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PATH = re.compile(rb"(\S+)\s+\Z")
-# anchor -> what it tells, named as in the records
+# anchor → field of the records
 PLACED = {"jax": "jax", "jaxlib": "jaxlib", "libtpu": "libtpu", "backend": "backend", "device_kind": "device_kind",
           "named_device": "device_kind", "devices": "num_devices", "process": "process_index", "flops": "flops",
           "start": "started"}  # fmt: skip
-# messages that are MaxText's own, not those of a library, which may be of another version
+# messages of MaxText itself; messages of a library may come from another version
 OWN = frozenset({"jax", "devices", "memory", "device_memory", "parameters", "array", "config", "save_announced",
                  "eval_start", "eval"})  # fmt: skip
 _SIZES = re.compile(r"'(\w+)': (\d+)")
-PERCENT_SLACK = 1.0  # what the second decimal of used and limit can do to a hundred times their quotient, and as much
+PERCENT_SLACK = 1.0  # rounding error of the percentage from two-decimal figures, with a margin
 
 
 @dataclass
 class Facts:
-    """What was read so far; of what a log says twice (a restart), the first is kept, of its end the last."""
+    """Collects facts. If a restart repeats one, the first value counts; of the frame's end, the last."""
 
     start: datetime | None = None
     end: datetime | None = None
-    starts: list[int] = field(default_factory=list)  # where processes of the run say what they run on
-    profiling: list[int] = field(default_factory=list)  # where the profiler says that it starts or writes
+    starts: list[int] = field(default_factory=list)  # offsets where processes of the run start
+    profiling: list[int] = field(default_factory=list)  # offsets where the profiler starts or writes
     config: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, Source] = field(default_factory=dict)  # where each of these was read first, by name
-    printers: dict[str, str] = field(default_factory=dict)  # the source line that printed each of OWN first
+    sources: dict[str, Source] = field(default_factory=dict)  # fact → place of its first value
+    printers: dict[str, str] = field(default_factory=dict)  # anchor of OWN → source line that printed it first
     flops: Flops = field(default_factory=Flops)  # of one step on one device
     _environment: dict[str, Any] = field(default_factory=dict)
     _shape: str = ""
@@ -48,7 +48,7 @@ class Facts:
         first, source = (texts or [None])[0] or "", window.source(match.start())
         path = _PATH.search(window.data, max(0, match.start() - 1000), match.start()) if name == "array" else None
         if name in OWN and name not in self.printers:
-            # an array's path stands before it, perhaps on the line above
+            # an array's path precedes it, perhaps on the line above
             _, printer = prefix_before(window, path.start() if path else match.start())
             self.printers |= {} if printer is None else {name: printer}
         if name == "config":
@@ -58,7 +58,7 @@ class Facts:
         match name:
             case "start":
                 self.start = self.start or parse_date(first)
-                self.end = None  # a job that is tried again goes on in the same log
+                self.end = None  # a retried job continues in the same log
             case "end":
                 self.end = parse_date(first) or self.end
             case "config":
@@ -86,7 +86,7 @@ class Facts:
             case "device_memory":
                 self._take_device(match, window.place(match.start()))
             case "parameters" if self._parameters.source is None:
-                # printed with three decimals: 0.000 billion may be any small model
+                # three decimals are printed: 0.000 billion may be any small model
                 count = round(float(texts[1] or 0) * _SCALE[texts[2] or ""]) or None
                 self._parameters = Parameters(count=count, printed=first, source=source)
             case "array" if path is not None:
@@ -102,7 +102,7 @@ class Facts:
 
     def _take_device(self, match: re.Match[bytes], place: dict[str, int]) -> None:
         used, limit, percent = (float(match[group]) for group in (1, 2, 3))
-        # two decimals each, and the share of the one in the other: a number that lost a digit shows
+        # the percentage must match the figures, or one of them lost a digit
         rounded = PERCENT_SLACK * (1 + used / limit) / limit if limit else 0.0
         if limit and abs(100 * used / limit - percent) <= 0.01 + rounded:
             device = text_of(match[4])
@@ -113,7 +113,7 @@ class Facts:
         return Environment(**self._environment, mesh=self._mesh())
 
     def profiled(self, first_step: int) -> frozenset[int]:
-        """The steps whose time holds the start of the profiler or its end, by the config that the log prints."""
+        """Return the steps whose time includes the profiler's start or end, from the printed config."""
         if self.config.get("profiler", "").rpartition(".")[2].strip("'\"").lower() in ("", "none"):
             return frozenset()
         try:
@@ -123,7 +123,7 @@ class Facts:
         return frozenset((first_step + skip, first_step + skip + steps))
 
     def _mesh(self) -> dict[str, int] | None:
-        """The mesh axes larger than 1: as printed by name, or the printed shape with the config's axis names."""
+        """Return the mesh axes larger than 1: printed by name, or the printed shape with the config's axis names."""
         named = _SIZES.findall(self._shape)
         sizes = [int(size) for _, size in named] or [int(size) for size in re.findall(r"\d+", self._shape)]
         if math.prod(sizes) != self._environment.get("num_devices"):
@@ -139,9 +139,9 @@ class Facts:
         return None
 
     def memory(self) -> Memory:
-        """The compiler's forecast and the devices' own figures."""
+        """Return the compiler's memory estimate and the devices' figures."""
         return self._memory.model_copy(update={"devices": tuple(self._device_memory.values())})
 
     def parameters(self) -> Parameters:
-        """How many there are, and the dump of the arrays."""
+        """Return the parameter count and the dump of the arrays."""
         return self._parameters.model_copy(update={"arrays": tuple(self._arrays.values())})

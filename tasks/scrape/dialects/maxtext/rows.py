@@ -1,18 +1,18 @@
-"""The grammar of MaxText's step line: `completed step: 3, seconds: 0.148, …, loss: 9.734` to its values or nothing."""
+"""The grammar of MaxText's step line: `completed step: 3, seconds: 0.148, …, loss: 9.734`."""
 
 import re
 
 from tasks.scrape.prefixes import ABSL
 from tasks.scrape.table.rows import Field, Row, Value, shape_of
 
-# whatever looks like a step line; MaxText prints profiler steps without their times
+# begins a step line; MaxText prints profiler steps without their times
 HEAD = re.compile(rb"completed[ \t]+(?:profiler[ \t]+\S+[ \t]+)?step\b")
-# what stands in every step line behind its head
+# occurs in every step line after its head
 BODY = re.compile(rb"(?:TFLOP|Tokens)/s/device:\s{1,9}\d|total_weights:\s{1,9}\d|perplexity:\s{1,9}\d")
 _STEP = re.compile(rb"completed (?:profiler \S+ )?step: (0|[1-9]\d{0,17})(?!\d)")
 NUMBER = rb"[-+]?(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _NUMBER = re.compile(NUMBER, re.IGNORECASE)
-# what ends a value for certain, or what was glued to it
+# ends a value, or is glued to it
 _FIELD = re.compile(
     rb",[ \t]([A-Za-z](?:[^\s:,]| (?=\S)){0,59}):[ \t]"
     rb"(%s|[^\s,]+?)(?=[,\s\x1b]|\Z|%s|completed (?:step|profiler)|XPK End:|EXIT_CODE=)" % (NUMBER, ABSL),
@@ -20,49 +20,49 @@ _FIELD = re.compile(
 )
 TAIL = rb"(?=[ \t\r\n]|\Z)"
 _COLUMNS = {"TFLOP/s/device": "tflops_per_device", "Tokens/s/device": "tokens_per_s_per_device"}
-# printed with three decimals by every version of MaxText; relatives show their own number in several lines, or in all
-# numbers of one
+# three decimals in every version of MaxText; relatives use another number of decimals, in several lines or in all
+# numbers of a line
 _THREE = frozenset({"seconds", "TFLOP/s/device", "Tokens/s/device", "loss", "lm_loss", "perplexity"})
 _KNOWN = _THREE | {"total_weights", "moe_lb_loss", "mtp_loss", "main_model_loss", "dpo_loss", "reward_accuracy",
                    "indexer_loss", "live slice count"}  # fmt: skip
 _OURS = frozenset({"time", "line", "offset"})
-AGREEING = 3  # numbers of one line
+AGREEING = 3  # numbers of a line with the same number of decimals
 
 
 def column_name(key: str) -> str:
-    """The name of a field's column: its own key, unless the records have a name for it or need the key themselves."""
+    """Return a field's column: the records' name for its key, or the key, renamed if the records use it."""
     return _COLUMNS.get(key, f"{key} (log)" if key in _OURS else key)
 
 
 KNOWN = frozenset(map(column_name, _KNOWN))
-UNFINISHED = frozenset(map(column_name, _THREE))  # one with other decimals may have been cut
+UNFINISHED = frozenset(map(column_name, _THREE))  # other decimals may mean a cut number
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """The step line at a position; None if it is damaged, or if its last number may have been cut."""
+    """Return the step line at a position; None if it is damaged or its last number may be cut."""
     row = _split(line, position)
     if row is None or (like is not None and like.regular and not row.regular):
         return None
     last, following = row.fields[-1], line[row.end : row.end + 1]
-    if len(row.fields) == 1:  # only MaxText's profiler steps have no value at all
+    if len(row.fields) == 1:  # only profiler steps have no values
         return row if line.startswith(b"completed profiler", position) and following.isspace() else None
-    if last.key == "total_weights":  # every version prints the loss behind it, and a count shows no cut
+    if last.key == "total_weights":  # the loss must follow, and a cut count cannot be recognised
         return None
-    # a number that was cut has fewer decimals than its key has elsewhere
+    # a cut number has fewer decimals than the same key elsewhere
     shapes = {one.key: one.shape for one in (like.fields if like is not None else ()) if one.shape[0] == "fixed"}
     sure = last.shape in (("open", 0), shapes.get(last.key, ("fixed", 3)))
-    if not following:  # cut here, or a file without a final line break
+    if not following:  # cut, or no final line break
         return row if is_end and like is not None and like.columns == row.columns and sure else None
     return row if sure or not (row.ends_early(like) or following not in b" \t\r\n\x1b") else None
 
 
 def _split(line: bytes, position: int) -> Row | None:
-    """The step line at a position taken apart, whether or not it can be believed."""
+    """Split the step line at a position into fields, without judging them."""
     head = _STEP.match(line, position)
     if head is None:
         return None
     fields, end = [Field("step", int(head[1]), head.start(1), head.end(1), ("whole", 0), "step")], head.end()
-    keys = {"step"}  # a row that names two steps has lost the break between two rows
+    keys = {"step"}  # two steps in a row: the line break between two rows is lost
     while line[end : end + 1] == b",":
         found = _FIELD.match(line, end)
         one = _read(found) if found else None
@@ -72,7 +72,7 @@ def _split(line: bytes, position: int) -> Row | None:
         fields.append(one)
         end = found.end()
     last = fields[-1]
-    # three decimals, as every version prints them, or all of them another count; others must come several times
+    # regular: three decimals, or another number of decimals throughout the line; other rows must occur several times
     shapes = [one.shape for one in fields if one.key in _THREE and one.shape[0] != "open"]
     regular = set(shapes) <= {("fixed", 3)} or (len(shapes) >= AGREEING and len(set(shapes)) == 1 and shapes[0][1] > 0)
     profiler = line.startswith(b"completed profiler", position)
@@ -85,12 +85,12 @@ def _split(line: bytes, position: int) -> Row | None:
 
 def _read(found: re.Match[bytes]) -> Field | None:
     key, text, end = found[1].decode("utf-8", "replace"), found[2], found.end(2)
-    # no trainer's key; or the rest of this line was lost, with the beginning of the next
+    # not a trainer's key, or the break to the next row is lost
     if not key.isprintable() or "\ufffd" in key or HEAD.search(found[1]):
         return None
     shape = shape_of(text) if _NUMBER.fullmatch(text) else ("word", 0)
     value: Value
-    if key == "total_weights":  # a count, however it is printed
+    if key == "total_weights":  # always a whole number
         whole = text.removesuffix(b".0")
         if not re.fullmatch(rb"0|[1-9]\d*", whole) or int(whole) >= 1 << 63:
             return None

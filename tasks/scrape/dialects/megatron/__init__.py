@@ -2,12 +2,12 @@
 
 import re
 
-from tasks.scrape.dialects.dialect import Dialect
-from tasks.scrape.dialects.megatron.other_lines import PATTERNS, MegatronOtherLines
+from tasks.scrape.dialects.dialect import LogDialect
+from tasks.scrape.dialects.megatron.event_collector import PATTERNS, MegatronEventCollector
 from tasks.scrape.dialects.megatron.rows import BODY, HEAD, KNOWN, parse
 from tasks.scrape.prefixes import TIME, is_glued
 
-DIALECT = Dialect(
+DIALECT = LogDialect(
     name="megatron",
     example="' iteration 1/ 20 | consumed samples: …'",
     marks=re.compile(
@@ -15,7 +15,7 @@ DIALECT = Dialect(
         rb"using world size: \d+, data-parallel|-{5,80} arguments -{5,80}|\(tensor, pipeline\) model parallel rank"
     ),
     row=b"elapsed time per iteration",
-    head=HEAD, parse=parse, patterns=PATTERNS, other_lines=MegatronOtherLines, time=TIME, known=KNOWN, body=BODY,
+    head=HEAD, parse=parse, patterns=PATTERNS, collector=MegatronEventCollector, time=TIME, known=KNOWN, body=BODY,
     glued=is_glued,
     afresh=(b"----- arguments -----",),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The grammar of Megatron's rows: ` iteration 1/ 20 | key: value | … |` to its values and the way they are printed."""
+"""The grammar of Megatron's rows: ` iteration 1/ 20 | key: value | … |`."""
 
 import math
 import re
@@ -8,29 +8,28 @@ from tasks.scrape.table.rows import Field, Row, Value, shape_of
 # `iteration        1/      20 |`; RL forks print `iteration 1/infinity |`, Argonne's `iteration=       1/  317892 |`
 HEAD = re.compile(rb"(?<![A-Za-z0-9_-])iteration[ =] {0,40}\d+ {0,40}/ {0,40}(?:\d+|infinity) {0,40}\|")
 _HEAD = re.compile(rb"iteration[ =]( {0,40})(0|[1-9]\d{0,14}) {0,40}/ {0,40}(\d{1,15}|infinity) {0,40}\|")
-# `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a head is none
+# `key: value |`; the first versions print `key value |`, Argonne's `key=value |`; a row's head is not a field
 _OPEN_FIELD = (
     rb" {0,40}(?!iteration[ =] {0,40}\d+ {0,40}/)([A-Za-z\[][^|\n:=]{0,79}?)(?:: |=| )"
     rb"( {0,40})([-+]?[\d.,a-zA-Z][^\s|=]{0,79}(?: \(avg [\d.]{1,20}\)| m?s| days?, [\d:]{7,8})?)"
 )
 _FIELD = re.compile(_OPEN_FIELD + rb" {1,40}\|")
-# Primus joins its fields with bars, so that none stands behind the last: that one shows by itself that it is whole
+# Primus joins fields with bars and prints none after the last, which is complete if it ends with %
 _LAST_FIELD = re.compile(_OPEN_FIELD + rb"(?<=%)(?=[ \t]*(?:\r?\n|\Z))")
 _LAST_COUNT = re.compile(rb" {0,40}(number of nan iterations): ( {0,2})(\d{1,9})(?<=: [ \d]{2}\d)(?=[ \t]*\r?\n)")
-# what stands in every row behind its head: without a head, it is a row that lost one
+# occurs in every row after its head; without a head, the row lost it
 _ONE = rb"\s{0,40}[\dnai][^\s|]{0,40}\s{0,40}\|\s{0,40}"
 BODY = re.compile(
     rb"elapsed[\s_]time[\s_]per[\s_]iteration(?:\s\(m?s\):?\s|_ms=)\s{0,40}\d|"
     rb"number of (?:nan|skipped) iterations:\s{0,40}\d|learning rate:%sglobal batch size:|loss scale:%s(?:grad|num)"
     % (_ONE, _ONE)
 )
-# C's and Python's: one digit before the point, exponents of two digits or of three where they need them, no `E-00`, and
-# none that would make infinity of a number
+# C and Python: one digit before the point, exponents of two digits, or three if needed; neither `E-00` nor an overflow
 _EXPONENT = r"[eE](?:\+\d\d|-(?!00)\d\d|[-+](?:[12]\d\d|30[0-7]))"
 _NUMBER = re.compile(
     rf"[-+]?(?:[1-9](?:\.\d+)?{_EXPONENT}|0(?:\.0+)?[eE]\+00|(?:0|[1-9]\d*)(?:\.\d+)?|nan|inf(?:inity)?)", re.IGNORECASE
 )
-# what may stand behind a whole row: the end of the line, or what another rank or the next line glued to it
+# allowed after a complete row: the end of the line, or a record glued to it
 _AFTER = re.compile(
     rb"[ \t]*(?:\r?\n|\[|rank \d|Number of |Total number|Theoretical |\(min, max\)|time \(ms\)|-{5,}|saving check|"
     rb"iteration +\d|validation |WARNING|INFO|Step Time |\w+: iteration)"
@@ -49,14 +48,14 @@ _NAMED = {
 }  # fmt: skip
 _ELAPSED = re.compile(r"(?:elapsed[ _]time[ _]per[ _]iteration|iteration time)(?: \((m?s)\)|_(ms))?")
 _PARTS = re.compile(r"/| \(avg |\)$")  # between a number and the average
-# what is no number in a field that some fork prints
+# fields of forks that contain words
 _WORDS = {
     "eta": re.compile(r"(?:\d+ days?, )?\d+:\d\d:\d\d"),
     "consumed tokens": re.compile(r"\d+(?:\.\d+)?[KMBT]"),
 }
-_RANK = re.compile(r"rank-\d+ ")  # whose memory it is
+_RANK = re.compile(r"rank-\d+ ")  # the rank of a memory field
 _COUNT = re.compile(r"number[ _]of[ _]")  # of iterations: digits alone
-# printed with as many decimals as the number happens to have
+# printed with varying decimals
 _FREE = frozenset({"num zeros", "learning_rate"})
 _KNOWN = frozenset(_NAMED) | {
     "elapsed time per iteration (ms)", "elapsed time per iteration (s)", "consumed samples", "consumed tokens",
@@ -83,7 +82,7 @@ KNOWN = frozenset(map(name_of, _KNOWN)) | {_AVERAGE.format(name_of(key)) for key
 
 
 def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | None:
-    """The row at a position; None if it is damaged or cut: every field ends with a bar, so none is read by half."""
+    """Return the row at a position; None if damaged or cut. Every field ends with a bar, so a cut field is seen."""
     head = _HEAD.match(line, position)
     if head is None:
         return None
@@ -91,7 +90,7 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     width = len(head[1]) + len(head[2])
     first = Field("step", int(head[2]), head.start(2), head.end(2), shape_of(head[2], width), "iteration")
     fields, end = read_fields(line, end)
-    if all(one.column != "seconds" for one in fields):  # every one of them prints it
+    if all(one.column != "seconds" for one in fields):  # every version prints it
         return None
     fields.insert(0, first)
     values = {one.key: one.value for one in fields}
@@ -101,16 +100,16 @@ def parse(line: bytes, position: int, like: Row | None, is_end: bool) -> Row | N
     row = Row(int(head[2]), tuple(fields), position, end, regular=regular, excused=excused, total=total, tail=TAIL)
     if line[end : end + 200].strip(b" \t\r"):
         return row if _AFTER.match(line, end) else None
-    last = fields[-1].key  # the text ends with the row: has it all fields?
+    last = fields[-1].key  # at the end of the text the row may lack fields
     return row if is_end and (last == like.fields[-1].key if like is not None else last in _FINAL) else None
 
 
 def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
-    """The fields that begin at a position, and where they end; none if one of them is damaged."""
+    """Return the fields from a position on, and their end; none if one is damaged."""
     fields: list[Field] = []
     while found := _FIELD.match(data, position):
         read = _read(found)
-        # two losses, by whatever names, are those of two rows
+        # a repeated column shows that two rows were merged
         if read is None or not {"step", *(one.column for one in fields)}.isdisjoint(one.column for one in read):
             return [], position
         fields += read
@@ -123,7 +122,7 @@ def read_fields(data: bytes, position: int) -> tuple[list[Field], int]:
 
 
 def _read(found: re.Match[bytes]) -> list[Field] | None:
-    """A match of `_FIELD` as one field, or as two: `instantaneous/average`; None if a number in it is damaged."""
+    """Return a match of `_FIELD` as one field, or two (`instantaneous/average`); None if a number is damaged."""
     key, text, at = found[1].decode("utf-8", "replace").strip(), found[3].decode("utf-8", "replace"), found.start(3)
     key = _RANK.sub("", key.lower() if key == "ETA" else key)
     elapsed, name = _ELAPSED.fullmatch(key), name_of(key)
@@ -132,7 +131,7 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
         text, _, unit = text.partition(" ")
     parts = [part for part in _PARTS.split(text) if part]
     if not 1 <= len(parts) <= 2 or not all(_NUMBER.fullmatch(part) for part in parts):
-        # of the known keys those hold words that name the parts: `hip mem usage/free/…: 154GB/38GB/…`
+        # these keys contain words: `hip mem usage/free/…: 154GB/38GB/…`
         is_word = key in _WORDS and _WORDS[key].fullmatch(text)
         if name != key or (key in _KNOWN and not (is_word or 1 < len(parts) == 1 + key.count("/"))):
             return None
@@ -147,7 +146,7 @@ def _read(found: re.Match[bytes]) -> list[Field] | None:
         shape = ("free", 0) if key in _FREE and shape[0] != "whole" else shape
         milli = unit == "ms"
         value: Value = int(part) if shape[0] == "whole" and not elapsed and name == key else float(part)
-        if milli:  # the digits as they are printed, with the point moved
+        if milli:  # moves the point in the printed digits; dividing would round
             value = float(part + "e-3") if part.replace(".", "").isdigit() else float(part) / 1000
         fields.append(Field(column, value, at, at + len(part), shape, key, milli))
         at += len(part)

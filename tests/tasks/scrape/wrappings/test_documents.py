@@ -93,13 +93,13 @@ def test_the_commits_of_logs_without_heads_stand_in_the_table(logs: Any) -> None
 def test_one_log_missing(logs: Any, there: str, missing: str) -> None:
     empty = FULL_LOG.format(name=missing, commit="abcdef012").encode() + b"(no log)\n"
     for data in (page(logs, there), page(logs, there) + empty):
-        message = r"page\.txt: the page has 1 of the logs of Linen and NNX; open both logs"
+        message = r"page\.txt: has 1 of the logs of Linen and NNX; open both logs"
         with pytest.raises(LogFormatError, match=message):
             scrape_text(data, name="page.txt")
 
 
 def test_no_log_at_all() -> None:
-    with pytest.raises(LogFormatError, match=r"page\.txt: the page has 0 of the logs of Linen and NNX; open both logs"):
+    with pytest.raises(LogFormatError, match=r"page\.txt: has 0 of the logs of Linen and NNX; open both logs"):
         scrape_text(HEAD.encode(), name="page.txt")
 
 
@@ -117,13 +117,13 @@ def test_logs_without_heads_by_order(logs: Any) -> None:
 
 def test_founding_pages_with_a_log_cut_out(seeds: Path) -> None:
     linen = (seeds / "000_1ada0a1f0c04a8c8.txt").read_bytes()
-    with pytest.raises(LogFormatError, match="the page has 1 of the logs of Linen and NNX"):
+    with pytest.raises(LogFormatError, match="has 1 of the logs of Linen and NNX"):
         scrape_text(linen[: linen.rindex("NNX \u00a0·".encode())], name="page")
     branches = (seeds / "002_2f609e8cddb2312c.txt").read_bytes()
     start = branches.index(b"XPK Start")
     second = branches.index(b"574ad3fb9\n", start)
     for cut in (branches[:second], branches[:start] + branches[second:]):
-        with pytest.raises(LogFormatError, match="the page has 1 of the logs of main and feat/Migrate"):
+        with pytest.raises(LogFormatError, match="has 1 of the logs of main and feat/Migrate"):
             scrape_text(cut, name="page")
 
 

@@ -1,4 +1,4 @@
-"""Logs in UTF-16, with no-break spaces, or with zero bytes in them are read as what the trainer wrote."""
+"""Logs in UTF-16, with non-breaking spaces, or with zero bytes in them are read as what the trainer wrote."""
 
 import codecs
 import gzip
@@ -17,7 +17,7 @@ from tasks.scrape.wrappings.unpack import from_utf16
     [
         (lambda text: codecs.BOM_UTF16_LE + text.decode().encode("utf-16-le"), "UTF-16"),
         (lambda text: codecs.BOM_UTF16_BE + text.decode().encode("utf-16-be"), "UTF-16"),
-        (lambda text: text.replace(b" ", "\u00a0".encode()), "no-break spaces"),
+        (lambda text: text.replace(b" ", "\u00a0".encode()), "non-breaking spaces"),
         (lambda text: b"\0" * 5000 + text, "zero bytes"),
         (lambda text: b"\0" * (5 << 20) + text, "zero bytes"),  # more than is read at a time
         (lambda text: text + b"\0" * 100, "zero bytes"),

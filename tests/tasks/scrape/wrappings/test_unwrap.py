@@ -279,9 +279,9 @@ def test_damage_to_an_archive_that_cannot_tell(log: bytes) -> None:
     [
         (b"\x1f\x8b\x08\x00garbage that is no archive", r"log: is a damaged gzip file: .*; copy it again"),
         (b"\x28\xb5\x2f\xfdgarbage that is no archive", r"log: is a damaged zstd file: .*; copy it again"),
-        (gzip.compress(b"dear diary\n", mtime=0), r"log: there is no training log in it"),
+        (gzip.compress(b"dear diary\n", mtime=0), r"log: contains no training log"),
         (gzip.compress(b"a\0\1b\n", mtime=0), r"log:1: is not text"),
-        (json.dumps([{"textPayload": "dear diary", "timestamp": "x"}]).encode(), r"log: there is no training log"),
+        (json.dumps([{"textPayload": "dear diary", "timestamp": "x"}]).encode(), r"log: contains no training log"),
         (b'[{"textPayload": 3}]', r"log: is an export without entries that hold text; export the logs again"),
     ],
 )

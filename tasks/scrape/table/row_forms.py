@@ -1,4 +1,4 @@
-"""Knows the forms in which a log prints its rows, and so tells a row that lost text from one of another form."""
+"""Keeps the forms in which a log prints its rows, and so tells a row that lost text from a row of another form."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ from tasks.scrape.table.rows import Field, Row, Shape
 if TYPE_CHECKING:
     from tasks.scrape.window import Window
 
-FORMS_MOST, KEYS_MOST = 400, 400  # more than any trainer prints: each key is a column of the table
-ALIKE = 3  # rows that end at one width
+FORMS_MOST, KEYS_MOST = 400, 400  # bounds memory (each key is a column); no trainer prints as many
+ALIKE = 3  # rows of the largest width that show that a terminal cut them
 
-LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that say nothing of what else its column may hold
+LOOSE = frozenset({"open", "general", "free", "word"})  # shapes that do not restrict their column's other values
 
-type Way = tuple[str, Shape]  # the key before a number, and how the number is printed
+type Way = tuple[str, Shape]  # the key before a number, and the number's shape
 
 
-class Forms:
-    """The forms of the rows that were read so far, each with its number and one of its rows. `known`: the columns that
-    some version of the trainer prints; `unfinished`: those behind which every version prints more."""
+class RowForms:
+    """The forms of the rows read so far, each with a number and an example; arguments as in `RowGrammar`."""
 
     def __init__(self, known: frozenset[str], unfinished: frozenset[str]) -> None:
         self._known, self._unfinished = known, unfinished
         self._numbers: dict[Any, int] = {}
         self._rows: dict[int, Row] = {}
         self._columns: dict[str, None] = {}
-        self._widest = self._at_widest = 0  # bytes of the longest line, and how many lines have as many
+        self._widest = self._at_widest = 0  # length of the longest lines in bytes, and their number
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The keys that no known version prints."""
+        """The keys that no known version prints, sorted."""
         fields = (one for row in self._rows.values() for one in row.fields[1:])
         return tuple(sorted({one.key for one in fields if one.column not in self._known}))
 
     def measure(self, window: Window) -> None:
-        """Note how long the lines of a window are."""
+        """Update the largest line length from a window."""
         inside = window.breaks[(window.breaks >= window.start) & (window.breaks < window.limit)]
         lengths = np.diff(inside, prepend=window.start - 1) - 1
         if lengths.size and (most := int(lengths.max())) >= self._widest:
@@ -50,22 +49,21 @@ class Forms:
             self._widest = most
 
     def admits(self, row: Row) -> bool:
-        """Whether a row's form and its keys are no more than a trainer prints."""
+        """Whether the limits on forms and keys allow this row."""
         if row.form in self._numbers:
             return True
         fresh = sum(key not in self._columns for key in row.columns[1:])
         return len(self._numbers) < FORMS_MOST and len(self._columns) + fresh <= KEYS_MOST
 
     def number_of(self, row: Row) -> int:
-        """The number of a row's form, which its rows have in the table's column `_form`."""
+        """Return the number of a row's form: the value in the table's column `_form`."""
         number = self._numbers.setdefault(row.form, len(self._numbers))
         self._rows.setdefault(number, row)
         self._columns.update(dict.fromkeys(row.columns[1:]))
         return number
 
     def odd(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """The rows that lost text: those of a form that came at one step and does not go with the others; and those
-        that may be cut, because they end where all long lines do. Their forms are forgotten."""
+        """Return the rows that lost text or that a terminal may have cut, and forget their forms."""
         step, rows = pl.col("step"), self._rows
         forms = (
             frame.select("_form", "step")
@@ -81,8 +79,7 @@ class Forms:
         return _unread(frame.filter(pl.col("_form").is_in(odd)), "printed like no other") + self._cut(frame)
 
     def _ways(self, rows: Iterable[tuple[Row, set[int]]]) -> dict[str, set[Way]]:
-        """How the numbers of each column are printed: in the ways that came at two steps; where none did, in every one,
-        unless they contradict each other. `rows`: one of each form, with the first and the last step of it."""
+        """Return each column's accepted ways: seen at two steps, or else all, if they do not contradict each other."""
         came: dict[str, dict[Way, set[int]]] = defaultdict(lambda: defaultdict(set))
         for row, steps in rows:
             for one in row.fields:
@@ -94,7 +91,7 @@ class Forms:
         return ways
 
     def _cut(self, frame: pl.DataFrame) -> list[UnreadLine]:
-        """Rows whose last number may go on behind the width at which a terminal cuts."""
+        """Return the rows that a terminal may have cut within their last number."""
         if "_width" not in frame.columns:
             return []
         widest = frame.filter(pl.col("_width") == self._widest)
@@ -114,26 +111,26 @@ def _unread(rows: pl.DataFrame, why: str) -> list[UnreadLine]:
 
 
 def _contradict(shapes: Sequence[Shape]) -> bool:
-    """Whether no two numbers of one column are printed in these ways, however long they are."""
+    """Whether these shapes cannot belong to one column."""
     kinds = [kind for kind, _ in shapes if kind not in LOOSE]
     return len({width for _, width in shapes} - {0}) > 1 or (len(kinds) > 1 and set(kinds) != {"whole"})
 
 
 def _is_odd(row: Row, usual: list[Row], ways: dict[str, set[Way]]) -> bool:
-    """Whether a row of a rare form lost text. `usual`: one row of each other form, the most frequent first."""
+    """Whether a row of a rare form lost text. `usual`: an example of each trusted form, the most frequent first."""
     other_run = usual and row.total not in {one.total for one in usual}
     lacks = usual and not row.excused and set(usual[0].columns) - set(row.columns)
     return bool(not row.regular or other_run or lacks) or not all(_fits(one, ways[one.column]) for one in row.fields)
 
 
 def _fits(printed: Field, ways: set[Way]) -> bool:
-    """Whether a number is printed as others of its column are."""
+    """Whether a number is printed like others of its column."""
     kind, digits = printed.shape
-    shapes = {shape for key, shape in ways if key == printed.key}  # under another key it is in another unit
+    shapes = {shape for key, shape in ways if key == printed.key}  # another key may mean another unit
     kinds = {one for one, _ in shapes}
     if not shapes or printed.shape in shapes or kind in LOOSE or kinds <= {"open", "word"}:
         return bool(shapes)
     widths = {width for other, width in shapes if other == "whole"} - {0}
-    # a whole number that fills or outgrows its column has no padding left
+    # a whole number as wide as its column has no padding
     outgrows = not widths or (not digits and printed.end - printed.begin >= min(widths))
     return kind == "whole" and ("general" in kinds or ("whole" in kinds and outgrows))

@@ -1,4 +1,4 @@
-"""What a log of Megatron-LM and its relatives says beside its rows, and its records."""
+"""Collects the lines of a log of Megatron-LM or its relatives other than rows."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import RANK_MEMORY_SCHEMA, TIMER_SCHEMA, CheckpointEvent, Environment, Parameters, Source
-from tasks.scrape.dialects.dialect import Match, OtherLines, patterns
+from tasks.scrape.dialects.dialect import EventCollector, Match, patterns
 from tasks.scrape.dialects.megatron.rows import read_fields
 from tasks.scrape.dialects.schedule import LOOSE
 from tasks.scrape.prefixes import iso_of, time_before
@@ -24,8 +24,8 @@ _VALUES = {"lm loss value": "loss", "LM loss": "loss", "lm loss PPL": "perplexit
           "lm_loss value": "loss", "lm_loss_ppl value": "perplexity"}  # fmt: skip
 PATTERNS = patterns(
     {
-        # every repetition is bounded: without bounds, a long run of spaces, dots or dashes costs its length squared
-        # the dashes before are asked for behind the words, which are found fast
+        # repetitions are bounded, or a long run of spaces, dots or dashes would take quadratic time; the dashes are
+        # checked by a look-behind, because words are found fast
         "table": rb" arguments (?<=-{5} arguments )-{5,80}",
         "table_end": rb" end of arguments (?<=-{5} end of arguments )-{5,80}",
         "world": rb"using world size: (\d+)",
@@ -37,10 +37,10 @@ PATTERNS = patterns(
         "total": rb"Total number of parameters in billions: (\d+\.\d+)(?=\s)",
         "theory": rb"Theoretical memory footprints: ([^\n]{1,300})",
         "memory": rb"\[Rank (0|[1-9]\d{0,8})\] \(after (0|[1-9]\d{0,14}) iterations\) memory \((MB|GB)\)" + _MEMORY_ROW,
-        # before 2021 only rank 0 prints it, and no bracket before it, in which another rank's may stand
+        # before 2021 only rank 0 prints it, without a rank in brackets
         "memory_of_first": rb"(?<![(\w])after (0|[1-9]\d{0,14}) iterations memory \((MB|GB)\)" + _MEMORY_ROW,
         "timer": rb"(?<![^\s\]:])([a-z][\w/-]{0,100}) \.{2,200}: \(%s, %s\)" % (_NUMBER, _NUMBER),
-        # before 2023, and DeepSpeed: one rank's times in one line
+        # before 2023, and in DeepSpeed, the times of one rank are on one line
         "times": rb"time \(ms\)((?: \| [a-z1][\w/ -]{0,80}: \d{1,15}(?:\.\d{1,9})?)+)(?: \|)?(?=\s)",
         # Megatron-Bridge prints this before each row
         "step_time": rb"Step Time ?: (\d{1,9}\.\d{2})s GPU utilization: (\d{1,9}\.\d)MODEL_TFLOP/s/GPU",
@@ -57,7 +57,7 @@ PATTERNS = patterns(
     }
 )
 _ARGUMENT = re.compile(
-    # the dots fill up to 48 characters, and are missing behind longer names
+    # dots pad names to 48 characters; longer names have none
     rb"(?<=[\s\]:])([A-Za-z_][\w-]{0,200})(?: \.{1,64} |(?<=[\w-]{46}) {2})([^\n]{0,8000}?)"
     rb"(?=\r?\n|\s{1,64}[A-Za-z_][\w-]{0,200} \.{1,64} |\s{2,64}[A-Za-z_][\w-]{45,200}  \S|"
     rb"\s{0,64}-{5,80} end of arguments)"
@@ -66,7 +66,7 @@ _MEMORY = re.compile(rb"\| ([a-z][a-z -]*): *(\d+(?:\.\d+)?)")
 _TIME = re.compile(rb"\| ([^:|\n]+): (\d+(?:\.\d+)?)")
 _MESH = {"tensor-model": "tensor", "pipeline-model": "pipeline", "data": "data",
          "context": "context", "expert-model": "expert"}  # fmt: skip
-# anchor -> the facts that its groups are
+# anchor → facts of its groups
 _FACTS = {
     "world": ("world_size",), "vocabulary": ("vocab_size", "dummy_tokens", "padded_vocab_size"),
     "theory": ("theoretical_memory",), "loaded": ("restored_from", "restored_step"),
@@ -74,23 +74,23 @@ _FACTS = {
 }  # fmt: skip
 
 
-class MegatronOtherLines(OtherLines):
-    """What was found so far."""
+class MegatronEventCollector(EventCollector):
+    """Collects Megatron's facts, evaluations, checkpoints, timers and memory per rank."""
 
     def __init__(self) -> None:
         super().__init__()
         self.config: dict[str, str] = {}
-        self.sources: dict[str, Source] = {}  # of config and environment, as in RunReading
+        self.sources: dict[str, Source] = {}  # places of config and environment, as in RunReading
         self.mesh: dict[str, int] = {}
         self.step_times: list[tuple[int, float, float]] = []  # offset, seconds, TFLOP/s per GPU
-        self.resumes: list[tuple[int, int]] = []  # offset, step that was restored
+        self.resumes: list[tuple[int, int]] = []  # offset, restored step
         self.parameters_of: dict[tuple[int, int], dict[str, Any]] = {}
         self.ended: str | None = None
-        self.memory_ranks: set[int] = set()  # those with memory rows
-        self._timers: list[tuple[Any, ...]] = []  # of this window, as the memory rows
+        self.memory_ranks: set[int] = set()  # ranks with memory rows
+        self._timers: list[tuple[Any, ...]] = []  # of this window, like the memory rows
         self._memory: list[dict[str, Any]] = []
         self._tables: list[tuple[pl.DataFrame, pl.DataFrame]] = []  # of the windows before
-        self._arguments: int | None = None  # where their table begins, as long as its end is not there
+        self._arguments: int | None = None  # begin of an unfinished table of arguments
 
     def take(self, name: str, match: Match, window: Window, table: StepTable) -> None:
         super().take(name, match, window, table)
@@ -116,7 +116,7 @@ class MegatronOtherLines(OtherLines):
                 self.parameters_of.setdefault(where, {"parameters": int(match[4]), "parameters_source": place})
             case "total":
                 printed = match[1].decode()
-                count = round(float(printed) * 1e9) or None  # printed with three decimals: 0.000 may be any
+                count = round(float(printed) * 1e9) or None  # three decimals are printed: 0.000 may be any small model
                 self.parameters = Parameters(count=count, printed=f"{printed} billion", source=source)
             case "loaded":
                 self.resumes.append((source.offset, int(match[2])))
@@ -142,7 +142,7 @@ class MegatronOtherLines(OtherLines):
                     self.refuse(match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """Everything of a window was taken, but for the arguments of a table that goes on in the next one."""
+        """Finish a window, except a table of arguments that continues in the next one."""
         super().settle(window, table)
         self._read_arguments(window, len(window.data))
         if self._timers or self._memory:  # there may be dozens behind every row
@@ -186,7 +186,7 @@ class MegatronOtherLines(OtherLines):
         self.environment = Environment(num_devices=world, mesh=mesh or None)
         steps = _without_means(_with_step_times(_without_copies(steps), self.step_times), self.resumes)
         found, summaries = super().records(steps, table), self.schedule.by_rank()
-        if found["is_ended"]:  # a save that was not said to have succeeded did not: one process prints both lines
+        if found["is_ended"]:  # one process prints begin and success of a save, so a missing success is a failure
             found["checkpoints"] = tuple(
                 event if event.committed else event.model_copy(update={"committed": False})
                 for event in self.checkpoints
@@ -206,10 +206,10 @@ class MegatronOtherLines(OtherLines):
         }  # fmt: skip
 
     def _ranks(self, summaries: dict[int, dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-        """One entry per global rank that the log names, and one per (tensor, pipeline) rank that has no other."""
+        """Return one entry per named global rank, and per (tensor, pipeline) rank without a global one."""
         tensor, pipeline = self.mesh.get("tensor", 1), self.mesh.get("pipeline", 1)
         world = self.environment.num_devices or 0
-        # where only these two divide the world; tensor runs fastest
+        # known only if no other axis divides the world; tensor runs fastest
         places = {n: (n % tensor, n // tensor) for n in range(world)} if world == tensor * pipeline else {}
         counted = {rank for rank, place in places.items() if place in self.parameters_of}
         named = [(rank, places.get(rank)) for rank in sorted(self.memory_ranks | set(summaries) | counted)]
@@ -225,13 +225,13 @@ class MegatronOtherLines(OtherLines):
 
 
 def _memory_name(key: str) -> str:
-    """`max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes` by one name."""
+    """Return one name for `max allocated` and Megatron-Bridge's `mem-max-allocated-gigabytes`."""
     words = key.strip().replace(" ", "-").split("-")
     return "_".join(word for word in words if word not in ("mem", "gigabytes"))
 
 
 def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]]) -> pl.DataFrame:
-    """The rows with the throughput that Megatron-Bridge prints before each, where both lines name the same time."""
+    """Add the throughput that Megatron-Bridge prints before each row, if both lines show the same time."""
     if not printed or steps.is_empty() or steps["tflops_per_device"].null_count() < steps.height:
         return steps
     times = pl.DataFrame(printed, schema=["printed_at", "printed", "tflops"], orient="row").set_sorted("printed_at")
@@ -239,13 +239,13 @@ def _with_step_times(steps: pl.DataFrame, printed: list[tuple[int, float, float]
         steps.select("offset"), left_on="printed_at", right_on="offset", strategy="forward", coalesce=False
     )
     found = steps.join(rows.unique("offset", keep="last"), on="offset", how="left", maintain_order="left")
-    # both are the same number, rounded to two decimals here and to less than a millisecond there
+    # the same number rounded to two decimals, and to less than a millisecond
     agree = (found["seconds"] - found["printed"]).abs() < 0.0051
     return steps.with_columns(pl.when(agree).then(found["tflops"]).alias("tflops_per_device"))
 
 
 def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
-    """The rows without those that repeat the one before in every value: on one node Primus prints each row twice."""
+    """Drop rows equal to the row before in every value: on one node Primus prints each row twice."""
     if not (steps["step"].diff() == 0).any():
         return steps
     values = [pl.col(name) for name in steps.columns if name not in ("time", "line", "offset")]
@@ -253,11 +253,11 @@ def _without_copies(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.DataFrame:
-    """The rows with the means that stand second behind a resume moved out of the columns of single steps.
+    """Move means in the second row after a resume out of the columns of single steps.
 
-    Core 0.17 of Megatron prints the first step that it resumes at and does not reset its timer, so that the next row
-    is the mean from that step on (NVIDIA/Megatron-LM issue 6237). Older versions print the same rows without it: where
-    every step is printed, the mean is known by its arithmetic.
+    Megatron core 0.17 prints the first resumed step and does not reset its timer, so the next row is the mean since
+    that step (NVIDIA/Megatron-LM issue 6237). Older versions do not; where every step is printed, arithmetic shows the
+    mean.
     """
     places = [int(place) for offset, step in resumes if (place := _mean_behind(steps, offset, step)) is not None]
     if not places:
@@ -274,20 +274,20 @@ def _without_means(steps: pl.DataFrame, resumes: list[tuple[int, int]]) -> pl.Da
 
 
 def _mean_behind(steps: pl.DataFrame, offset: int, restored: int) -> int | None:
-    """The place of the second row behind a resume if it is a mean from the first row's step on, else None."""
+    """Return the index of the second row after a resume if it is a mean since the first row's step, else None."""
     begin = int(steps["offset"].search_sorted(offset))
     numbers, seconds = steps["step"][begin : begin + 2].to_list(), steps["seconds"][begin : begin + 23]
     if len(numbers) < 2 or numbers[0] != restored + 1 or numbers[1] <= numbers[0] or None in seconds[:2].to_list():
         return None
     first, second, usual = seconds[0], seconds[1], seconds[2:].median()
-    alone = 2 * second - first  # what its own step took if it is the mean of two
-    is_between = numbers[1] > numbers[0] + 1  # then the first row was printed out of turn
+    alone = 2 * second - first  # seconds of the second step if the row is a mean of two
+    is_between = numbers[1] > numbers[0] + 1  # the first row is outside the print interval
     fits = alone > 0 and (not isinstance(usual, float) or abs(alone - usual) < abs(second - usual))
     return begin + 1 if is_between or fits else None
 
 
 def _read_validation(match: re.Match[bytes], window: Window, step_before: int | None) -> dict[str, Any] | None:
-    """The row whose head was found; None if it is damaged. `step_before`: the iteration of the last row before it."""
+    """Return the evaluation at a match; None if damaged. `step_before`: iteration of the last row before it."""
     values = _values(window.data, match.end())
     if values is None:
         return None
@@ -300,7 +300,7 @@ def _read_validation(match: re.Match[bytes], window: Window, step_before: int | 
 
 
 def _values(data: bytes, position: int) -> dict[str, float] | None:
-    """The fields of a row; None if it is damaged. Megatron prints all of them with as many decimals."""
+    """Return the fields of a row; None if damaged. Megatron prints all with the same number of decimals."""
     fields, end = read_fields(data, position)
     if not fields or any(isinstance(one.value, str) for one in fields) or not _BEHIND.match(data, end):
         return None

@@ -1,4 +1,4 @@
-"""What a MaxText log says beside its step lines, and its records."""
+"""Collects the lines of a MaxText log other than step lines."""
 
 from datetime import datetime
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from tasks.records import LogError, RunFate
-from tasks.scrape.dialects.dialect import Match, OtherLines
+from tasks.scrape.dialects.dialect import EventCollector, Match
 from tasks.scrape.dialects.maxtext.anchors import MESH_AXIS, WHOLE_DATE
 from tasks.scrape.dialects.maxtext.checkpoints import CheckpointLog, RestoreLog
 from tasks.scrape.dialects.maxtext.evals import EvalLog, WaitLog
@@ -16,12 +16,12 @@ from tasks.scrape.table.stalls import find_stalls, is_deferred
 from tasks.scrape.table.step_table import StepTable
 from tasks.scrape.window import Window
 
-PRINTS_LATE = "metric_logger.py"  # of MaxText: it buffers each step until the next one is under way
-DATED_WITHIN = 1 << 20  # bytes in which a log without a frame may show the day
+PRINTS_LATE = "metric_logger.py"  # MaxText's logger prints each step during the next one
+DATED_WITHIN = 1 << 20  # bytes searched for a date in a log without a frame
 
 
-class MaxTextOtherLines(OtherLines):
-    """What was found so far."""
+class MaxTextEventCollector(EventCollector):
+    """Collects MaxText's facts, evaluations, checkpoints, restores and waits."""
 
     ranks = False
 
@@ -39,7 +39,7 @@ class MaxTextOtherLines(OtherLines):
             part.take(name, match, window)
 
     def settle(self, window: Window, table: StepTable) -> None:
-        """What else stands before the first step; and whether the text ends in the middle of a line."""
+        """Read the mesh and the date before the first step, and whether the text ends within a line."""
         if not self._stepped:
             first = table.first_offset - window.base if table.parsed else len(window.data)
             for match in MESH_AXIS.finditer(window.data, window.start, first):
@@ -84,7 +84,7 @@ class MaxTextOtherLines(OtherLines):
         if steps.is_empty():
             return ()
         begin = int(steps["offset"][0])
-        # the profiler's own steps are printed without their time, and the one after them bears what is left
+        # profiler steps are printed without their time, so the step after them is longer
         untimed = steps.filter(pl.col("seconds").is_null())["step"].to_list()
         return find_stalls(
             steps, saving=self.saves.in_flight, eval_offsets=[row["offset"] for row in self.evaluations.rows],
@@ -94,7 +94,7 @@ class MaxTextOtherLines(OtherLines):
         )  # fmt: skip
 
     def _fate(self, error: LogError | None, steps: pl.DataFrame, *, truncated: bool) -> RunFate:
-        """How the run ended. Without an exit code, that all steps are there is taken for a good end."""
+        """Return how the run ended. Without an exit code, a run with all steps ended well."""
         if error is not None:
             return error.kind
         said = self.said

@@ -1,4 +1,4 @@
-"""What in a log may have ended its run: patterns of the lines in which programs and machines die, and their names."""
+"""Patterns of the lines that may show a run's death, by name."""
 
 import signal
 from contextlib import suppress
@@ -9,9 +9,9 @@ _END = rb"(?=\s*(?:%s))" % NEXT
 _SRUN = rb"\bsrun: error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: "
 _SIGNAL = rb"(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)"
 
-# of every trainer
+# for every trainer
 DEATHS = {
-    # a notebook prints the exception's name before it, and no colon
+    # a notebook prints the exception's name before, and no colon
     "traceback": rb"Traceback \(most recent call last\)(?::|(?=[ \t]*\r?\n))",
     "fatal_python": rb"Fatal Python error: ([^\n]*?)" + _END,
     "usage": rb"FATAL Flags parsing error:\s+([^\n]*?)%s|(?m:^)(?!srun|slurmstepd|sbatch|salloc)"
@@ -40,13 +40,13 @@ DEATHS = {
     rb"Some NCCL operations have failed or timed out)[^\n]{0,400}",
     # ROCm's runtime (core/runtime/runtime.cpp)
     "memory_fault": rb"(Memory access fault by GPU node-\d+[^\n]{0,400})",
-    # an exception whose traceback somebody left out
+    # an exception without its traceback
     "raised": rb"(?m:^)(?:\[?rank ?\d+\]?: ?)?((?:\w+\.)*[A-Z]\w*(?:Error|Exception))(?:: ([^\n]*))?(?m:\r?$)",
 }
-# of JAX's programs
+# for JAX programs
 JAX_DEATHS = {
     "aborted": rb"(Aborting training due to (?:NaN|Inf) loss\.)",
-    # absl, and absl before it knows the time zone
+    # absl, and absl before it has read the time zone
     "fatal": rb"F\d{4} \d\d:\d\d:(?:\d\d|\d{9,11})\.\d{6} +\d+ [\w.+-]+:\d+\] ?([^\n]*?)" + _END,
     # TSL: `2025-04-05 18:39:10.838153: F external/xla/xla/pjrt/distributed/client.h:80] …`
     "fatal_tsl": rb": F +(?:\d+ +)?[\w./+-]+:\d+\] ?([^\n]*?)" + _END,
@@ -54,19 +54,19 @@ JAX_DEATHS = {
     rb"LLVM ERROR: [^\n]{1,400})",
     "stopped": rb"Training stopped: ([^\n]*?)" + _END,
 }
-# of many ranks under a launcher
+# for several ranks under a launcher
 RANK_DEATHS = {
     # SLURM: `slurmstepd: error: …`, `[2026-04-20T03:25:23.011] error: *** STEP … CANCELLED …`
     "slurm": rb"(?:slurmstepd: error: (?=[^\n]{0,300}(?:oom|OOM|Out Of Memory|CANCELLED|TIME LIMIT))|\] error: "
     rb"(?=\*\*\* [^\n]{0,300}CANCELLED))([^\n]{1,600})",
     "slurm_exit": rb"srun: (error: [^\s:]{1,200}: tasks? [\d,\- ]{1,200}: Exited with exit code \d{1,3})",
     "terminated": rb"terminate called after throwing an instance of '([^'\n]{1,100})'\s{1,9}what\(\): +([^\n]{0,400})",
-    # torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table of its own, and the agent's
-    # line; deepspeed/launcher/launch.py: `exits with return code = -9`
+    # torch/distributed/elastic/multiprocessing: `exitcode  : -9 (pid: 14750)` in a table, and the agent's line;
+    # deepspeed/launcher/launch.py: `exits with return code = -9`
     "child": rb"exit(?:code {0,4}: |s with return code = )-(\d{1,3})(?!\d)(?:\) local_rank: \d{1,9})?"
     rb"(?: \(pid: \d{1,12}\))?",
 }
-# what of these is noted, beside its message
+# pattern name → (form, type) of the finding
 NOTED = {
     "aborted": ("stop", "SystemExit"), "stopped": ("stop", "StopTraining"), "usage": ("usage", "ArgumentError"),
     "fatal": ("fatal", "Fatal"), "fatal_tsl": ("fatal", "Fatal"), "fatal_cpp": ("fatal", "Fatal"),
@@ -78,9 +78,9 @@ _SAID = {"Killed": "SIGKILL", "Terminated": "SIGTERM", "Aborted": "SIGABRT", "Se
 
 
 def signal_name(said: str) -> str:
-    """`Killed` or `9` as `SIGKILL`; what is no known word or number stays as it is."""
+    """Return the signal's name: `SIGKILL` for `Killed` or `9`; unknown words are returned unchanged."""
     if said.isascii() and said.isdigit():
-        with suppress(ValueError):  # a number that is no signal here
+        with suppress(ValueError):  # not a signal number on this system
             return signal.Signals(int(said)).name
         return f"signal {said}"
     return _SAID.get(said, said)

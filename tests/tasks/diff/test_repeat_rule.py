@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tasks.diff.until import Patience, next_look, next_repeats, undecided_rows
+from tasks.diff.repeat_rule import Patience, next_look, next_repeats, undecided_rows
 from tasks.records import ComparisonRecord, MetricDiff, RunRecord
 
 type MakeRun = Callable[..., RunRecord]
