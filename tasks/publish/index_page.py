@@ -42,7 +42,8 @@ from tasks.store.locks import hold
 SHOWN: tuple[Outcome, ...] = ("died", *(word for word in WORST_FIRST if word != NOT_JUDGED))
 PAIRS = 12  # columns of the matrix: what was compared last
 NEIGHBOURS = "cases.js"
-LISTED = 100  # comparisons that need no script to be seen
+SHOWN_NIGHTS = 40  # of a case, on its pages
+LISTED = 40  # comparisons that need no script to be seen
 TREND_NIGHTS = 14
 LONGEST_WHY = 60  # characters of a reason in the matrix
 LEAST_REACH = 0.05  # of a trend, relative: less would draw noise as mountains
@@ -89,12 +90,22 @@ def write_neighbours(store: Store, index: StoreIndex | None, comparison: str) ->
     """Write what every page of the comparison loads to lead to the page of the next case: `cases.js` beside them."""
     if index is None:
         return
-    newest: dict[tuple[str, ...], IndexedComparison] = {}
+    found: dict[tuple[str, ...], list[IndexedComparison]] = {}
     for item in index.comparisons:
         if item.comparison == comparison:
-            newest.setdefault((item.case, *item.pair), item)
+            found.setdefault((item.case, *item.pair), []).append(item)
     shown = {"case", "id", "target", "baseline", "candidate"}
-    rows = [item.model_dump(include=shown) | {"outcome": item.outcome} for _, item in sorted(newest.items())]
+    rows = [
+        items[0].model_dump(include=shown)
+        | {
+            "outcome": items[0].outcome,
+            "nights": [
+                (item.id, item.created[:10], item.outcome, verdict_words.OUTCOMES[item.outcome].sign)
+                for item in items[:SHOWN_NIGHTS][::-1]
+            ],
+        }
+        for _, items in sorted(found.items())
+    ]
     text = f"maxviewCases({json.dumps(rows, separators=(',', ':'))});\n"
     store.files.write(f"comparisons/{comparison}/{NEIGHBOURS}", text.encode())
 

@@ -7,6 +7,7 @@ from configs.schema import Frozen
 from tasks.diff.decide import ONE_PROGRAM, ONE_RUN
 from tasks.diff.metric_row import ABSENT, DIED
 from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
+from tasks.records.death import DeathKind
 from tasks.records.text import visible
 
 SHORT = 64  # characters of a reason in a table
@@ -44,6 +45,22 @@ EFFECT_WORDS: dict[Effect, str] = {
     "blocks": "blocks the verdict",
     "qualifies": "qualifies the verdict",
     "note": "worth knowing",
+}
+
+# will running it again help?
+AGAIN: dict[DeathKind, str] = {
+    "not_implemented": "No: the program refuses this configuration.",
+    "device_oom": "No: it needs more memory than the device has.",
+    "host_oom": "Only on a host with more memory.",
+    "preempted": "Yes: the machine was taken away.",
+    "nan": "No, on the same data and seed: the loss is not finite.",
+    "shape_mismatch": "No: shapes or shardings do not fit.",
+    "storage": "Perhaps: the storage failed, which may pass.",
+    "configuration": "No: the configuration is wrong.",
+    "timeout": "Perhaps, if something else kept the machine busy.",
+    "killed": "Perhaps: it was killed from outside.",
+    "cut_off": "Perhaps: the log ends without a reason.",
+    "other": "Not known: the cause is of no known kind.",
 }
 
 GROUPS: dict[Literal["maxview", "ours"], str] = {
