@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from configs.schema import Frozen
+from tasks.diff.comparison import SHARE_A_WORD
 from tasks.diff.decide import show_duration
 from tasks.diff.metric_row import NOT_JUDGED
 from tasks.publish.effects import EffectLine
@@ -66,7 +67,8 @@ def sum_up(record: ComparisonRecord) -> str:
         ended = [arm for arm in (record.baseline, record.candidate) if not arm.has_died]
         return f"Nothing was compared; the table has what {visible(ended[0].label)} measured." if ended else ""
     alike = [visible(row.title) for row in record.rows if row.verdict == "same"]
-    open_rows = [row for row in record.rows if row.verdict == "unknown"]
+    unknown = [row for row in record.rows if row.verdict == "unknown"]
+    open_rows = [row for row in unknown if row.metric not in SHARE_A_WORD] or unknown
     parts = [f"{_list(alike)} {'agrees' if len(alike) == 1 else 'agree'}"] if alike else []
     if open_rows:
         own = next((row for row in open_rows if row.group == "ours"), open_rows[0])
