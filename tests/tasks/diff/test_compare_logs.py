@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from flows.cli.app import call
-from tasks.diff.compare_logs import Given, archive, compare_pair, options_of, read_pair, suggest_next
+from tasks.diff.compare_logs import Given, archive, compare_pair, read_pair, suggest_next
 from tasks.ingest.given_logs import open_arms, sort_words
 from tasks.records import RunRecord
 from tasks.scrape import LogFormatError
