@@ -243,10 +243,15 @@ def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
         yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
 
 
-def _tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int]]:
-    """How many cells have each word, the worst first, without those in quarantine."""
+def _tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
+    """How many cells have each word, the worst first, without those in quarantine; and their part of a bar, in %."""
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
-    return [(word, words[word]) for word in ("failed", *SHOWN) if words[word]]
+    found: list[tuple[Outcome, int, float, float]] = []
+    for word in ("failed", *SHOWN):
+        if count := words[word]:
+            end = found[-1][2] + found[-1][3] if found else 0.0
+            found.append((word, count, round(end, 2), round(100 * count / words.total(), 2)))
+    return found
 
 
 def _states(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedCell]]]:
