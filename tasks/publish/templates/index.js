@@ -6,7 +6,7 @@
   const { pairs, rows } = data.comparisons;
   const items = rows.map(([pair, ...rest]) => [...pairs[pair], ...rest]).map((row) => Object.fromEntries(fields.map((field, i) => [field, row[i]])));
   const form = document.getElementById("filters"), more = document.getElementById("more");
-  const signs = JSON.parse(list.dataset.signs), PAGE = 40;
+  const signs = JSON.parse(list.dataset.signs), PAGE = matchMedia("(max-width: 66rem)").matches ? 12 : 40; // a row of a phone is as high as four
   let shown = PAGE, order = "", turned = false;
 
   const params = new URLSearchParams(location.search);
