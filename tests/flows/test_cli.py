@@ -74,15 +74,6 @@ def refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
         (["verify", "x", "--record", "--check"], "--record and --check exclude each other"),
     ],
 )
-def test_every_command_has_two_examples_that_parse() -> None:
-    names = {name for name in app if not name.startswith("-")} - {"completion"}
-    assert names == EXAMPLES.keys()
-    for name, lines in EXAMPLES.items():
-        assert len(set(lines)) == 2
-        for line in lines:
-            app.parse_args([name, *shlex.split(line)], exit_on_error=False, print_error=False)
-
-
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert message in refused(capsys, words)
 
@@ -187,3 +178,12 @@ def test_the_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> 
     project = tomllib.loads(PYPROJECT.read_text())["project"]
     assert call(["--version"]) == 0
     assert capsys.readouterr().out == f"{project['version']}\n"
+
+
+def test_every_command_has_two_examples_that_parse() -> None:
+    names = {name for name in app if not name.startswith("-")} - {"completion"}
+    assert names == EXAMPLES.keys()
+    for name, lines in EXAMPLES.items():
+        assert len(set(lines)) == 2
+        for line in lines:
+            app.parse_args([name, *shlex.split(line)], exit_on_error=False, print_error=False)
