@@ -10,6 +10,7 @@ from tasks.records import ArmSummary, ComparisonRecord, MetricDiff, Verdict
 from tasks.records.death import DeathKind
 from tasks.records.text import visible
 
+DIGITS = 6  # significant ones of a difference
 SHORT = 64  # characters of a reason in a table
 Effect = Literal["blocks", "qualifies", "note"]
 type Outcome = Verdict | Literal["died", "failed"]  # what became of a comparison; failed: there is none
@@ -111,12 +112,26 @@ def absent_text(record: ComparisonRecord) -> str:
 def difference_text(row: MetricDiff) -> str:
     """The difference as the record words it, the effect behind it (MaxView's rows share that of another row), and what
     a word rests on where that is little, or where it is no measurement."""
-    words = visible(row.difference_text) or "—"
+    words = round_numbers(visible(row.difference_text)) or "—"
     if row.effect_text and row.group == "ours":
         words = f"{words}: {visible(row.effect_text)}"
     little = row.evidence == ONE_RUN and row.verdict in ("improved", "regressed", "changed")
     noise = row.evidence == ONE_PROGRAM and row.difference not in (None, 0)
     return f"{words} ({ONE_RUN})" if little else f"{words} (noise)" if noise else words
+
+
+def round_numbers(text: str) -> str:
+    """The text with at most six significant digits in each of its decimal numbers: more are never read."""
+
+    def round_one(match: re.Match[str]) -> str:
+        whole, decimals = match.groups()
+        digits = len(whole.replace(",", "").lstrip("0"))
+        kept = max(0, DIGITS - digits) if digits else len(decimals)
+        if kept >= len(decimals):
+            return match[0]
+        return f"{float(match[0].replace(',', '')):{',' if ',' in whole else ''}.{kept}f}"
+
+    return re.sub(r"(?<![\d.])(\d[\d,]*)\.(\d+)(?![\d.])", round_one, text)
 
 
 def threshold_text(row: MetricDiff) -> str:
