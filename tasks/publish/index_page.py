@@ -170,8 +170,8 @@ def render_index(index: StoreIndex, store: Store) -> str:
             fields=(*PAIR, *FIELDS),
             signs={word: verdict_words.OUTCOMES[word].sign for word in SHOWN},
             counts=[(word, sum(item.outcome == word for item in index.comparisons)) for word in SHOWN],
-            states=_states(index.nights) if index.nights else [],
-            tally=_tally(index.nights[0].cells) if index.nights else [],
+            states=find_states(index.nights) if index.nights else [],
+            tally=tally(index.nights[0].cells) if index.nights else [],
             changes=list(_changes(index.nights[0])) if index.nights else [],
             nights=[(night, *_night(night.cells)) for night in index.nights],
             history=HISTORY if index.history else "",
@@ -243,7 +243,7 @@ def _changes(night: IndexedNight) -> Iterator[dict[str, Any]]:
         yield {"cell": cell, "came": word.partition(", ")[2], "text": text if cell else change}
 
 
-def _tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
+def tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, float]]:
     """How many cells have each word, the worst first, without those in quarantine; and their part of a bar, in %."""
     words = Counter(cell.outcome for cell in cells if not cell.quarantine)
     found: list[tuple[Outcome, int, float, float]] = []
@@ -254,7 +254,7 @@ def _tally(cells: Sequence[IndexedCell]) -> list[tuple[Outcome, int, float, floa
     return found
 
 
-def _states(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedCell]]]:
+def find_states(nights: Sequence[IndexedNight]) -> list[tuple[str, list[IndexedCell]]]:
     """What is newly broken, still broken, did not run and healed since the night before on the same target."""
     now = {(cell.comparison, cell.case): cell for cell in nights[0].cells}
     last = next((night.cells for night in nights[1:] if night.target == nights[0].target), ())
